@@ -1,0 +1,1 @@
+"""Rules about Equinox: filter_jit, filter_shard and what they are mistaken for."""

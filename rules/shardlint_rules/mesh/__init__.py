@@ -1,0 +1,1 @@
+"""Rules about meshes, specs and mesh contexts."""

@@ -1,0 +1,1 @@
+"""Rules about names that releases of jax moved, deprecated or removed."""

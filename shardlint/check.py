@@ -1,0 +1,309 @@
+"""Files to findings: screen, facts, program, sites, rules, suppressions."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shardlint.dispatch import Wakes, sites
+from shardlint.facts import NotParsed, read_facts
+from shardlint.own import FileNotParsed, SuppressionWithoutReason, UnusedSuppression
+from shardlint.program import Program, project_root
+from shardlint.registry import matching, select
+from shardlint.rule import Certainty, Edit, Finding, Fix, Rule, Safety
+from shardlint.settings import Settings, find_settings
+from shardlint.sources.find import find
+from shardlint.sources.suppress import Suppression, suppressions
+from shardlint.sources.text import Source, Unreadable, decode, read_bytes
+from shardlint.targets import Targets, find_targets
+
+_OWN = ("SL001", "SL002", "SL003")
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks for; it wins over the settings."""
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    harm: tuple[str, ...] = ()
+    pedantic: bool = False
+    targets: Mapping[str, str] = field(default_factory=dict)
+    exclude: tuple[str, ...] = ()
+
+
+@dataclass
+class FileReport:
+    """The findings of one file, in text order, with the source they point into."""
+
+    path: Path
+    source: Source
+    findings: list[Finding]
+
+
+@dataclass
+class Report:
+    """The result of a run. `skipped` are files that were not checked, each with its reason."""
+
+    files: int = 0
+    reports: list[FileReport] = field(default_factory=list)
+    skipped: list[tuple[Path, str]] = field(default_factory=list)
+    missing: list[Path] = field(default_factory=list)
+    targets: Targets | None = None
+
+    @property
+    def findings(self) -> int:
+        """How many findings there are."""
+        return sum(len(report.findings) for report in self.reports)
+
+
+@dataclass
+class _Scope:
+    """What files under one settings file and project share."""
+
+    settings: Settings
+    rules: tuple[Rule, ...]
+    codes: frozenset[str]
+    wakes: Wakes
+    targets: Targets
+    program: Program
+    pedantic: bool
+
+
+class Checker:
+    """Checks files, one project at a time. Holds the programs, so that files of one project are linked once."""
+
+    def __init__(self, options: Options, overlay: dict[Path, Source] | None = None) -> None:
+        self.options = options
+        self._overlay = overlay or {}
+        self._scopes: dict[tuple[Path | None, Path], _Scope] = {}
+        self._settings: dict[Path, Settings] = {}
+        self._roots: dict[Path, Path] = {}
+
+    def settings(self, folder: Path) -> Settings:
+        """The settings that govern a folder. Raises `BadSettings`."""
+        if folder not in self._settings:
+            self._settings[folder] = find_settings(folder)
+        return self._settings[folder]
+
+    def targets(self, path: Path) -> Targets:
+        """The targets that hold for a file."""
+        return self._scope(path).targets
+
+    def _scope(self, path: Path) -> _Scope:
+        folder = path if path.is_dir() else path.parent
+        settings = self.settings(folder)
+        if folder not in self._roots:
+            self._roots[folder] = project_root(path)
+        root = self._roots[folder]
+        key = (settings.path, root)
+        if key not in self._scopes:
+            self._scopes[key] = self._make(settings, root)
+        return self._scopes[key]
+
+    def _make(self, settings: Settings, root: Path) -> _Scope:
+        options = self.options
+        chosen = options.select or settings.select
+        rules = select(chosen, (*settings.ignore, *options.ignore))
+        if options.harm:
+            wanted = set(matching(options.harm))
+            rules = tuple(rule for rule in rules if rule.code in wanted)
+        targets = find_targets(root, options.targets, settings.targets, settings.name)
+        rules = tuple(rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.holds.items()))
+        return _Scope(
+            settings,
+            rules,
+            frozenset(rule.code for rule in rules),
+            Wakes.of(rules),
+            targets,
+            Program(root, self._overlay, settings.jit_decorators),
+            options.pedantic or settings.pedantic,
+        )
+
+    def check_file(self, path: Path, data: bytes | None = None) -> tuple[FileReport | None, str | None]:
+        """Check one file: its report, or None with nothing to report; and the reason when it was not checked."""
+        absolute = path.resolve()
+        scope = self._scope(absolute)
+        try:
+            data = read_bytes(path) if data is None else data
+        except Unreadable as error:
+            return self._not_read(scope, path, str(error))
+        needles = scope.wakes.words
+        hits = [word for word, needle in zip(needles, scope.wakes.needles, strict=True) if needle in data]
+        if not hits and b"shardlint:" not in data:
+            return None, None
+        try:
+            source = self._overlay.get(absolute) or decode(path, data)
+        except Unreadable as error:
+            return self._not_read(scope, path, str(error))
+        comments = suppressions(source.text, source.line_starts)
+        found: list[Finding] = []
+        if hits:
+            try:
+                found = self._findings(scope, absolute, source, hits)
+            except NotParsed as error:
+                return self._not_parsed(scope, path, source, error)
+        kept = self._suppress(scope, source, found, comments, path)
+        return (FileReport(path, source, kept) if kept else None), None
+
+    def _findings(self, scope: _Scope, absolute: Path, source: Source, hits: list[str]) -> list[Finding]:
+        scope.program.trim()
+        facts = scope.program.project.facts(absolute)
+        if facts is None or facts.source.text != source.text:
+            facts = read_facts(source, absolute)
+            scope.program.project.remember(absolute, facts)
+        found: dict[tuple[str, int, int], Finding] = {}
+        for site in sites(scope.program, facts, scope.wakes, scope.targets, hits):
+            for finding in site.rule.check(site):
+                if finding.certainty is Certainty.PROVEN or scope.pedantic:
+                    found.setdefault((finding.rule.code, finding.start, finding.end), finding)
+        return sorted(found.values(), key=lambda finding: (finding.start, finding.end, finding.rule.code))
+
+    def _suppress(
+        self, scope: _Scope, source: Source, found: list[Finding], comments: list[Suppression], path: Path
+    ) -> list[Finding]:
+        ignored = self._ignored_here(scope.settings, path)
+        kept = []
+        for finding in found:
+            if finding.rule.code in ignored:
+                continue
+            first, last = source.position(finding.start)[0], source.position(max(finding.start, finding.end - 1))[0]
+            covering = [comment for comment in comments if comment.covers(finding.rule.code, first, last)]
+            for comment in covering:
+                comment.used.add(finding.rule.code)
+            if not covering:
+                kept.append(finding)
+        if "SL002" in scope.codes and not self.options.select and not self.options.harm:
+            kept += [finding for comment in comments for finding in _unused(source, comment, scope)]
+        if "SL003" in scope.codes:
+            kept += [
+                Finding(SuppressionWithoutReason, c.offset, c.end, "says no reason", "Nobody can tell later why.",
+                        help="write the reason after the bracket", harm=SuppressionWithoutReason.harm)
+                for c in comments if not c.reason
+            ]  # fmt: skip
+        return sorted(kept, key=lambda finding: (finding.start, finding.end, finding.rule.code))
+
+    def _ignored_here(self, settings: Settings, path: Path) -> set[str]:
+        if not settings.per_file_ignores or settings.path is None:
+            return set()
+        try:
+            relative = path.resolve().relative_to(settings.path.resolve().parent).as_posix()
+        except ValueError:
+            return set()
+        return {
+            code
+            for pattern, codes in settings.per_file_ignores.items()
+            if fnmatch.fnmatch(relative, pattern)
+            for code in matching(codes)
+        }
+
+    def _not_read(self, scope: _Scope, path: Path, reason: str) -> tuple[FileReport | None, str]:
+        source = Source(path, "")
+        return self._broken(scope, path, source, 0, reason), reason
+
+    def _not_parsed(
+        self, scope: _Scope, path: Path, source: Source, error: NotParsed
+    ) -> tuple[FileReport | None, str]:
+        line = min(error.line, len(source.line_starts))
+        offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
+        reason = f"{error}{_newer(source)}"
+        return self._broken(scope, path, source, offset, reason), reason
+
+    def _broken(self, scope: _Scope, path: Path, source: Source, offset: int, reason: str) -> FileReport | None:
+        if "SL001" not in scope.codes:
+            return None
+        finding = Finding(
+            FileNotParsed, offset, offset, "", f"{reason[0].upper()}{reason[1:]}. Nothing in the file was checked.",
+            harm=FileNotParsed.harm,
+        )  # fmt: skip
+        return FileReport(path, source, [finding])
+
+
+def _newer(source: Source) -> str:
+    """Whether a newer Python could parse it: libcst knows later grammars than the running one."""
+    import libcst
+
+    try:
+        libcst.parse_module(source.text)
+    except Exception:
+        return ""
+    return "; a newer Python can parse it: run shardlint with the Python the project uses"
+
+
+def _unused(source: Source, comment: Suppression, scope: _Scope) -> list[Finding]:
+    known = [code for code in comment.codes if code in scope.codes or code not in _all_codes()]
+    idle = [code for code in known if code not in comment.used]
+    if comment.codes and not idle or not comment.codes and comment.used:
+        return []
+    whole = not comment.codes or len(idle) == len(comment.codes)
+    if whole:
+        edit = Edit(_comment_start(source, comment), comment.end, "")
+        what = "it suppresses nothing"
+    else:
+        text = source.text[comment.offset : comment.end]
+        left = ", ".join(code for code in comment.codes if code not in idle)
+        inside = text[: text.index("[") + 1] + left + text[text.index("]") :]
+        edit = Edit(comment.offset, comment.end, inside)
+        what = f"{', '.join(idle)} suppresses nothing here"
+    fix = Fix(Safety.SAFE, "remove the comment" if whole else "remove the code", (edit,))
+    return [
+        Finding(UnusedSuppression, comment.offset, comment.end, what, "It would hide the next mistake on this line.",
+                harm=UnusedSuppression.harm, fix=fix)
+    ]  # fmt: skip
+
+
+def _all_codes() -> frozenset[str]:
+    from shardlint.registry import entries
+
+    return frozenset(entries())
+
+
+def _comment_start(source: Source, comment: Suppression) -> int:
+    """Start of the white space before a comment, so that removing it leaves no trailing blanks."""
+    start = comment.offset
+    while start > 0 and source.text[start - 1] in " \t":
+        start -= 1
+    return start
+
+
+def check(paths: Sequence[Path], options: Options, stdin: tuple[Path, bytes] | None = None) -> Report:
+    """Check files and folders, or text given on standard input under a name.
+
+    Raises `BadSettings` and `UnknownRule`: the run cannot be done as asked. Everything else that is wrong with a file
+    is reported and the other files are checked.
+    """
+    report = Report()
+    if stdin is not None:
+        path, data = stdin
+        overlay: dict[Path, Source] = {}
+        try:
+            overlay[path.resolve()] = decode(path, data)
+        except Unreadable:
+            pass  # check_file says why
+        checker = Checker(options, overlay)
+        report.targets = checker.targets(path.resolve())
+        _add(report, checker, path, data)
+        return report
+    checker = Checker(options)
+    first = paths[0].resolve() if paths else Path.cwd()
+    report.targets = checker.targets(first if first.exists() else Path.cwd())
+    for path in paths:
+        settings = checker.settings(path if path.is_dir() else path.parent)
+        base = settings.path.parent if settings.path is not None else Path.cwd()
+        found = find([path], (*settings.exclude, *options.exclude), base)
+        report.missing += found.missing
+        report.skipped += found.skipped
+        for file in found.files:
+            _add(report, checker, file, None)
+    return report
+
+
+def _add(report: Report, checker: Checker, path: Path, data: bytes | None) -> None:
+    report.files += 1
+    found, reason = checker.check_file(path, data)
+    if found is not None:
+        report.reports.append(found)
+    if reason is not None:
+        report.skipped.append((path, reason))

@@ -1,0 +1,203 @@
+"""The commands. Each parses its options, calls one function and prints."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shardlint import __version__
+
+if TYPE_CHECKING:
+    from shardlint.check import Options
+
+_FAILED = 2
+
+
+class _Lazy(click.Group):
+    """`verify` lives in its own room; it is loaded only when asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted([*super().list_commands(ctx), "verify"])
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "verify":
+            from shardlint.verify.command import verify
+
+            return verify
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="shardlint")
+def cli() -> None:
+    """Find sharding mistakes in JAX programs, mend them, and prove the mend on simulated meshes."""
+
+
+_PATHS = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+
+
+def _shared(command: Any) -> Any:
+    """Options that choose rules and releases."""
+    many = {"multiple": True, "metavar": "RULES"}
+    for option in (
+        click.option("--target", multiple=True, metavar="PKG=VERSION", help="Release the code runs on, as in jax=0.12."),
+        click.option("--pedantic", is_flag=True, help="Also findings that the program text does not prove."),
+        click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, as in .gitignore."),
+        click.option("--harm", **many, help="Only rules with this harm: silent, crash, cost, removed."),
+        click.option("--ignore", **many, help="Leave out rules by code, prefix, name or harm."),
+        click.option("--select", **many, help="Only these rules, by code, prefix (SL2), name or harm."),
+    ):
+        command = option(command)
+    return command
+
+
+def _options(kwargs: dict[str, Any]) -> Options:
+    from shardlint.check import Options
+    from shardlint.targets import parse_targets
+
+    def split(values: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+
+    return Options(
+        select=split(kwargs["select"]),
+        ignore=split(kwargs["ignore"]),
+        harm=split(kwargs["harm"]),
+        pedantic=kwargs["pedantic"],
+        targets=parse_targets(split(kwargs["target"])),
+        exclude=tuple(kwargs["exclude"]),
+    )
+
+
+@cli.command()
+@_PATHS
+@_shared
+@click.option("--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True)
+@click.option("--stdin-filename", type=click.Path(path_type=Path), help="Name of the text on standard input (path -).")
+def check(paths: tuple[Path, ...], output_format: str, stdin_filename: Path | None, **kwargs: Any) -> None:
+    """Report sharding mistakes. Nothing of the checked project is run.
+
+    PATHS are files and folders (default: this folder); "-" reads standard input.
+    Exit code: 0 nothing found, 1 findings, 2 the run itself could not be done.
+    """
+    from shardlint.check import check as run
+    from shardlint.reports import json_, text
+
+    stdin = None
+    if paths == (Path("-"),) or (stdin_filename is not None and not paths):
+        stdin = (stdin_filename or Path("stdin.py"), sys.stdin.buffer.read())
+    report = run(paths or (Path(),), _options(kwargs), stdin)
+    if output_format == "json":
+        click.echo(json_.dumps(report))
+    else:
+        for part in text.full(report) if output_format == "full" else text.concise(report):
+            click.echo(part)
+    sys.exit(_FAILED if report.missing else 1 if report.findings else 0)
+
+
+@cli.command()
+@_PATHS
+@_shared
+@click.option("--unsafe-fixes", is_flag=True, help="Also fixes that may change numerics, memory or communication.")
+@click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
+def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: Any) -> None:
+    """Rewrite what can be rewritten.
+
+    Exit code: 0 nothing is left to mend, 1 findings are left (with --diff: something would change), 2 the run itself
+    could not be done.
+    """
+    from shardlint.fix import diff
+    from shardlint.fix import fix as run
+    from shardlint.reports.text import plain
+
+    report = run(paths or (Path(),), _options(kwargs), unsafe_fixes, write=not show_diff)
+    mended = left = 0
+    broken = bool(report.missing)
+    for outcome in report.fixed:
+        if outcome.problem:
+            broken = True
+            click.echo(plain(f"{outcome.path}: {outcome.problem}"), err=True)
+            continue
+        mended += len(outcome.mended)
+        left += len(outcome.left)
+        if show_diff:
+            for line in diff(outcome):
+                click.echo(line)
+        elif outcome.changed:
+            click.echo(plain(f"{outcome.path}: mended {', '.join(_codes(outcome.mended))}"))
+    for path, reason in report.skipped:
+        click.echo(plain(f"{path}: not fixed: {reason}"), err=True)
+    for path in report.missing:
+        click.echo(plain(f"{path}: no such file or directory"), err=True)
+    verb = "would mend" if show_diff else "mended"
+    click.echo(f"{verb} {mended}, left {left} in {report.files} files.", err=show_diff)
+    sys.exit(_FAILED if broken else 1 if left or (show_diff and mended) else 0)
+
+
+def _codes(findings: Any) -> list[str]:
+    codes = [finding.rule.code for finding in findings]
+    return [code if codes.count(code) == 1 else f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes)]
+
+
+@cli.command()
+@click.argument("code")
+def rule(code: str) -> None:
+    """Print a rule's page."""
+    from shardlint.pages import page
+    from shardlint.registry import matching, rules
+
+    codes = set(matching([code]))
+    click.echo("\n\n".join(page(found) for found in rules() if found.code in codes))
+
+
+@cli.command()
+def rules() -> None:
+    """List all rules."""
+    from shardlint.registry import rules as every
+
+    for found in every():
+        state = "" if found.default else "  (off by default)"
+        click.echo(f"{found.code}  {found.harm.value:8} {found.name}{state}")
+
+
+@cli.command()
+@click.argument("path", default=".", type=click.Path(path_type=Path, exists=True))
+@click.option("--target", multiple=True, metavar="PKG=VERSION")
+def targets(path: Path, target: tuple[str, ...]) -> None:
+    """Show which releases a project is checked for, and why."""
+    from shardlint.check import Checker, Options
+    from shardlint.targets import parse_targets
+    from shardlint.versions import show
+
+    found = Checker(Options(targets=parse_targets(target))).targets(path.resolve())
+    for package, where in found.found.items():
+        click.echo(f"{package:9} {show(where.release):10} {where.source}")
+
+
+def main() -> None:
+    """Entry point: errors of the run itself are one line and exit code 2."""
+    from shardlint.registry import UnknownRule
+    from shardlint.settings import BadSettings
+    from shardlint.targets import BadTarget
+
+    try:
+        cli.main(standalone_mode=False)
+    except (BadSettings, BadTarget, UnknownRule) as error:
+        _fail(str(error))
+    except click.ClickException as error:
+        error.show()
+        sys.exit(_FAILED)
+    except click.exceptions.Abort:
+        _fail("interrupted")
+    except BrokenPipeError:  # `shardlint check | head`
+        sys.stderr.close()
+        sys.exit(_FAILED)
+
+
+def _fail(message: str) -> None:
+    from shardlint.reports.text import plain
+
+    click.echo(f"shardlint: {plain(message)}", err=True)
+    sys.exit(_FAILED)

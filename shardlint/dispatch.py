@@ -1,0 +1,151 @@
+"""From the names that rules wake for to the sites in a file."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program, api
+from shardlint.program.values import Api, Made, Value, Wrapped, options
+from shardlint.rule import Calls, Rule, Uses
+from shardlint.site import Form, Site
+from shardlint.targets import Targets
+
+# Words that stand for a library name whose own last part is not in the text.
+_SPELLINGS: dict[str, set[str]] = {}
+for _written, _name in api.spellings():
+    _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
+
+
+@dataclass
+class Wakes:
+    """The rules of a run, by what wakes them."""
+
+    calls: dict[str, list[Rule]] = field(default_factory=dict)
+    uses: dict[str, list[Rule]] = field(default_factory=dict)
+    words: dict[str, None] = field(default_factory=dict)
+    """Identifiers to look for; a file without any of them needs no parse."""
+
+    @classmethod
+    def of(cls, rules: Iterable[Rule]) -> Wakes:
+        """Index the rules by the names they wake for."""
+        wakes = cls()
+        for rule in rules:
+            for wake in rule.wakes:
+                table = wakes.calls if isinstance(wake, Calls) else wakes.uses
+                for name in wake.names:
+                    table.setdefault(name, []).append(rule)
+                    wakes.words.update(dict.fromkeys(_words(wake, name)))
+        return wakes
+
+    @property
+    def needles(self) -> tuple[bytes, ...]:
+        """The identifiers as bytes, for the screen."""
+        return tuple(word.encode() for word in self.words)
+
+
+def _words(wake: Calls | Uses, name: str) -> set[str]:
+    bare = name.removesuffix(".*")
+    words = {bare.rpartition(".")[2]}
+    return words | _SPELLINGS.get(bare, set()) if isinstance(wake, Calls) else words
+
+
+def sites(program: Program, file: FileFacts, wakes: Wakes, targets: Targets, hits: Iterable[str]) -> Iterator[Site]:
+    """The sites of a file, in text order. `hits` are the wake words that its text holds."""
+    found: dict[tuple[int, str, int], Site] = {}
+    for node in _mentions(file, hits):
+        for site in _at(program, file, node, wakes, targets):
+            found.setdefault((id(site.syntax), site.rule.code, 0 if site.form != "partial" else 1), site)
+    yield from sorted(
+        found.values(), key=lambda site: (getattr(site.syntax, "lineno", 0), getattr(site.syntax, "col_offset", 0))
+    )
+
+
+def _mentions(file: FileFacts, hits: Iterable[str]) -> Iterator[ast.AST]:
+    """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`)."""
+    todo = list(hits)
+    seen = set(todo)
+    for word in todo:
+        for node in file.mentions(word):
+            yield node
+            for alias in _aliases(file, node):
+                if alias not in seen:
+                    seen.add(alias)
+                    todo.append(alias)
+
+
+def _aliases(file: FileFacts, node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.alias) and node.asname:
+        yield node.asname
+    parent = file.parent(node)
+    if isinstance(parent, ast.Assign) and parent.value is node:
+        for target in parent.targets:
+            if isinstance(target, ast.Name | ast.Attribute):
+                yield target.id if isinstance(target, ast.Name) else target.attr
+
+
+def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes, targets: Targets) -> Iterator[Site]:
+    if isinstance(node, ast.alias):
+        yield from _imported(program, file, node, wakes, targets)
+        return
+    if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return
+    for option in options(program.value(file, node)):
+        option, bound = _unbound(option)
+        if not isinstance(option, Api):
+            continue
+        for rule in _users(wakes, option.written):
+            yield Site(program, file, node, option, "name", targets, rule)
+        rules = wakes.calls.get(option.name, ())
+        if not rules:
+            continue
+        call, form = _called(program, file, node)
+        if call is not None and not bound:
+            for rule in rules:
+                yield Site(program, file, call, option, form, targets, rule)
+
+
+def _unbound(value: Value) -> tuple[Value, bool]:
+    """A name bound to a partial of a library function stands for that function, with arguments already given."""
+    if isinstance(value, Wrapped) and value.api.name == "functools.partial":
+        return value.inner, True
+    if isinstance(value, Made) and isinstance(value.by, Api) and not value.by.name:
+        return value.by, True
+    return value, False
+
+
+def _called(program: Program, file: FileFacts, node: ast.AST) -> tuple[ast.Call | None, Form]:
+    parent = file.parent(node)
+    if isinstance(parent, ast.Call):
+        if parent.func is node:
+            return parent, "call"
+        if parent.args and parent.args[0] is node:
+            for option in options(program.value(file, parent.func)):
+                if isinstance(option, Api) and option.name == "functools.partial":
+                    return parent, "partial"
+    return None, "call"
+
+
+def _users(wakes: Wakes, written: str) -> Iterator[Rule]:
+    yield from wakes.uses.get(written, ())
+    module = written
+    while "." in module:
+        module = module.rpartition(".")[0]
+        yield from wakes.uses.get(f"{module}.*", ())
+    yield from wakes.uses.get(f"{written}.*", ())
+
+
+def _imported(program: Program, file: FileFacts, node: ast.alias, wakes: Wakes, targets: Targets) -> Iterator[Site]:
+    statement = file.parent(node)
+    if isinstance(statement, ast.ImportFrom):
+        if statement.level or not statement.module:
+            return
+        written = f"{statement.module}.{node.name}"
+    else:
+        written = node.name
+    if written.partition(".")[0] not in api.LIBRARIES:
+        return
+    for rule in _users(wakes, written):
+        yield Site(program, file, node, Api(api.canonical(written), written), "import", targets, rule)

@@ -1,0 +1,197 @@
+"""Findings to edits to files: overlap, order, imports, fixpoint, atomic writes."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shardlint.check import Checker, Options
+from shardlint.facts import NotParsed, read_facts
+from shardlint.imports import dropped
+from shardlint.rule import Edit, Finding, Fix, Safety
+from shardlint.sources.find import find
+from shardlint.sources.text import Source, Unreadable
+
+# A fix may uncover another finding; more rounds than this means two rules undo each other.
+_ROUNDS = 10
+
+
+@dataclass
+class FixedFile:
+    """One file's outcome: its source before and after, the findings mended, and those left."""
+
+    path: Path
+    before: Source
+    after: Source
+    mended: list[Finding] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
+    problem: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        return self.after.text != self.before.text
+
+
+@dataclass
+class FixReport:
+    """The outcome of a run."""
+
+    files: int = 0
+    fixed: list[FixedFile] = field(default_factory=list)
+    skipped: list[tuple[Path, str]] = field(default_factory=list)
+    missing: list[Path] = field(default_factory=list)
+
+
+def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> FixReport:
+    """Mend the files. With `write` False nothing is written.
+
+    Raises `BadSettings` and `UnknownRule`. A file that cannot be read, mended or written is reported; the others go on.
+    """
+    report = FixReport()
+    checker = Checker(options)
+    for path in paths:
+        settings = checker.settings(path if path.is_dir() else path.parent)
+        base = settings.path.parent if settings.path is not None else Path.cwd()
+        found = find([path], (*settings.exclude, *options.exclude), base)
+        report.missing += found.missing
+        report.skipped += found.skipped
+        for file in found.files:
+            report.files += 1
+            outcome, reason = fix_file(checker, file, options, unsafe)
+            if reason is not None:
+                report.skipped.append((file, reason))
+            if outcome is None:
+                continue
+            if write and outcome.changed and not outcome.problem:
+                try:
+                    write_atomically(file, outcome.after.encode(), expected=outcome.before.encode())
+                except (OSError, Unreadable) as error:
+                    outcome.problem = f"not written: {error}"
+            report.fixed.append(outcome)
+    return report
+
+
+def fix_file(checker: Checker, path: Path, options: Options, unsafe: bool) -> tuple[FixedFile | None, str | None]:
+    """Mend one file in memory: apply what can be applied, check again, until nothing more can be."""
+    found, reason = checker.check_file(path)
+    if found is None or reason is not None:
+        return None, reason
+    outcome = FixedFile(path, found.source, found.source)
+    findings = found.findings
+    for _ in range(_ROUNDS):
+        applied, text = apply(outcome.after, findings, unsafe)
+        if not applied or text == outcome.after.text:
+            break
+        after = outcome.after.replaced(text)
+        try:
+            read_facts(after, path)
+            after.encode()
+        except (NotParsed, Unreadable) as error:
+            codes = ", ".join(sorted({finding.rule.code for finding in applied}))
+            outcome.problem = f"the fix of {codes} would break the file ({error}); nothing was changed"
+            outcome.after = outcome.before
+            outcome.mended = []
+            break
+        outcome.after = after
+        outcome.mended += applied
+        again = Checker(options, {path.resolve(): after})
+        report, _ = again.check_file(path, after.encode())
+        findings = report.findings if report is not None else []
+        if not findings:
+            break
+    outcome.left = findings
+    return outcome, None
+
+
+def wanted(fix: Fix | None, unsafe: bool) -> bool:
+    """Whether a fix may be applied."""
+    return fix is not None and (fix.safety is Safety.SAFE or unsafe)
+
+
+def apply(source: Source, findings: Sequence[Finding], unsafe: bool) -> tuple[list[Finding], str]:
+    """Apply the fixes that do not overlap, each whole or not at all, then drop imports they left unused."""
+    chosen: list[Finding] = []
+    edits: dict[tuple[int, int, str], Edit] = {}
+    for finding in findings:
+        if finding.fix is None or not wanted(finding.fix, unsafe):
+            continue
+        new = {(edit.start, edit.end, edit.text): edit for edit in finding.fix.edits}
+        if any(_overlap(one, two) for one in new.values() for key, two in edits.items() if key not in new):
+            continue  # the next round gets it
+        edits.update(new)
+        chosen.append(finding)
+    text = _spliced(source.text, list(edits.values()))
+    names = {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
+    if names:
+        try:
+            facts = read_facts(source.replaced(text), source.path)
+            text = _spliced(text, dropped(facts, names))
+        except NotParsed:
+            pass  # the caller reports it
+    return chosen, text
+
+
+def _overlap(one: Edit, two: Edit) -> bool:
+    if one.start == one.end == two.start == two.end:
+        return one.text != two.text and not (_is_import(one) and _is_import(two))
+    return one.start < two.end and two.start < one.end
+
+
+def _is_import(edit: Edit) -> bool:
+    return edit.text.lstrip("\r\n").startswith(("import ", "from "))
+
+
+def _spliced(text: str, edits: list[Edit]) -> str:
+    parts = []
+    end = 0
+    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.text)):
+        parts += [text[end : edit.start], edit.text]
+        end = edit.end
+    return "".join([*parts, text[end:]])
+
+
+def diff(outcome: FixedFile) -> Iterator[str]:
+    """A unified diff, its lines without newlines."""
+    name = outcome.path.as_posix()
+    before, after = _lines(outcome.before), _lines(outcome.after)
+    for line in difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm=""):
+        yield line
+
+
+def _lines(source: Source) -> list[str]:
+    lines = [source.line(number + 1) for number in range(len(source.line_starts))]
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def write_atomically(path: Path, data: bytes, expected: bytes) -> None:
+    """Write a file so that a killed process leaves the old or the new one, never half, with its mode kept.
+
+    A symlink stays one: what it points to is replaced. Raises `OSError`, also when the file is no longer what was
+    read (`expected`): someone else's change is not lost.
+    """
+    real = Path(os.path.realpath(path))
+    if real.read_bytes() != expected:
+        raise OSError("the file changed while it was being fixed; run fix again")
+    mode = stat.S_IMODE(real.stat().st_mode)
+    if not os.access(real, os.W_OK):
+        raise PermissionError("permission denied: the file is read-only")
+    handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".shardlint", dir=real.parent)
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.chmod(mode)
+        temporary.replace(real)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+

@@ -1,0 +1,146 @@
+"""Spelling a library name where it is needed: reuse an import, extend one, or add one, moving no others."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import Binding, FileFacts
+from shardlint.program import Program, api
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api
+from shardlint.rule import Edit
+
+# How people import these.
+_CUSTOMARY = {"equinox": "eqx", "jax.numpy": "jnp", "numpy": "np", "haliax": "hax"}
+
+
+def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
+    """The text for a library name at a node, and the edits that make it valid there."""
+    best: str | None = None
+    for binding in _imports(file):
+        value = program.evaluator.binding(file, binding)
+        if not isinstance(value, Api) or not _visible(file, node, binding):
+            continue
+        if value.name == name or api.canonical(value.written) == name:
+            return binding.name, ()
+        if name.startswith(f"{value.written}."):
+            text = binding.name + name[len(value.written) :]
+            if best is None or len(text) < len(best):
+                best = text
+    if best is not None:
+        return best, ()
+    extended = _extend(file, node, name)
+    return extended if extended is not None else _add(file, node, name)
+
+
+def _imports(file: FileFacts) -> Iterator[Binding]:
+    for bindings in file.walked(file.module).bindings.values():
+        for binding in bindings:
+            if binding.kind in ("import", "from") and file.statement_in_block(binding.node, file.module) is not None:
+                yield binding
+
+
+def _visible(file: FileFacts, node: ast.AST, binding: Binding) -> bool:
+    bindings, scope = lookup(file, node, binding.name)
+    return scope is file.module and any(found is binding for found in bindings)
+
+
+def _free(file: FileFacts, node: ast.AST, name: str) -> bool:
+    """Whether a name can be bound at module level without taking it from anything in the file."""
+    return not file.mentions(name)
+
+
+def _extend(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]] | None:
+    """Add a name to a `from module import ...` that is there."""
+    module, _, last = name.rpartition(".")
+    if not _free(file, node, last):
+        return None
+    for statement in file.tree.body:
+        if isinstance(statement, ast.ImportFrom) and statement.module == module and statement.level == 0:
+            if statement.names[-1].name == "*":
+                continue
+            end = file.span(statement.names[-1])[1]
+            return last, (Edit(end, end, f", {last}"),)
+    return None
+
+
+def _add(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
+    top = name.partition(".")[0]
+    alias = _CUSTOMARY.get(top)
+    if alias is not None and _free(file, node, alias):
+        statement, text = f"import {top} as {alias}", alias + name[len(top) :]
+    elif _free(file, node, top):
+        statement, text = f"import {top}", name
+    else:
+        module, _, last = name.rpartition(".")
+        hidden = f"_{last}"
+        statement, text = f"from {module} import {last} as {hidden}", hidden
+    where = _after_imports(file)
+    newline = file.source.newline
+    at_end = where == len(file.source.text) and where > 0 and not file.source.text.endswith(("\n", "\r"))
+    return text, (Edit(where, where, newline + statement if at_end else statement + newline),)
+
+
+def _after_imports(file: FileFacts) -> int:
+    """Offset of the line after the module's leading imports; after the docstring where there are none."""
+    last: ast.stmt | None = None
+    for index, statement in enumerate(file.tree.body):
+        docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        if isinstance(statement, ast.Import | ast.ImportFrom) or docstring:
+            last = statement
+        elif last is not None or not isinstance(statement, ast.Expr):
+            break
+    if last is None:
+        first = file.tree.body[0] if file.tree.body else None
+        return file.source.offset(first.lineno, 0) if first is not None else 0
+    line = last.end_lineno or last.lineno
+    if line >= len(file.source.line_starts):
+        return len(file.source.text)
+    return file.source.line_starts[line]
+
+
+def dropped(file: FileFacts, names: set[str]) -> list[Edit]:
+    """Edits that remove module-level imports of names nothing uses any more."""
+    edits = []
+    for statement in file.tree.body:
+        if not isinstance(statement, ast.Import | ast.ImportFrom):
+            continue
+        gone = [alias for alias in statement.names if _bound(alias) in names and _unused(file, _bound(alias))]
+        if not gone:
+            continue
+        if len(gone) == len(statement.names):
+            edits.append(_whole_line(file, statement))
+        else:
+            edits.extend(_alias(file, statement, alias) for alias in gone)
+    return edits
+
+
+def _bound(alias: ast.alias) -> str:
+    return alias.asname or alias.name.partition(".")[0]
+
+
+def _unused(file: FileFacts, name: str) -> bool:
+    quoted = f'"{name}"' in file.source.text or f"'{name}'" in file.source.text  # __all__ and string annotations
+    return not quoted and all(isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.mentions(name))
+
+
+def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
+    start, end = file.span(statement)
+    text = file.source.text
+    line_start = file.source.offset(statement.lineno, 0)
+    rest = file.source.line(statement.end_lineno or statement.lineno)
+    alone = text[line_start:start].strip() == "" and rest[statement.end_col_offset or 0 :].strip() in ("",)
+    if not alone:
+        return Edit(start, end, "pass")
+    line = statement.end_lineno or statement.lineno
+    starts = file.source.line_starts
+    return Edit(line_start, starts[line] if line < len(starts) else len(text), "")
+
+
+def _alias(file: FileFacts, statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> Edit:
+    index = statement.names.index(alias)
+    start, end = file.span(alias)
+    if index + 1 < len(statement.names):
+        return Edit(start, file.span(statement.names[index + 1])[0], "")
+    return Edit(file.span(statement.names[index - 1])[1], end, "")

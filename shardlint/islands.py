@@ -1,0 +1,49 @@
+"""Small slices of source as libcst nodes, and back to text. libcst is imported only when a rule rewrites."""
+
+from __future__ import annotations
+
+import libcst as cst
+
+_EMPTY = cst.Module([])
+
+
+def parse_expression(text: str) -> cst.BaseExpression:
+    """Parse the text of one expression, also when it spans lines inside brackets that are not part of it.
+
+    Raises `libcst.ParserSyntaxError` when it is not an expression.
+    """
+    try:
+        return cst.parse_expression(text)
+    except cst.ParserSyntaxError:
+        return cst.parse_expression(f"({text})")
+
+
+def code(node: cst.CSTNode) -> str:
+    """The text of a node."""
+    return _EMPTY.code_for_node(node)
+
+
+def argument(name: str, value: cst.BaseExpression) -> cst.Arg:
+    """A keyword argument, spaced as in a call."""
+    bare = cst.SimpleWhitespace("")
+    equal = cst.AssignEqual(whitespace_before=bare, whitespace_after=bare)
+    return cst.Arg(value=value, keyword=cst.Name(name), equal=equal)
+
+
+def with_arguments(call: cst.Call, args: list[cst.Arg]) -> cst.Call:
+    """A call with other arguments: the last one keeps the comma and line break that the call's last one had."""
+    if not args:
+        return call.with_changes(args=[], whitespace_before_args=cst.SimpleWhitespace(""))
+    comma = call.args[-1].comma if call.args else cst.MaybeSentinel.DEFAULT
+    closing = call.args[-1].whitespace_after_arg if call.args else cst.SimpleWhitespace("")
+    kept = [
+        arg if isinstance(arg.comma, cst.Comma) else arg.with_changes(comma=cst.MaybeSentinel.DEFAULT)
+        for arg in args
+    ]
+    kept[-1] = kept[-1].with_changes(comma=comma, whitespace_after_arg=closing)
+    return call.with_changes(args=kept)
+
+
+def without_keywords(call: cst.Call, names: set[str]) -> cst.Call:
+    """A call without some of its keyword arguments."""
+    return with_arguments(call, [arg for arg in call.args if arg.keyword is None or arg.keyword.value not in names])

@@ -1,0 +1,58 @@
+"""What the files say together: names, traced regions, meshes, specs, contexts and the fate of results."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+from shardlint.facts import FileFacts
+from shardlint.program.contexts import Context, Contexts
+from shardlint.program.evaluate import Evaluator
+from shardlint.program.flow import Flow
+from shardlint.program.project import Project, project_root
+from shardlint.program.traced import Region, Tracing
+from shardlint.program.values import Place, Value
+from shardlint.sources.text import Source
+
+# Trees are some twenty times their source: how many files are kept parsed at once.
+_KEPT = 96
+
+__all__ = ["Program", "project_root"]
+
+
+class Program:
+    """The questions rules ask, over the files of one project. Nothing is read before a question needs it."""
+
+    def __init__(
+        self, root: Path, overlay: dict[Path, Source] | None = None, jit_decorators: tuple[str, ...] = ()
+    ) -> None:
+        self.project = Project(root, overlay)
+        self.jit_decorators = frozenset(jit_decorators)
+        self._start()
+
+    def _start(self) -> None:
+        self.evaluator = Evaluator(self.project, self.jit_decorators)
+        self.flow = Flow(self.project, self.evaluator)
+        self.tracing = Tracing(self.flow)
+        self.contexts = Contexts(self.evaluator, self.flow)
+
+    def trim(self) -> None:
+        """Between two files: let go of parsed trees and all that was learned from them once there are many.
+
+        Never in the middle of a file: two parses of one file would not know each other's nodes.
+        """
+        if self.project.parsed > _KEPT:
+            self.project.forget()
+            self._start()
+
+    def value(self, file: FileFacts, node: ast.AST) -> Value:
+        """What an expression is."""
+        return self.evaluator.value(Place(file, node))
+
+    def region(self, file: FileFacts, node: ast.AST) -> Region:
+        """Whether a node is traced, and why."""
+        return self.tracing.region(file, node)
+
+    def context(self, file: FileFacts, node: ast.AST) -> Context:
+        """Which meshes are in context at a node."""
+        return self.contexts.context(file, node)

@@ -1,0 +1,185 @@
+"""Which mesh is in context at a place: `with` blocks and setters in lexical order, then through callers."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from shardlint.facts import FileFacts
+from shardlint.program import api
+from shardlint.program.evaluate import Evaluator
+from shardlint.program.flow import Flow
+from shardlint.program.meshes import MESH_MAKERS, Mesh, mesh_of
+from shardlint.program.values import Api, Function, Made, Place, Unknown, Value, Wrapped, options
+
+ContextKind = Literal["with mesh", "set_mesh", "use_mesh", "abstract", "unknown"]
+_DEPTH = 8
+
+
+@dataclass(frozen=True)
+class MeshContext:
+    """One mesh put into context: how, which mesh (None when not known), and where."""
+
+    kind: ContextKind
+    mesh: Mesh | None
+    place: Place
+
+
+@dataclass(frozen=True)
+class Context:
+    """All mesh contexts a place can run under.
+
+    `contexts` is every one met on any way to the place; `bare` is True when some way has none at all;
+    `complete` is False when there may be ways, or context managers, that we cannot see.
+    """
+
+    contexts: tuple[MeshContext, ...]
+    bare: bool
+    complete: bool
+
+    @property
+    def never(self) -> bool:
+        """Proven: no mesh is in context, on any way."""
+        return self.complete and not self.contexts
+
+    def only(self, *kinds: ContextKind) -> bool:
+        """Proven: on every way there is a mesh in context and all are of these kinds."""
+        return self.complete and not self.bare and all(context.kind in kinds for context in self.contexts)
+
+
+class Contexts:
+    """Answers for places of a program."""
+
+    def __init__(self, evaluator: Evaluator, flow: Flow) -> None:
+        self.evaluator = evaluator
+        self.flow = flow
+        self._known: dict[ast.AST, Context] = {}
+        self._open: set[ast.AST] = set()
+
+    def context(self, file: FileFacts, node: ast.AST) -> Context:
+        """The mesh contexts of a node."""
+        lexical = list(self._lexical(file, node))
+        if lexical:
+            # The innermost decides; an unknown context manager around may or may not set a mesh.
+            known = [context for context in lexical if context.kind != "unknown"]
+            if known:
+                return Context((known[0],), False, lexical[0].kind != "unknown")
+            outer = self._callers(file, node)
+            return Context(outer.contexts, outer.bare, False)
+        return self._callers(file, node)
+
+    def _callers(self, file: FileFacts, node: ast.AST) -> Context:
+        function = file.home(node).function()
+        if function is None:
+            return Context((), True, not self._set_elsewhere(file))
+        if function.node in self._known:
+            return self._known[function.node]
+        if function.node in self._open or len(self._open) > _DEPTH:
+            return Context((), False, len(self._open) <= _DEPTH)
+        self._open.add(function.node)
+        try:
+            result = self._through_calls(file, function.node)
+        finally:
+            self._open.discard(function.node)
+        if not self._open:
+            self._known[function.node] = result
+        return result
+
+    def _through_calls(self, file: FileFacts, function: ast.AST) -> Context:
+        ends = self.flow.ends(file, function)
+        contexts: list[MeshContext] = []
+        bare = False
+        complete = ends.complete and any(end.kind == "called" for end in ends.found)
+        for end in ends.found:
+            if end.kind != "called":
+                continue
+            at_call = self.context(end.place.file, end.place.node)
+            contexts += [context for context in at_call.contexts if context not in contexts]
+            bare = bare or at_call.bare
+            complete = complete and at_call.complete
+        return Context(tuple(contexts), bare, complete)
+
+    def _lexical(self, file: FileFacts, node: ast.AST) -> Iterator[MeshContext]:
+        """Contexts inside the node's own function, innermost first: `with` blocks, decorators, earlier setters."""
+        home = file.home(node).function()
+        inner: ast.AST = node
+        for outer in file.ancestors(node):
+            if isinstance(outer, ast.With | ast.AsyncWith) and not isinstance(inner, ast.withitem):
+                for item in reversed(outer.items):
+                    found = self.manager(Place(file, item.context_expr))
+                    if found is not None:
+                        yield found
+            if home is not None and outer is home.node:
+                if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield from self._decorators(file, outer)
+                break
+            inner = outer
+        yield from self._setters(file, node)
+
+    def _decorators(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[MeshContext]:
+        for decorator in node.decorator_list:
+            name = file.text(decorator).lower()
+            if "mesh" in name:  # `@with_mesh(...)`, `@jtu.with_explicit_mesh(...)`: sets some mesh
+                yield MeshContext("unknown", None, Place(file, decorator))
+
+    def _setters(self, file: FileFacts, node: ast.AST) -> Iterator[MeshContext]:
+        """`jax.set_mesh(mesh)` as a statement holds from there on; in the same function, or at module level."""
+        position = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
+        function = file.home(node).function()
+        for mention in file.mentions("set_mesh"):
+            call = file.parent(mention)
+            while isinstance(call, ast.Attribute):
+                call = file.parent(call)
+            if not isinstance(call, ast.Call) or not isinstance(file.parent(call), ast.Expr | ast.Assign):
+                continue
+            where = file.home(call).function()
+            earlier = (call.lineno, call.col_offset) < position
+            if (where is function and earlier) or (where is None and function is not None):
+                found = self.manager(Place(file, call))
+                if found is not None:
+                    yield found
+
+    def _set_elsewhere(self, file: FileFacts) -> bool:
+        """Whether some other way of setting a mesh globally is in the file: `__enter__`, an ExitStack, a flag."""
+        return any(word in file.source.text for word in ("enter_context", ".__enter__(", "thread_resources"))
+
+    def manager(self, place: Place) -> MeshContext | None:
+        """What a context manager does to the mesh; None when it surely does nothing."""
+        value = self.evaluator.value(place)
+        kinds = [self._one(option, place) for option in options(value)]
+        known = [kind for kind in kinds if kind is not None]
+        if not known:
+            return None
+        return known[0] if len(known) == len(kinds) == 1 else MeshContext("unknown", None, place)
+
+    def _one(self, value: Value, place: Place) -> MeshContext | None:
+        if isinstance(value, Made):
+            if value.api in MESH_MAKERS:
+                return MeshContext("with mesh", mesh_of(value, self.evaluator), place)
+            kind = api.MESH_CONTEXTS.get(value.api)
+            if kind is not None and value.call is not None:
+                argument = value.call.get("mesh", ("mesh",))
+                mesh = None
+                if argument is not None:
+                    mesh = mesh_of(self.evaluator.value(argument, value.call.environment), self.evaluator)
+                return MeshContext(kind, mesh, place)
+            if isinstance(value.by, Api):
+                return None if _harmless(value.by.name) else MeshContext("unknown", None, place)
+        if isinstance(value, Unknown | Wrapped | Function):
+            text = place.text()
+            # A name that says mesh, on its own, is a mesh entered the old way.
+            if isinstance(place.node, ast.Name | ast.Attribute) and text.rpartition(".")[2].lower().endswith("mesh"):
+                return MeshContext("with mesh", None, place)
+        if isinstance(place.node, ast.Call):
+            callee = self.evaluator.value(Place(place.file, place.node.func))
+            if isinstance(callee, Api) and _harmless(callee.name):
+                return None
+        return MeshContext("unknown", None, place)
+
+
+def _harmless(name: str) -> bool:
+    if name in api.HARMLESS_CONTEXTS:
+        return True
+    return name.partition(".")[0] in ("torch", "tensorflow", "warnings", "threading", "time", "os", "io", "zipfile", "h5py")

@@ -1,0 +1,336 @@
+"""Where a function ends up being called.
+
+A function value is followed forward from its definition: through decorators, transforms, assignments, attributes and
+arguments, to the calls that run it. Both "why is this traced" and "under which mesh" are read off these ends.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+
+from shardlint.facts import FileFacts
+from shardlint.program import api
+from shardlint.program.evaluate import Evaluator
+from shardlint.program.project import Project
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, ClassValue, Function, Made, ModuleValue, Place, Value, Wrapped, options
+
+_DEPTH = 12
+_MAX_ENDS = 200
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A transform a function went through: what it does, its name as people write it, and where."""
+
+    effect: str
+    name: str
+    place: Place
+    how: str = "wrapped by"
+
+
+@dataclass(frozen=True)
+class End:
+    """One way a function is run, or one way it is lost sight of.
+
+    `called`: run by the call at `place`, through `wrappers` (outermost last). `escaped`: `why` tells how.
+    """
+
+    kind: str
+    place: Place
+    wrappers: tuple[Wrapper, ...]
+    why: str = ""
+
+
+@dataclass
+class Ends:
+    """All the ends found; `complete` is False when there may be others."""
+
+    found: list[End] = field(default_factory=list)
+    complete: bool = True
+
+    def add(self, end: End) -> None:
+        """Record an end; an escape means other callers may exist."""
+        if end.kind == "escaped":
+            self.complete = False
+        if len(self.found) < _MAX_ENDS:
+            self.found.append(end)
+        else:
+            self.complete = False
+
+
+class Flow:
+    """Follows functions of a project to their calls. Answers are remembered."""
+
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
+        self.project = project
+        self.evaluator = evaluator
+        self._ends: dict[ast.AST, Ends] = {}
+
+    def ends(self, file: FileFacts, node: ast.AST) -> Ends:
+        """Where the function or lambda defined by `node` is called."""
+        if node not in self._ends:
+            ends = self._ends[node] = Ends()
+            if isinstance(node, ast.Lambda):
+                self._expression(Place(file, node), (), ends, 0)
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self._definition(file, node, ends)
+        return self._ends[node]
+
+    def _definition(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, ends: Ends) -> None:
+        wrappers: tuple[Wrapper, ...] = ()
+        for decorator in reversed(node.decorator_list):
+            place = Place(file, decorator)
+            wrapper = self._decorator(place)
+            if wrapper is None:
+                ends.add(End("escaped", place, wrappers, f"the decorator {place.text()} may call it"))
+            else:
+                wrappers += (wrapper,)
+        scope = file.home(node)
+        if scope.kind == "class":
+            self._method(file, node, ClassValue(Place(file, scope.node)), wrappers, ends)
+        else:
+            self._name(file, node, node.name, wrappers, ends, 0)
+
+    def _decorator(self, place: Place) -> Wrapper | None:
+        value = self.evaluator.value(place)
+        name: Api | None = None
+        if isinstance(value, Api):
+            name = value
+        elif isinstance(value, Wrapped) and isinstance(value.inner, Api) and value.api.name == "functools.partial":
+            name = value.inner
+        elif isinstance(value, Made) and isinstance(value.by, Api):
+            name = value.by
+        if name is None:
+            return None
+        transform = api.TRANSFORMS.get(name.name)
+        if transform is None:
+            return None
+        return Wrapper(transform.effect, spelled(place), place, "decorated with")
+
+    # following a name
+
+    def _name(
+        self, file: FileFacts, binder: ast.AST, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        """Uses of a name bound by `binder`, in its own file and, for a module's name, in its importers."""
+        scope = file.home(binder)
+        for node in file.mentions(name):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and self._refers(file, node, name, binder):
+                self._expression(Place(file, node), wrappers, ends, depth + 1)
+        if scope.kind == "module":
+            self._importers(file, name, wrappers, ends, depth)
+        elif scope.kind == "class":
+            ends.add(End("escaped", Place(file, binder), wrappers, "a class attribute"))
+
+    def _refers(self, file: FileFacts, use: ast.Name, name: str, binder: ast.AST) -> bool:
+        bindings, _ = lookup(file, use, name)
+        return any(binding.node is binder for binding in bindings)
+
+    def _importers(self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
+        if depth > _DEPTH:
+            ends.complete = False
+            return
+        others = self.project.mentioning(name)
+        if others is None:
+            ends.complete = False
+            return
+        for other in others:
+            if other.path == file.path:
+                continue
+            for node in other.mentions(name):
+                if isinstance(node, ast.alias):
+                    if self._imports(other, node, file, name):
+                        if other.path.name == "__init__.py":
+                            ends.add(End("escaped", Place(other, node), wrappers, "exported by its package"))
+                        self._name(other, node, node.asname or node.name, wrappers, ends, depth + 1)
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    base = self.evaluator.value(Place(other, node.value))
+                    if isinstance(base, ModuleValue) and base.file.path == file.path:
+                        self._expression(Place(other, node), wrappers, ends, depth + 1)
+
+    def _imports(self, other: FileFacts, alias: ast.alias, file: FileFacts, name: str) -> bool:
+        statement = other.parent(alias)
+        if not isinstance(statement, ast.ImportFrom) or alias.name != name:
+            return False
+        module = self.evaluator.imported(other, statement)
+        return isinstance(module, ModuleValue) and module.file.path == file.path
+
+    # following a method
+
+    def _method(
+        self,
+        file: FileFacts,
+        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        cls: ClassValue,
+        wrappers: tuple[Wrapper, ...],
+        ends: Ends,
+    ) -> None:
+        if node.name.startswith("__") and node.name.endswith("__"):
+            ends.add(End("escaped", Place(file, node), wrappers, f"Python calls {node.name} itself"))
+        self._attribute(file, node.name, cls, wrappers, ends, 0)
+
+    def _attribute(
+        self, file: FileFacts, name: str, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        """Uses of an attribute of the instances of a class; a receiver of unknown type may be one of them."""
+        if depth > _DEPTH:
+            ends.complete = False
+            return
+        files = self.project.mentioning(name)
+        if files is None:
+            ends.complete = False
+            files = [file]
+        elif all(other.path != file.path for other in files):
+            files = [file, *files]
+        for other in files:
+            for node in other.mentions(name):
+                if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                    continue
+                related = self._receiver(other, node, cls)
+                if related is True:
+                    self._expression(Place(other, node), wrappers, ends, depth + 1)
+                elif related is None:
+                    ends.add(End("escaped", Place(other, node), wrappers, f"{other.text(node)} may be it"))
+
+    def _receiver(self, file: FileFacts, node: ast.Attribute, cls: ClassValue) -> bool | None:
+        """Whether the receiver is an instance (or the class itself); None when that is not known."""
+        answer: bool | None = False
+        for option in options(self.evaluator.value(Place(file, node.value))):
+            found: ClassValue | None = None
+            if isinstance(option, Made) and isinstance(option.by, ClassValue):
+                found = option.by
+            elif isinstance(option, ClassValue):
+                found = option
+            if found is not None:
+                if cls in self.evaluator.lineage(found) or found in self.evaluator.lineage(cls):
+                    return True
+            elif not isinstance(option, Api | ModuleValue | Function | Wrapped):
+                answer = None
+        return answer
+
+    # following an expression that is the function
+
+    def _expression(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
+        if depth > _DEPTH:
+            ends.complete = False
+            return
+        file, node = place.file, place.node
+        parent = file.parent(node)
+        match parent:
+            case ast.Call() if parent.func is node:
+                ends.add(End("called", Place(file, parent), wrappers))
+            case ast.Call():
+                self._argument(place, parent, wrappers, ends, depth)
+            case ast.keyword():
+                call = file.parent(parent)
+                if isinstance(call, ast.Call):
+                    self._argument(place, call, wrappers, ends, depth)
+                else:
+                    ends.add(End("escaped", place, wrappers, "a class keyword"))
+            case ast.List() | ast.Tuple() if isinstance(file.parent(parent), ast.Call | ast.keyword):
+                self._expression(Place(file, parent), wrappers, ends, depth + 1)  # lax.switch(i, [f, g])
+            case ast.Assign():
+                for target in parent.targets:
+                    self._assigned(file, target, wrappers, ends, depth)
+            case ast.AnnAssign():
+                self._assigned(file, parent.target, wrappers, ends, depth)
+            case ast.NamedExpr():
+                self._assigned(file, parent.target, wrappers, ends, depth)
+                self._expression(Place(file, parent), wrappers, ends, depth + 1)
+            case ast.IfExp():
+                self._expression(Place(file, parent), wrappers, ends, depth + 1)
+            case ast.Attribute():
+                self._through_attribute(place, parent, wrappers, ends, depth)
+            case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
+                ends.add(End("escaped", place, wrappers, "used as a decorator"))
+            case ast.Expr() | ast.Compare() | ast.Assert() | ast.Delete():
+                pass  # it is looked at, not called
+            case ast.Return():
+                ends.add(End("escaped", place, wrappers, "returned"))
+            case _:
+                ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
+
+    def _through_attribute(
+        self, place: Place, parent: ast.Attribute, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        file = place.file
+        if parent.attr in ("__name__", "__doc__", "__wrapped__", "clear_cache", "_cache_size", "__qualname__"):
+            return
+        # `jit(f).lower(x)`, `.trace`, `.compile`, `custom_vjp.defvjp(fwd, bwd)`: run as the wrapped function would be.
+        call = file.parent(parent)
+        if isinstance(call, ast.Call) and call.func is parent and parent.attr in ("lower", "trace", "eval_shape", "__call__"):
+            ends.add(End("called", Place(file, call), wrappers))
+        elif parent.attr not in ("defvjp", "defjvp", "defjvps", "def_partition"):
+            ends.add(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
+
+    def _assigned(
+        self, file: FileFacts, target: ast.expr, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        if isinstance(target, ast.Name):
+            self._name(file, target, target.id, wrappers, ends, depth + 1)
+            return
+        if isinstance(target, ast.Attribute):
+            owner = self.evaluator.value(Place(file, target.value))
+            if isinstance(owner, Made) and isinstance(owner.by, ClassValue):
+                self._attribute(file, target.attr, owner.by, wrappers, ends, depth + 1)
+                return
+        ends.add(End("escaped", Place(file, target), wrappers, f"stored in {file.text(target)}"))
+
+    def _argument(
+        self, place: Place, call: ast.Call, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        file = place.file
+        where = Place(file, call)
+        for option in options(self.evaluator.value(Place(file, call.func))):
+            transform, name = _transform_of(option)
+            if isinstance(option, Wrapped) and option.api.name == "functools.partial" and isinstance(option.inner, Api):
+                transform, name = api.TRANSFORMS.get(option.inner.name), option.inner
+            if transform is None or name is None:
+                ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
+                continue
+            if not _is_function_argument(call, place.node, transform):
+                if name.name == "functools.partial":
+                    ends.add(End("escaped", place, wrappers, "an argument bound by functools.partial"))
+                elif not name.name.startswith("jax.tree"):
+                    ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
+                continue
+            wrapper = Wrapper(transform.effect, spelled(where), where, "passed to" if transform.now else "wrapped by")
+            if name.name == "functools.partial":
+                self._expression(where, wrappers, ends, depth + 1)
+            elif transform.now:
+                ends.add(End("called", where, (*wrappers, wrapper)))
+            else:
+                self._expression(where, (*wrappers, wrapper), ends, depth + 1)
+
+
+def _transform_of(value: Value) -> tuple[api.Transform | None, Api | None]:
+    if isinstance(value, Api):
+        return api.TRANSFORMS.get(value.name), value
+    # `eqx.filter_jit(donate="all")(f)`: a factory called with settings.
+    if isinstance(value, Made) and isinstance(value.by, Api):
+        return api.TRANSFORMS.get(value.by.name), value.by
+    return None, None
+
+
+def _is_function_argument(call: ast.Call, node: ast.AST, transform: api.Transform) -> bool:
+    for where in transform.functions:
+        if isinstance(where, int):
+            if where < len(call.args) and call.args[where] is node:
+                return True
+        elif any(keyword.arg == where and keyword.value is node for keyword in call.keywords):
+            return True
+    # A factory called with the function as its only positional argument.
+    return len(call.args) == 1 and call.args[0] is node and 0 in transform.functions
+
+
+def spelled(place: Place) -> str:
+    """A transform as the user wrote it: `eqx.filter_jit`, `jax.jit` (through `partial` too)."""
+    node = place.node
+    while isinstance(node, ast.Call):
+        inner = node.args[0] if node.args else None
+        last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        node = inner if last == "partial" and inner is not None else node.func
+    return place.file.text(node)
+

@@ -1,0 +1,112 @@
+"""Code that is guarded: version tests, `try/except ImportError`, `hasattr`, and errors that a test expects."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.facts import FileFacts
+
+_IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException", "TypeError"}
+_EXPECTING = {"raises", "assertRaises", "assertRaisesRegex", "assert_raises", "assertWarns", "assertWarnsRegex", "warns", "deprecated_call"}
+_VERSION_WORDS = ("version", "hasattr", "getattr", "TYPE_CHECKING", "find_spec", "signature", "_is_available")
+
+
+def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
+    """Whether the code stands in a block or call that expects an error or warning (`pytest.raises`, `assertRaises`)."""
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.With | ast.AsyncWith):
+            if any(_last_name(item.context_expr) in _EXPECTING for item in outer.items):
+                return True
+        elif isinstance(outer, ast.Call) and _last_name(outer) in _EXPECTING:
+            return True
+        elif isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) and any(
+            "xfail" in file.text(decorator) for decorator in outer.decorator_list
+        ):
+            return True
+    # A function made only to be called inside such a block.
+    function = file.home(node).function()
+    if function is not None and function.kind == "function" and function.parent is not None:
+        uses = [use for use in file.mentions(function.name) if isinstance(use, ast.Name)]
+        if uses and function.parent.kind == "function":
+            return all(_expects(file, use) for use in uses)
+    return False
+
+
+def _expects(file: FileFacts, node: ast.AST) -> bool:
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.With) and any(_last_name(item.context_expr) in _EXPECTING for item in outer.items):
+            return True
+        if isinstance(outer, ast.Call) and _last_name(outer) in _EXPECTING:
+            return True
+    return False
+
+
+def guarded(file: FileFacts, node: ast.AST) -> bool:
+    """Whether the code runs only on some releases: in a try that catches its failure, or behind a version test."""
+    inner: ast.AST = node
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.Try):
+            catches = any(_catches(handler) for handler in outer.handlers)
+            # The handler is a guarded place too: it is what runs when the try did not work.
+            if catches and (inner in outer.body or inner in outer.handlers or inner in outer.orelse):
+                return True
+        elif (isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test) or isinstance(outer, ast.While):
+            if _tests_version(file, outer.test):
+                return True
+        elif isinstance(outer, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            if _chosen_by_version(file, outer):
+                return True
+        inner = outer
+    return _early_exit(file, node)
+
+
+def _chosen_by_version(file: FileFacts, function: ast.AST) -> bool:
+    decorators = getattr(function, "decorator_list", [])
+    return any("skip" in file.text(decorator) and _tests_version(file, decorator) for decorator in decorators)
+
+
+def _early_exit(file: FileFacts, node: ast.AST) -> bool:
+    """`if jax.__version__ < ...: return` earlier in the same function guards what follows."""
+    function = file.home(node).function()
+    body = function.body if function is not None else file.module.body
+    line = getattr(node, "lineno", 0)
+    for statement in body:
+        if statement.lineno >= line:
+            return False
+        if isinstance(statement, ast.If) and _tests_version(file, statement.test):
+            last = statement.body[-1]
+            if isinstance(last, ast.Return | ast.Raise | ast.Continue):
+                return True
+            if isinstance(last, ast.Expr) and _last_name(last.value) in ("skip", "exit", "skipTest", "importorskip"):
+                return True
+    return False
+
+
+def _tests_version(file: FileFacts, test: ast.expr) -> bool:
+    text = file.text(test)
+    if any(word.lower() in text.lower() for word in _VERSION_WORDS):
+        return True
+    # A flag set from such a test: `if HAS_SHARD_MAP:`
+    for part in ast.walk(test):
+        if isinstance(part, ast.Name):
+            for binding in file.bindings(file.module, part.id):
+                if binding.kind == "assign" and binding.value is not None:
+                    value = file.text(binding.value)
+                    if any(word in value for word in _VERSION_WORDS) or isinstance(binding.value, ast.Constant):
+                        return len(file.bindings(file.module, part.id)) > 1 or not isinstance(binding.value, ast.Constant)
+    return False
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(_last_name(kind) in _IMPORT_ERRORS for kind in types)
+
+
+def _last_name(node: ast.expr) -> str:
+    if isinstance(node, ast.Call):
+        node = node.func
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""

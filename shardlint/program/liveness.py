@@ -1,0 +1,69 @@
+"""What becomes of a result: used, dropped on the spot, or bound to a name that nobody reads."""
+
+from __future__ import annotations
+
+import ast
+from typing import Literal
+
+from shardlint.facts import FileFacts, Scope
+from shardlint.program.reach import lookup, reaching
+
+Fate = Literal["used", "dropped", "never read"]
+
+
+def fate(file: FileFacts, call: ast.expr) -> tuple[Fate, str | None]:
+    """The fate of a call's result, and the name it was bound to.
+
+    Only certain answers: a name at module or class level may be read by others, `_` says it is meant, and a name that
+    a nested function, `global`, `locals()` or `del` touches counts as used.
+    """
+    parent = file.parent(call)
+    if isinstance(parent, ast.Expr):
+        return "dropped", None
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+        return "used", None
+    target = parent.targets[0]
+    scope = file.home(target)
+    if not isinstance(target, ast.Name) or scope.kind != "function":
+        return "used", None
+    if target.id.startswith("_") or target.id in scope.outer_names or _reflects(file, scope):
+        return "used", target.id
+    if _is_read(file, scope, target):
+        return "used", target.id
+    return "never read", target.id
+
+
+def _is_read(file: FileFacts, scope: Scope, target: ast.Name) -> bool:
+    for node in file.mentions(target.id):
+        if not isinstance(node, ast.Name) or node is target:
+            continue
+        if isinstance(node.ctx, ast.Store) and not isinstance(file.parent(node), ast.AugAssign):
+            continue
+        if isinstance(node.ctx, ast.Del):
+            if file.home(node) is scope:
+                return True
+            continue
+        bindings, owner = lookup(file, node, target.id)
+        if owner is not scope:
+            continue
+        home = file.home(node)
+        if home is not scope and home.function() is not scope:
+            return True  # a nested function reads it some time
+        if any(binding.node is target for binding in bindings):
+            return True
+    return False
+
+
+def _reflects(file: FileFacts, scope: Scope) -> bool:
+    return any(isinstance(call.func, ast.Name) and call.func.id in ("locals", "vars", "eval", "exec") for call in scope.calls)
+
+
+def reads_after(file: FileFacts, scope: Scope, target: ast.Name) -> list[ast.Name]:
+    """The reads that this binding of a name can reach, in its own scope."""
+    bindings = file.bindings(scope, target.id)
+    found = []
+    for node in file.mentions(target.id):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and file.home(node) is scope:
+            if any(binding.node is target for binding in reaching(file, node, bindings)):
+                found.append(node)
+    return found

@@ -1,0 +1,152 @@
+"""The files of the checked project: found on demand, parsed once, linked by import."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from shardlint.facts import FileFacts, NotParsed, read_facts
+from shardlint.sources.find import walk
+from shardlint.sources.text import Source, Unreadable, decode, read_bytes
+
+_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", "shardlint.toml", ".git", ".hg")
+_SOURCE_FOLDERS = ("", "src", "lib", "python")
+# Reverse search reads the whole project; past this size it answers "unknown" instead.
+_SEARCH_BYTES = 400_000_000
+
+
+def project_root(path: Path) -> Path:
+    """The project a file belongs to: the nearest marked folder above it, else the folder of its top package."""
+    folder = path if path.is_dir() else path.parent
+    for candidate in (folder, *folder.parents):
+        if any((candidate / marker).exists() for marker in _MARKERS):
+            return candidate
+    while (folder / "__init__.py").is_file() and folder.parent != folder:
+        folder = folder.parent
+    return folder
+
+
+class Project:
+    """All Python files below a root. Text given by the caller (an editor's buffer) stands in for the file's own."""
+
+    def __init__(self, root: Path, overlay: dict[Path, Source] | None = None) -> None:
+        self.root = root
+        self._overlay = overlay or {}
+        self._facts: dict[Path, FileFacts | None] = {}
+        self._modules: dict[tuple[Path, str], Path | None] = {}
+
+    def facts(self, path: Path) -> FileFacts | None:
+        """The facts of a file, or None where it cannot be read or parsed: then nothing is known through it."""
+        if path in self._facts:
+            return self._facts[path]
+        try:
+            source = self._overlay.get(path) or decode(path, read_bytes(path))
+            facts: FileFacts | None = read_facts(source, path)
+        except (Unreadable, NotParsed):
+            facts = None
+        self._facts[path] = facts
+        return facts
+
+    def remember(self, path: Path, facts: FileFacts) -> None:
+        """Keep a file parsed by the caller for whoever asks next."""
+        self._facts[path] = facts
+
+    @property
+    def parsed(self) -> int:
+        """How many files are held parsed."""
+        return len(self._facts)
+
+    def forget(self) -> None:
+        """Let go of all parsed files."""
+        self._facts.clear()
+
+    @cached_property
+    def files(self) -> list[Path]:
+        """Every Python file of the project, found when first asked for."""
+        return list(walk(self.root))
+
+    @cached_property
+    def _texts(self) -> dict[Path, bytes] | None:
+        texts: dict[Path, bytes] = {}
+        size = 0
+        for path in self.files:
+            try:
+                data = path.read_bytes() if path not in self._overlay else self._overlay[path].text.encode()
+            except OSError:
+                continue
+            size += len(data)
+            if size > _SEARCH_BYTES:
+                return None
+            texts[path] = data
+        return texts
+
+    def mentioning(self, name: str) -> list[FileFacts] | None:
+        """The files whose bytes hold a name as a whole word; None when the project is too large to search."""
+        texts = self._texts
+        if texts is None:
+            return None
+        needle = name.encode()
+        word = re.compile(rb"(?<![A-Za-z0-9_])" + re.escape(needle) + rb"(?![A-Za-z0-9_])")
+        found = []
+        for path, data in texts.items():
+            if needle in data and word.search(data):
+                facts = self.facts(path)
+                if facts is not None:
+                    found.append(facts)
+        return found
+
+    def module_name(self, path: Path) -> str:
+        """The dotted name a file is imported by, from the packages around it."""
+        parts = [] if path.stem == "__init__" else [path.stem]
+        folder = path.parent
+        while (folder / "__init__.py").is_file():
+            parts.append(folder.name)
+            if folder.parent == folder:
+                break
+            folder = folder.parent
+        return ".".join(reversed(parts))
+
+    def resolve(self, dotted: str, importer: Path) -> Path | None:
+        """The project's file for an absolute module name, seen from the file that imports it."""
+        top = importer.parent
+        while (top / "__init__.py").is_file() and top.parent != top:
+            top = top.parent
+        key = (top, dotted)
+        if key not in self._modules:
+            self._modules[key] = self._search(dotted, top)
+        return self._modules[key]
+
+    def _search(self, dotted: str, top: Path) -> Path | None:
+        if not dotted:
+            return None
+        relative = dotted.replace(".", "/")
+        for base in self._bases(top):
+            for candidate in (base / f"{relative}.py", base / relative / "__init__.py"):
+                if candidate in self._overlay or candidate.is_file():
+                    return candidate
+        return None
+
+    def _bases(self, top: Path) -> Iterator[Path]:
+        seen = set()
+        # A script's own folder, then the folders above it up to the root (namespace packages), then usual source roots.
+        chain = [top]
+        while top != self.root and self.root in top.parents:
+            top = top.parent
+            chain.append(top)
+        for base in (*chain, *(self.root / folder for folder in _SOURCE_FOLDERS)):
+            if base not in seen:
+                seen.add(base)
+                yield base
+
+    def relative(self, importer: Path, level: int, dotted: str) -> Path | None:
+        """The project's file for a relative import (`from ..a import b`: level 2, dotted "a")."""
+        folder = importer.parent
+        for _ in range(level - 1):
+            folder = folder.parent
+        base = folder / dotted.replace(".", "/") if dotted else folder
+        for candidate in (base.with_suffix(".py") if dotted else None, base / "__init__.py"):
+            if candidate is not None and (candidate in self._overlay or candidate.is_file()):
+                return candidate
+        return None

@@ -1,0 +1,211 @@
+"""Which bindings of a name can reach a use of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from shardlint.facts import Binding, FileFacts, Scope
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
+    """The bindings that can give `name` its value at `use`, and the scope that owns it (None for builtins).
+
+    Follows Python's rules: class scopes are seen only by code directly in them, comprehension targets stay inside.
+    """
+    home = file.home(use)
+    for scope in home.outward():
+        file.walked(scope)
+        if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
+            continue
+        if name in scope.outer_names:
+            continue
+        bindings = scope.bindings.get(name)
+        if not bindings:
+            continue
+        if scope is home or (home.kind == "comprehension" and _runs_inside(home, scope)):
+            return reaching(file, use, bindings), scope
+        return _closure(file, use, bindings, scope), scope
+    return [], None
+
+
+def rebound_elsewhere(file: FileFacts, name: str) -> bool:
+    """Whether some function declares the module's name `global` and so may change it."""
+    return re.search(rf"\bglobal\b[^\n#]*\b{re.escape(name)}\b", file.source.text) is not None
+
+
+def _in_class_comprehension(home: Scope, scope: Scope) -> bool:
+    return home.kind == "comprehension" and home.parent is scope
+
+
+def _runs_inside(home: Scope, scope: Scope) -> bool:
+    for outer in home.outward():
+        if outer is scope:
+            return True
+        if outer.kind != "comprehension":
+            return False
+    return False
+
+
+def _closure(file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scope) -> list[Binding]:
+    """A nested function sees the last value; where it was defined inside a branch, only what can reach there."""
+    real = [binding for binding in bindings if binding.kind not in ("declared", "delete")]
+    if len(real) <= 1:
+        return real
+    # A definition in the same block as the function that uses it wins over ones in sibling branches.
+    inner = _child_under(file, use, scope)
+    if inner is not None:
+        last: list[Binding] = []
+        for binding in real:
+            if not _exclusive(file, inner, binding.node):
+                last.append(binding)
+        real = last or real
+    # Of straight-line rebindings in the scope's own block the last one stands.
+    top = [binding for binding in real if file.statement_in_block(binding.node, scope) is not None]
+    if top and len(top) == len(real):
+        return [top[-1]]
+    return real
+
+
+def _child_under(file: FileFacts, use: ast.AST, scope: Scope) -> ast.AST | None:
+    home: Scope | None = file.home(use)
+    while home is not None and home.parent is not scope:
+        home = home.parent
+    return home.node if home is not None else None
+
+
+def reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
+    """Of bindings in the scope of the use, those whose value can still stand when it is read."""
+    position = _position(use)
+    chain = _chain(file, use)
+    found: list[Binding] = []
+    settled = False
+    for binding in reversed(bindings):
+        if binding.kind == "declared":
+            continue
+        if binding.kind == "param":
+            if not settled:
+                found.append(binding)
+            continue
+        if binding.kind == "comprehension":
+            return [binding]
+        other = _chain(file, binding.node)
+        shared = _shared(chain, other)
+        before = _takes_effect(binding, file) <= position
+        if _exclusive(file, use, binding.node):
+            if _loop_above(shared):
+                found.append(binding)
+            continue
+        if not before:
+            if _loop_above(shared):
+                found.append(binding)
+            continue
+        if settled:
+            continue
+        found.append(binding)
+        if not _conditional(file, binding, use, shared):
+            settled = True
+    return [binding for binding in reversed(found) if binding.kind != "delete"]
+
+
+def _position(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _takes_effect(binding: Binding, file: FileFacts) -> tuple[int, int]:
+    """Where the name has its value: after the whole statement for an assignment (`x = f(x)` reads the old x)."""
+    if binding.kind in ("assign", "unpack", "augment", "walrus"):
+        owner = file.parent(binding.node)
+        while owner is not None and not isinstance(owner, ast.stmt | ast.NamedExpr):
+            owner = file.parent(owner)
+        if owner is not None:
+            return getattr(owner, "end_lineno", 0), getattr(owner, "end_col_offset", 0)
+    if binding.kind in ("def", "class"):
+        return getattr(binding.node, "end_lineno", 0), getattr(binding.node, "end_col_offset", 0)
+    return _position(binding.node)
+
+
+def _chain(file: FileFacts, node: ast.AST) -> list[ast.AST]:
+    """Statements and clauses around a node inside its own function, outermost first, the node's own last."""
+    chain: list[ast.AST] = []
+    scope_node = None
+    home = file.home(node)
+    while home.kind == "comprehension" and home.parent is not None:
+        home = home.parent
+    scope_node = home.node
+    current: ast.AST | None = node
+    while current is not None and current is not scope_node:
+        if isinstance(current, ast.stmt | ast.ExceptHandler | ast.match_case):
+            chain.append(current)
+        current = file.parent(current)
+    chain.reverse()
+    return chain
+
+
+def _shared(one: list[ast.AST], two: list[ast.AST]) -> list[ast.AST]:
+    shared = []
+    for left, right in zip(one, two, strict=False):
+        if left is not right:
+            break
+        shared.append(left)
+    return shared
+
+
+def _loop_above(shared: list[ast.AST]) -> bool:
+    return any(isinstance(node, _LOOPS) for node in shared)
+
+
+def field_of(owner: ast.AST, node: ast.AST) -> str:
+    """Which block of a compound statement (`body`, `orelse`, ...) a child statement or clause is in."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        if node in getattr(owner, name, ()):
+            return name
+    return "head"
+
+
+def _exclusive(file: FileFacts, one: ast.AST, two: ast.AST) -> bool:
+    """Whether two nodes stand in branches of which only one runs (if/else, match cases, except handlers)."""
+    first, second = _chain(file, one), _chain(file, two)
+    shared = _shared(first, second)
+    if not shared or len(first) <= len(shared) or len(second) <= len(shared):
+        return False
+    owner, left, right = shared[-1], first[len(shared)], second[len(shared)]
+    if isinstance(owner, ast.If):
+        return {field_of(owner, left), field_of(owner, right)} == {"body", "orelse"}
+    if isinstance(owner, ast.Match):
+        return left is not right
+    if isinstance(owner, ast.Try):
+        fields = {field_of(owner, left), field_of(owner, right)}
+        return (fields == {"handlers"} and left is not right) or fields == {"handlers", "orelse"}
+    return False
+
+
+def _conditional(file: FileFacts, binding: Binding, use: ast.AST, shared: list[ast.AST]) -> bool:
+    """Whether control can reach the use without passing the binding."""
+    chain = _chain(file, binding.node)
+    below = chain[len(shared) :]
+    using = _chain(file, use)[len(shared) :]
+    owner = shared[-1] if shared else None
+    # In the same statement's different blocks: a try body may have stopped before the binding.
+    if isinstance(owner, ast.Try) and below and using:
+        mine, theirs = field_of(owner, below[0]), field_of(owner, using[0])
+        if mine == "body" and theirs in ("handlers", "finalbody"):
+            return True
+    for outer, inner in zip(below, below[1:], strict=False):
+        where = field_of(outer, inner)
+        if isinstance(outer, ast.With | ast.AsyncWith) or (isinstance(outer, ast.Try) and where in ("body", "finalbody")):
+            if isinstance(outer, ast.Try) and where == "body" and any(_falls_through(h) for h in outer.handlers):
+                return True
+            continue
+        return True
+    last = below[-1] if below else None
+    if isinstance(last, _LOOPS) and binding.kind == "for":
+        return using == [] or using[0] is not last  # after the loop the target may be unbound
+    return isinstance(last, ast.ExceptHandler | ast.match_case)
+
+
+def _falls_through(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return not isinstance(last, ast.Raise | ast.Return | ast.Continue | ast.Break)

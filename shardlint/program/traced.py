@@ -1,0 +1,144 @@
+"""Is this code traced, and why."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from typing import Literal
+
+from shardlint.facts import FileFacts, Scope
+from shardlint.program.evaluate import scope_label
+from shardlint.program.flow import End, Flow
+from shardlint.program.values import Place
+
+_DEPTH = 10
+
+
+@dataclass(frozen=True)
+class Step:
+    """One reason in a chain, innermost first: "traced by eqx.filter_jit at line 37", "called by `step` at line 12"."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class Region:
+    """Whether code runs under a staging tracer (jit, scan, shard_map, ...).
+
+    `always`: every way it is run that we know is traced, and we know them all. `sometimes`: at least one is traced.
+    `never`: all are known and none is traced. `unknown`: nothing says.
+    """
+
+    traced: Literal["always", "sometimes", "never", "unknown"]
+    steps: tuple[Step, ...] = ()
+    by: str = ""
+    scope: Scope | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether the code is certain to be traced."""
+        return self.traced == "always"
+
+    def describe(self, here: FileFacts) -> str:
+        """The chain in words, for a message: "in `place`, called by `step` (train.py:41), traced by eqx.filter_jit at line 37"."""
+        name = scope_label(self.scope) if self.scope is not None else "the module"
+        parts = [f"in {name}"]
+        for step in self.steps:
+            where = f"line {step.place.line}"
+            if step.place.file is not here:
+                where = f"{step.place.file.path.name}:{step.place.line}"
+            parts.append(f"{step.text} at {where}")
+        return ", ".join(parts)
+
+
+_NEVER = Region("never")
+_UNKNOWN = Region("unknown")
+
+
+class Tracing:
+    """Answers for places of a program, remembered a function at a time."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._known: dict[ast.AST, Region] = {}
+        self._open: set[ast.AST] = set()
+
+    def region(self, file: FileFacts, node: ast.AST) -> Region:
+        """The region of a node: that of the innermost function or lambda around it."""
+        function = file.home(node).function()
+        if function is None:
+            return Region("never", scope=file.module)
+        found = self.function(file, function)
+        return Region(found.traced, found.steps, found.by, function)
+
+    def function(self, file: FileFacts, scope: Scope) -> Region:
+        """The region of a function's body."""
+        node = scope.node
+        if node in self._known:
+            return self._known[node]
+        if node in self._open or len(self._open) > _DEPTH:
+            return _UNKNOWN  # recursion says nothing new
+        self._open.add(node)
+        try:
+            region = self._decide(file, scope)
+        finally:
+            self._open.discard(node)
+        if not self._open or region.proven:
+            self._known[node] = region
+        return region
+
+    def _decide(self, file: FileFacts, scope: Scope) -> Region:
+        ends = self.flow.ends(file, scope.node)
+        traced: list[Region] = []
+        other = not ends.complete
+        for end in ends.found:
+            region = self._end(end)
+            if region is None:
+                continue
+            if region.traced in ("always", "sometimes"):
+                traced.append(region)
+            if region.traced != "always":
+                other = True
+        if traced and not other:
+            return traced[0]
+        # Whatever calls a function made inside traced code, it runs while that code is traced.
+        outer = scope.parent.function() if scope.parent is not None else None
+        if outer is not None and not self._on_host(ends.found):
+            around = self.function(file, outer)
+            if around.proven:
+                step = Step(f"inside {scope_label(outer)}", Place(file, outer.node))
+                return Region("always", (step, *around.steps), around.by, scope)
+        # A staging decorator holds for every caller: the plain function has no other name.
+        for end in ends.found:
+            for wrapper in end.wrappers:
+                if wrapper.effect == "staged" and wrapper.how == "decorated with":
+                    return Region("always", (Step(f"traced by {wrapper.name}", wrapper.place),), wrapper.name, scope)
+        if traced:
+            return Region("sometimes", traced[0].steps, traced[0].by, scope)
+        return _UNKNOWN if other and not ends.complete else (_NEVER if ends.found else _UNKNOWN)
+
+    def _on_host(self, ends: list[End]) -> bool:
+        return any(wrapper.effect == "host" for end in ends for wrapper in end.wrappers)
+
+    def _end(self, end: End) -> Region | None:
+        """The region one end runs in; None when it tells nothing (an abstract trace, a recursive call)."""
+        effects = [wrapper.effect for wrapper in end.wrappers]
+        if "host" in effects:
+            return _NEVER
+        for wrapper in end.wrappers:
+            if wrapper.effect == "staged":
+                return Region("always", (Step(f"traced by {wrapper.name}", wrapper.place),), wrapper.name)
+        if "abstract" in effects:
+            return None
+        if end.kind == "escaped":
+            return None  # already counted as incomplete
+        caller = end.place.file.home(end.place.node).function()
+        if caller is None:
+            return _NEVER
+        if caller.node in self._open:
+            return None
+        around = self.function(end.place.file, caller)
+        step = Step(f"called by {scope_label(caller)}", end.place)
+        return Region(around.traced, (step, *around.steps), around.by)
+

@@ -1,0 +1,1 @@
+"""One module per output format. Each turns a report into text."""

@@ -1,0 +1,112 @@
+"""Settings: `[tool.shardlint]` in pyproject.toml, or shardlint.toml. Read, never run."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from shardlint.targets import BadTarget, parse_targets
+
+
+class BadSettings(Exception):
+    """Settings that cannot be used; the message names the file, the key and what to write instead."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings, with their defaults.
+
+    `select` and `ignore` hold codes, prefixes, names or harms. `exclude` holds patterns as in `.gitignore`, relative
+    to the settings file. `targets` maps a package to a release. `per_file_ignores` maps a pattern to codes.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    pedantic: bool = False
+    exclude: tuple[str, ...] = ()
+    targets: dict[str, str] = field(default_factory=dict)
+    per_file_ignores: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    jit_decorators: tuple[str, ...] = ()
+    """Dotted names of the project's own functions that trace what they are given, as `jax.jit` does."""
+    path: Path | None = None
+    """The file these were read from."""
+
+    @property
+    def name(self) -> str:
+        """The settings file's name, for messages."""
+        return self.path.name if self.path is not None else "the defaults"
+
+
+_KEYS = {f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name != "path"}
+
+
+def find_settings(folder: Path) -> Settings:
+    """The settings that govern a folder: the nearest shardlint.toml or pyproject.toml with a `[tool.shardlint]` table.
+
+    Raises `BadSettings`.
+    """
+    folder = folder.resolve()
+    for candidate in (folder, *folder.parents):
+        own = candidate / "shardlint.toml"
+        if own.is_file():
+            return read_settings(own)
+        project = candidate / "pyproject.toml"
+        if project.is_file() and b"tool.shardlint" in _bytes(project):
+            return read_settings(project)
+    return Settings()
+
+
+def read_settings(path: Path) -> Settings:
+    """Read one settings file. Raises `BadSettings` for broken TOML, unknown keys and values of the wrong kind."""
+    try:
+        table = tomllib.loads(_bytes(path).decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{path}: not valid TOML: {error}") from None
+    if path.name == "pyproject.toml":
+        tool = table.get("tool", {})
+        table = tool.get("shardlint", {}) if isinstance(tool, dict) else {}
+        if not isinstance(table, dict):
+            raise BadSettings(f"{path}: [tool.shardlint] is not a table")
+    values: dict[str, Any] = {"path": path}
+    for key, value in table.items():
+        if key not in _KEYS:
+            if key == "verify":  # fixtures, read by `shardlint verify`
+                continue
+            raise BadSettings(f"{path}: unknown setting {key!r}; known are {', '.join(_KEYS)}")
+        values[_KEYS[key]] = _read(path, key, value)
+    return Settings(**values)
+
+
+def _read(path: Path, key: str, value: object) -> object:
+    match key:
+        case "pedantic":
+            if isinstance(value, bool):
+                return value
+            raise BadSettings(f"{path}: {key} is {value!r}; write true or false")
+        case "targets":
+            if isinstance(value, dict) and all(isinstance(version, str) for version in value.values()):
+                try:
+                    return parse_targets(f"{package}={version}" for package, version in value.items())
+                except BadTarget as error:
+                    raise BadSettings(f"{path}: {error}") from None
+            raise BadSettings(f'{path}: {key} is {value!r}; write a table such as {{jax = "0.8"}}')
+        case "per-file-ignores":
+            if isinstance(value, dict):
+                return {str(pattern): _strings(path, f"{key}.{pattern}", codes) for pattern, codes in value.items()}
+            raise BadSettings(f'{path}: {key} is {value!r}; write a table such as {{"tests/**" = ["SL2"]}}')
+    return _strings(path, key, value)
+
+
+def _strings(path: Path, key: str, value: object) -> tuple[str, ...]:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise BadSettings(f'{path}: {key} is {value!r}; write a list of strings such as ["SL2"]')
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise BadSettings(f"{path}: cannot be read: {error.strerror}") from None

@@ -1,0 +1,215 @@
+"""A resolved place, and the questions a rule can ask about it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from shardlint.facts import FileFacts, Scope
+from shardlint.program import Program, api
+from shardlint.program.contexts import Context
+from shardlint.program.guards import expected_to_fail, guarded
+from shardlint.program.liveness import Fate, fate
+from shardlint.program.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
+from shardlint.program.traced import Region
+from shardlint.program.values import Api, CallArguments, Place, Value
+from shardlint.rule import Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.targets import Targets
+from shardlint.versions import show
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+Form = Literal["call", "partial", "name", "import"]
+
+
+class Site:
+    """One place that woke a rule.
+
+    `syntax` is the `ast` node (a Call for calls; a Name, Attribute or alias for uses). `api` is the canonical name of
+    what is called or used, `written` the dotted name as it was imported. `form` is "partial" where the call binds
+    arguments of the library function through `functools.partial`.
+    """
+
+    def __init__(
+        self, program: Program, file: FileFacts, syntax: ast.AST, api: Api, form: Form, targets: Targets, rule: Rule
+    ) -> None:
+        self.program = program
+        self.file = file
+        self.syntax = syntax
+        self.api = api.name
+        self.written = api.written
+        self.form = form
+        self.targets = targets
+        self.rule = rule
+
+    # the call
+
+    @property
+    def call(self) -> ast.Call:
+        """The call, for sites woken by one."""
+        assert isinstance(self.syntax, ast.Call)
+        return self.syntax
+
+    @cached_property
+    def arguments(self) -> CallArguments:
+        """The arguments given to the library function (without the function itself for a partial)."""
+        arguments = self.program.evaluator.arguments(Place(self.file, self.call))
+        if self.form == "partial":
+            return CallArguments(
+                arguments.place,
+                arguments.positional[1:],
+                arguments.keywords,
+                arguments.open_positional,
+                arguments.open_keywords,
+            )
+        return arguments
+
+    def argument(self, name: str) -> ast.expr | None:
+        """The expression given for a parameter, by position or keyword."""
+        place = self.arguments.get(name, api.SIGNATURES.get(self.api, ()))
+        return place.node if place is not None and isinstance(place.node, ast.expr) else None
+
+    def keyword(self, name: str) -> ast.keyword | None:
+        """A keyword argument as written in this call."""
+        return next((keyword for keyword in self.call.keywords if keyword.arg == name), None)
+
+    @property
+    def decorated(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The definition this call or name decorates, if it is a decorator."""
+        parent = self.file.parent(self.syntax)
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and self.syntax in parent.decorator_list:
+            return parent
+        return None
+
+    # the program
+
+    def value(self, node: ast.AST) -> Value:
+        """What an expression is."""
+        return self.program.value(self.file, node)
+
+    def text(self, node: ast.AST | None = None) -> str:
+        """The source text of a node."""
+        return self.file.text(node if node is not None else self.syntax)
+
+    def mesh_of(self, value: Value) -> Mesh | None:
+        """The mesh a value is."""
+        return mesh_of(value, self.program.evaluator)
+
+    def spec_of(self, value: Value) -> Spec | None:
+        """The PartitionSpec a value is."""
+        return spec_of(value, self.program.evaluator)
+
+    def sharding_parts(self, value: Value) -> tuple[Value, Value] | None:
+        """Mesh and spec of a NamedSharding."""
+        return sharding_parts(value, self.program.evaluator)
+
+    @cached_property
+    def region(self) -> Region:
+        """Whether the place is traced, and why."""
+        return self.program.region(self.file, self.syntax)
+
+    @cached_property
+    def context(self) -> Context:
+        """The mesh contexts of the place."""
+        return self.program.context(self.file, self.syntax)
+
+    @cached_property
+    def fate(self) -> tuple[Fate, str | None]:
+        """What becomes of the call's result."""
+        return fate(self.file, self.call)
+
+    @cached_property
+    def guarded(self) -> bool:
+        """Whether the place runs only on some releases."""
+        return guarded(self.file, self.syntax)
+
+    @cached_property
+    def expected_to_fail(self) -> bool:
+        """Whether a test expects this code to raise or warn."""
+        return expected_to_fail(self.file, self.syntax)
+
+    @property
+    def scope(self) -> Scope:
+        """The scope the place is in."""
+        return self.file.home(self.syntax)
+
+    # releases
+
+    def target(self, package: str) -> tuple[int, ...]:
+        """The release of a package the checked project runs on."""
+        return self.targets.release(package)
+
+    def runs(self, package: str, specifier: str) -> bool:
+        """Whether the project's release of a package is in a range such as ">=0.13.1"."""
+        return self.targets.allows(package, specifier)
+
+    def on(self, package: str) -> str:
+        """The package with its release, for messages: "jax 0.12"."""
+        return f"{package} {show(self.target(package))}"
+
+    # findings
+
+    def finding(
+        self,
+        node: ast.AST,
+        label: str,
+        message: str,
+        *,
+        help: str = "",
+        fix: Fix | None = None,
+        harm: Harm | None = None,
+        certainty: Certainty | None = None,
+        span: tuple[int, int] | None = None,
+    ) -> Finding:
+        """A finding at a node (or at `span`, character offsets)."""
+        start, end = span if span is not None else self.file.span(node)
+        return Finding(
+            type(self.rule),
+            start,
+            end,
+            label,
+            message,
+            help,
+            harm if harm is not None else self.rule.harm,
+            certainty if certainty is not None else self.rule.certainty,
+            fix,
+        )
+
+    # rewriting
+
+    def island(self, node: ast.AST) -> cst.BaseExpression:
+        """An expression as a libcst node, parsed from its own slice of the source."""
+        from shardlint.islands import parse_expression
+
+        return parse_expression(self.text(node))
+
+    @cached_property
+    def node(self) -> Any:
+        """The site's own call or name as a libcst node."""
+        return self.island(self.syntax)
+
+    def replace(self, node: ast.AST, replacement: cst.CSTNode | str) -> Edit:
+        """Replace a node by a libcst node or by text."""
+        from shardlint.islands import code
+
+        start, end = self.file.span(node)
+        return Edit(start, end, replacement if isinstance(replacement, str) else code(replacement))
+
+    def spell(self, name: str) -> tuple[str, tuple[Edit, ...]]:
+        """How to write a library name at this place, and the import edits that needs.
+
+        An import that is there is used ("eqx.filter_shard" where `import equinox as eqx` stands); otherwise one is
+        added after the module's imports.
+        """
+        from shardlint.imports import spell
+
+        return spell(self.program, self.file, self.syntax, name)
+
+    def fix(
+        self, safety: Safety, message: str, edits: Sequence[Edit], why: str = "", drops: Sequence[str] = ()
+    ) -> Fix:
+        """A fix of this finding."""
+        return Fix(safety, message, tuple(edits), why, tuple(drops))

@@ -1,0 +1,1 @@
+"""Text in, text out: finding files, reading them, and the suppressions written in them."""

@@ -1,0 +1,130 @@
+"""One file's text, with everything needed to write it back byte for byte."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import re
+import tokenize
+from bisect import bisect_right
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+# What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+
+MAX_BYTES = 8_000_000
+
+
+class Unreadable(Exception):
+    """A file that cannot be checked; the message is one line that says why and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A decoded file.
+
+    Lines count from 1. Columns here are character offsets counted from 0, except where a name says `utf8`:
+    the `ast` module counts bytes of the UTF-8 form.
+    """
+
+    path: Path
+    text: str
+    encoding: str = "utf-8"
+    bom: bool = False
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Character offset of the start of every line."""
+        return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
+
+    @cached_property
+    def newline(self) -> str:
+        """The newline that most lines end with (`"\\n"` when there is none)."""
+        crlf = self.text.count("\r\n")
+        counts = {"\n": self.text.count("\n") - crlf, "\r\n": crlf, "\r": self.text.count("\r") - crlf}
+        best = max(counts, key=lambda newline: counts[newline])
+        return best if counts[best] else "\n"
+
+    @cached_property
+    def _ascii(self) -> bool:
+        return self.text.isascii()
+
+    def line(self, number: int) -> str:
+        """The text of a line, without its newline."""
+        start = self.line_starts[number - 1]
+        end = self.line_starts[number] if number < len(self.line_starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+    def offset(self, line: int, utf8_column: int) -> int:
+        """Character offset in the text of a position as the `ast` module gives it."""
+        start = self.line_starts[line - 1]
+        if self._ascii:
+            return start + utf8_column
+        return start + len(self.line(line).encode("utf-8")[:utf8_column].decode("utf-8", "ignore"))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column, both counted from 1, of a character offset."""
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def replaced(self, text: str) -> Source:
+        """The same file with other text."""
+        return Source(self.path, text, self.encoding, self.bom)
+
+    def encode(self) -> bytes:
+        """The bytes to write: same encoding and byte order mark as were read.
+
+        Raises `Unreadable` when new text cannot be said in the file's own encoding.
+        """
+        try:
+            data = self.text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            raise Unreadable(f"the fixed text does not fit the file's encoding {self.encoding}: {error}") from None
+        return codecs.BOM_UTF8 + data if self.bom else data
+
+
+def decode(path: Path, data: bytes) -> Source:
+    """Decode a file as Python would: byte order mark, then coding cookie, then UTF-8.
+
+    Raises `Unreadable` for undecodable bytes, an unknown or contradictory cookie, NUL bytes and files above
+    `MAX_BYTES`.
+    """
+    if len(data) > MAX_BYTES:
+        raise Unreadable(f"the file has {len(data):,} bytes; shardlint reads at most {MAX_BYTES:,}")
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise Unreadable(f"line {line} holds a NUL byte, so this is not Python source")
+    bom = data.startswith(codecs.BOM_UTF8)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise Unreadable(f"cannot tell the encoding: {error.msg}") from None
+    encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+    body = data[len(codecs.BOM_UTF8) :] if bom else data
+    try:
+        return Source(path, body.decode(encoding), encoding, bom)
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise Unreadable(
+            f"line {line} is not {encoding} (byte 0x{body[error.start]:02x}); save it as UTF-8 or add a coding cookie"
+        ) from None
+    except LookupError:
+        raise Unreadable(f"unknown encoding {encoding!r} in the coding cookie") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file. Raises `Unreadable` when it is missing, a directory, or not permitted."""
+    try:
+        return path.read_bytes()
+    except IsADirectoryError:
+        raise Unreadable("is a directory, not a file") from None
+    except PermissionError:
+        if path.is_dir():  # what Windows raises for a directory
+            raise Unreadable("is a directory, not a file") from None
+        raise Unreadable("permission denied") from None
+    except FileNotFoundError:
+        raise Unreadable("no such file") from None
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"cannot be read: {error}") from None

@@ -1,0 +1,166 @@
+"""Importing a user's file and the things its fixtures refer to, in a child process only."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from shardlint.verify.fixture import Fixture
+
+_ROOT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
+
+
+def open_project(file: Path) -> tuple[str, bool]:
+    """Put a file's project on `sys.path`; return the file's module name and whether to import it by that name.
+
+    The path gets, in this order: the folder that holds the file (or its outermost package), the project's root, its
+    `src`, and the working directory.
+    """
+    file = file.resolve()
+    package = file.parent
+    parts = [] if file.stem == "__init__" else [file.stem]
+    while (package / "__init__.py").exists():
+        parts.insert(0, package.name)
+        package = package.parent
+    root = next(
+        (
+            folder
+            for folder in (package, *package.parents)
+            if any((folder / mark).exists() for mark in _ROOT_MARKS)
+        ),
+        package,
+    )
+    wanted = [package, root, root / "src", Path.cwd()]
+    paths = [str(folder) for folder in wanted if folder.is_dir()]
+    sys.path[:0] = [path for index, path in enumerate(paths) if path not in paths[:index]]
+    taken = parts[0] in sys.modules or parts[0] in sys.stdlib_module_names
+    return ".".join(parts), not taken and all(part.isidentifier() for part in parts)
+
+
+def import_file(file: Path) -> ModuleType:
+    """The module of a file: imported by its name where that is free, so that other modules share it.
+
+    Raises whatever the file raises.
+    """
+    name, by_name = open_project(file)
+    if by_name:
+        importlib.invalidate_caches()  # the zygote may have listed this folder before the file was written
+        module = importlib.import_module(name)
+        if Path(module.__file__ or "").resolve() == file.resolve():
+            return module
+    return import_alone(file)
+
+
+def import_alone(file: Path) -> ModuleType:
+    """The module of a file whose name is not importable, or belongs to something else."""
+    name = "shardlint_verified_" + "".join(char if char.isalnum() else "_" for char in file.stem)
+    spec = importlib.util.spec_from_file_location(name, file)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{file} is not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def fixtures_in(module: ModuleType) -> dict[str, Fixture]:
+    """The fixtures at module level, by the first name each has, in order. Imported ones belong elsewhere too: kept."""
+    found: dict[str, Fixture] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, Fixture) and all(value is not other for other in found.values()):
+            found[name] = value
+    return found
+
+
+def resolve(reference: Any) -> Any:
+    """What `"module:attribute"` names; anything but a string is already the thing itself.
+
+    Raises `ImportError` or `AttributeError`, naming the reference.
+    """
+    if not isinstance(reference, str):
+        return reference
+    module, _, attributes = reference.partition(":")
+    try:
+        value: Any = importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        # The module itself, or something it imports? The message must not blame the wrong one.
+        if error.name and (module == error.name or module.startswith(error.name + ".")):
+            raise ImportError(f"{reference!r}: no module {error.name!r} on {sys.path[:4]}") from error
+        raise
+    for attribute in attributes.split("."):
+        try:
+            value = getattr(value, attribute)
+        except AttributeError:
+            raise AttributeError(f"{reference!r}: {value!r} has no attribute {attribute!r}") from None
+    return value
+
+
+def takes_mesh(function: Any, filled: int) -> bool:
+    """Whether a function has a parameter `mesh` that `filled` positional arguments do not fill."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return False
+    for index, parameter in enumerate(parameters):
+        if parameter.name == "mesh":
+            return parameter.kind is parameter.KEYWORD_ONLY or (
+                parameter.kind is parameter.POSITIONAL_OR_KEYWORD and index >= filled
+            )
+    return False
+
+
+def made(maker: Any, mesh: Any) -> Any:
+    """The value of a reference: called if it is callable, with the mesh if it has a parameter `mesh`.
+
+    A Module that holds arrays is callable too, and yet the value itself.
+    """
+    value = resolve(maker)
+    if not callable(value) or (not inspect.isroutine(value) and _holds_arrays(value)):
+        return value
+    return value(mesh=mesh) if takes_mesh(value, 0) else value()
+
+
+def _holds_arrays(value: Any) -> bool:
+    from shardlint.verify.inside import tree
+
+    return bool(tree.array_leaves(value, ""))
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """`path:line` of a function's definition, relative to the working directory where it lies below it."""
+    inner = inspect.unwrap(function)
+    inner = getattr(inner, "func", inner)  # functools.partial
+    try:
+        file, line = inspect.getsourcefile(inner) or "", inspect.getsourcelines(inner)[1]
+    except (OSError, TypeError):
+        return ""
+    return f"{shown(file)}:{line}"
+
+
+def shown(file: str) -> str:
+    """A path as a person wants it: relative to the working directory where it lies below it."""
+    try:
+        return str(Path(file).resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return file
+
+
+def blame(error: BaseException) -> str:
+    """Where an error arose in the user's code, `path:line in name`, or an empty string."""
+    frames = []
+    trace = error.__traceback__
+    while trace is not None:
+        frames.append((trace.tb_frame.f_code, trace.tb_lineno))
+        trace = trace.tb_next
+    here = str(Path(__file__).resolve().parent)
+    for code, line in reversed(frames):
+        theirs = "site-packages" not in code.co_filename and not code.co_filename.startswith((here, "<"))
+        if theirs and str(Path(sys.base_prefix) / "lib") not in code.co_filename:
+            return f"{shown(code.co_filename)}:{line} in {code.co_name}"
+    return ""

@@ -1,0 +1,186 @@
+"""Making a fixture's arguments and placing them on a mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardlint.verify.fixture import Argument, Fixture
+from shardlint.verify.inside import load, tree
+from shardlint.verify.paths import matches, nothing_matches, path_text, select, unmatched
+from shardlint.verify.spec import P
+
+
+class Indivisible(Exception):
+    """An array that the mesh does not divide as its spec asks: the mesh is skipped."""
+
+
+@dataclass
+class Made:
+    """One argument before it is placed: its tree and, for each leaf path, the spec it is to have (None: as it is)."""
+
+    tree: Any
+    specs: dict[str, P | None]
+    below: int
+    seed: int
+
+
+def jax_spec(spec: P) -> Any:
+    """The jax PartitionSpec of a `P`."""
+    return jax.sharding.PartitionSpec(*spec.entries)
+
+
+def named(mesh: Any, spec: P, memory_kind: str | None = None) -> Any:
+    """The jax NamedSharding of a `P` on a mesh."""
+    return jax.sharding.NamedSharding(mesh, jax_spec(spec), memory_kind=memory_kind)
+
+
+def axes_named(fixture: Fixture) -> list[str]:
+    """Every mesh axis the fixture's specs name, in the order they are met.
+
+    Specs that can only be made with a mesh in hand are not asked.
+    """
+    found: dict[str, None] = {}
+    for argument in fixture.args:
+        specs = argument.specs
+        if specs is not None and not isinstance(specs, Mapping):
+            specs = load.resolve(specs)
+            if callable(specs) and not load.takes_mesh(specs, 0):
+                specs = specs()
+        if callable(specs):
+            specs = None
+        for spec in (argument.spec, *spec_leaves(specs).values()):
+            found |= dict.fromkeys(P.of(spec).axes())
+    for spec in fixture.expected().values():
+        found |= dict.fromkeys(spec.axes())
+    return list(found)
+
+
+def make(fixture: Fixture, mesh: Any) -> list[Made]:
+    """The fixture's arguments and the spec of each of their arrays.
+
+    Raises `Indivisible` when the mesh does not divide one, `ValueError` for specs that fit no leaf, and whatever the
+    user's own code raises.
+    """
+    made = [make_one(argument, index, mesh) for index, argument in enumerate(fixture.args)]
+    sizes = dict(mesh.shape)
+    for index, argument in enumerate(made):
+        for path, where, leaf in tree.flatten(argument.tree):
+            spec = argument.specs.get(path)
+            reason = None if spec is None else spec.misfit(tuple(leaf.shape), sizes)
+            if reason:
+                raise Indivisible(f"args[{index}]{where}: {reason}")
+    return made
+
+
+def make_one(argument: Argument, index: int, mesh: Any) -> Made:
+    """One argument and the spec of each of its arrays."""
+    if argument.shape is not None:
+        value: Any = jax.ShapeDtypeStruct(argument.shape, np.dtype(jax.numpy.dtype(argument.dtype)))
+    else:
+        value = load.made(argument.source, mesh)
+    arrays = {
+        path: leaf for path, _, leaf in tree.flatten(value) if tree.is_array(leaf) or tree.is_abstract(leaf)
+    }
+    specs = argument.specs
+    if specs is not None and not isinstance(specs, Mapping):
+        specs = load.made(specs, mesh)
+    chosen: dict[str, P | None]
+    if specs is not None:
+        chosen = dict(choose(specs, list(arrays), f"args[{index}] specs"))
+    elif argument.spec is not None:
+        chosen = dict.fromkeys(arrays, P.of(argument.spec))
+    else:
+        chosen = {path: None if _is_spread(leaf) else P() for path, leaf in arrays.items()}
+    return Made(value, chosen, argument.below, index)
+
+
+def _is_spread(leaf: Any) -> bool:
+    """Whether an array was already placed on several devices by the program."""
+    return isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
+
+
+def spec_leaves(specs: Any) -> dict[str, Any]:
+    """Path -> spec of a tree of specs. None is a leaf (replicated), as jax reads it in `in_shardings`."""
+
+    def is_spec(value: Any) -> bool:
+        return value is None or isinstance(value, P | jax.sharding.PartitionSpec | jax.sharding.Sharding)
+
+    if specs is None:
+        return {}
+    leaves, _ = jax.tree_util.tree_flatten_with_path(specs, is_leaf=is_spec)
+    return {path_text(keys): leaf for keys, leaf in leaves if is_spec(leaf)}
+
+
+def choose(specs: Any, paths: list[str], what: str) -> dict[str, P]:
+    """The spec of each leaf path, from path globs or from a pytree of specs, which may be a prefix of the argument.
+
+    Leaves that globs leave out are replicated. Raises `ValueError` for a spec that belongs to no leaf.
+    """
+    flat = spec_leaves(specs)
+    if isinstance(specs, Mapping) and all(str(key) in flat for key in specs):
+        for glob, nearest in unmatched(flat, paths).items():
+            raise ValueError(f"{what}: {nothing_matches(glob, nearest)}")
+        picked = {path: select(flat, path) for path in paths}
+        return {path: P() if found is None else P.of(found[1]) for path, found in picked.items()}
+    chosen: dict[str, P] = {}
+    for path in paths:
+        above = [prefix for prefix in flat if _is_prefix(prefix, path)]
+        if not above:
+            raise ValueError(f"{what}: the tree of specs has none for {path!r}")
+        chosen[path] = P.of(flat[max(above, key=len)])
+    return chosen
+
+
+def _is_prefix(prefix: str, path: str) -> bool:
+    return not prefix or path.startswith(prefix + "/") or matches(prefix, path)
+
+
+def fill(made: list[Made]) -> list[Any]:
+    """The arguments as trees of host copies; arrays described only by their shape get their numbers here."""
+    hosts = []
+    for one in made:
+
+        def to_host(leaf: Any, below: int = one.below, seed: int = one.seed) -> Any:
+            return tree.to_host(tree.materialise(leaf, below, seed))
+
+        hosts.append(tree.map_arrays(to_host, one.tree))
+    return hosts
+
+
+def place(hosts: list[Any], made: list[Made], mesh: Any) -> list[Any]:
+    """Host copies placed on a mesh by their specs."""
+    placed = []
+    for host, one in zip(hosts, made, strict=True):
+        leaves, treedef = jax.tree_util.tree_flatten_with_path(host)
+        put = []
+        for (keys, leaf), original in zip(leaves, jax.tree_util.tree_leaves(one.tree), strict=True):
+            path = path_text(keys)
+            if path not in one.specs:
+                put.append(leaf)
+                continue
+            spec = one.specs[path]
+            put.append(tree.from_host(leaf, original.sharding if spec is None else named(mesh, spec)))
+        placed.append(jax.tree_util.tree_unflatten(treedef, put))
+    return placed
+
+
+def describe(made: list[Made], mesh: Any) -> list[Any]:
+    """The arguments with every array described by shape, dtype and sharding only, to compile without memory."""
+    described = []
+    for one in made:
+        leaves, treedef = jax.tree_util.tree_flatten_with_path(one.tree)
+        out = []
+        for keys, leaf in leaves:
+            path = path_text(keys)
+            if path in one.specs:
+                spec = one.specs[path]
+                sharding = leaf.sharding if spec is None else named(mesh, spec)
+                leaf = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding)
+            out.append(leaf)
+        described.append(jax.tree_util.tree_unflatten(treedef, out))
+    return described

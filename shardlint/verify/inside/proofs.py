@@ -1,0 +1,325 @@
+"""Running one program of a rule's proof (bad.py or good.py) and saying what it showed.
+
+The bad program runs first and leaves its numbers in a file; the good one, in another process, is compared with them.
+"""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardlint.verify.inside import checks, compiled, fixtures, load, tree
+from shardlint.verify.paths import nothing_matches, select, unmatched
+from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
+from shardlint.verify.spec import P
+
+# Relative to the largest number of a leaf, in the program's own dtypes: it chose them, and they are the same in both.
+TOLERANCE = {"float64": 1e-10, "complex128": 1e-10, "bfloat16": 2e-2, "float16": 5e-3}
+_ELSE = 1e-5
+# A wrong number must be this many tolerances away from the right one, else it could be rounding.
+CLEARLY = 100.0
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program of a proof, as the command describes it to the child."""
+
+    code: str
+    role: str
+    file: str
+    fn: str
+    args: str | None
+    reference: str | None
+    shows: str
+    error: str | None
+    message: str | None
+    donate: Sequence[int]
+    out: Mapping[str, str]
+    tolerance: float | None
+    numbers: str
+    """Where the bad program leaves its numbers."""
+
+
+@dataclass
+class _Seen:
+    """What was seen at one level. `leaves` None: the program did not get as far as outputs."""
+
+    error: BaseException | None = None
+    warned: Sequence[warnings.WarningMessage] = ()
+    leaves: list[tree.Leaf] | None = None
+    output: Any = None
+    donation: checks.Checked | None = None
+
+
+def run_program(program: Program, levels: Sequence[str], emit: Callable[[Result], None]) -> None:
+    """Run a program at each level and emit what it proved. A level that cannot tell is emitted as skipped."""
+    judge = _judge_bad if program.role == "bad" else _judge_good
+    seen = _Seen()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            module = load.import_alone(_opened(program.file))
+            function = getattr(module, program.fn)
+            # Used as it is by both levels: compiling consumes nothing.
+            args = tuple(getattr(module, program.args)()) if program.args else ()
+        except Exception as error:
+            for level in levels:
+                emit(judge(program, level, _Seen(error, warned), None))
+            return
+        if "compile" in levels:
+            if not compiled.can_lower(function):
+                reason = f"{program.fn} has no .lower: only running it can tell"
+                emit(Result(program.code, "compile", SKIP, reason=reason))
+            else:
+                seen = _compile(program, function, args)
+                seen.warned = list(warned)
+                emit(judge(program, "compile", seen, module))
+        if "execute" in levels:
+            seen = _execute(program, function, args)
+            seen.warned = list(warned)
+            emit(judge(program, "execute", seen, module))
+
+
+def _opened(file: str) -> Path:
+    load.open_project(Path(file))
+    return Path(file)
+
+
+def _compile(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
+    try:
+        found = compiled.compile_function(function, args, {}, program.donate)
+    except compiled.NoShardings:
+        return _Seen()
+    except Exception as error:
+        return _Seen(error)
+    return _Seen(leaves=found.outputs, donation=checks.check_donation(found))
+
+
+def _execute(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
+    try:
+        output = jax.block_until_ready(function(*args))
+    except Exception as error:
+        return _Seen(error)
+    leaves = tree.array_leaves(output, "out")
+    return _Seen(leaves=leaves, output=output, donation=checks.check_deleted(args, program.donate))
+
+
+def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
+    """Whether the bad program showed its symptom at this level."""
+    if level == "execute" and seen.error is None:
+        _save(program.numbers, checks.numbers(seen.output))
+    if program.shows in ("raises", "warns"):
+        shown = _raised_or_warned(program, seen)
+        if shown is None and level == "compile":
+            return Result(program.code, level, SKIP, reason=f"bad.py {program.shows} only when it is run")
+        return _symptom(program, level, seen, shown, f"{program.error} matching {program.message!r}")
+    if seen.error is not None:
+        return Result(program.code, level, FAIL, failures=[_prefixed("bad.py", fixtures.raised(seen.error))])
+    if program.shows == "numbers":
+        if level == "compile":
+            return Result(program.code, level, SKIP, reason="numbers show only when it is run")
+        return Result(
+            program.code, level, PASS, notes=[]
+        )  # decided beside the good program, which knows the right ones
+    if seen.leaves is None:
+        return Result(
+            program.code, level, SKIP, reason="this jit names its output shardings only when it is run"
+        )
+    if program.shows == "donation":
+        lost = seen.donation.failures if seen.donation else []
+        return _symptom(
+            program, level, seen, lost[0].text() if lost else None, "a donated buffer that is kept"
+        )
+    result = checked_out(program, seen.leaves)
+    for failure in result.failures:
+        failure.kind, failure.message = (
+            "symptom",
+            f"bad.py does not show its symptom {failure.message}".strip(),
+        )
+    shown = "; ".join(
+        f"{leaf.where} is {checks.sharding_text(leaf.sharding)}" for leaf in _named(program, seen.leaves)
+    )
+    status = FAIL if result.failures else PASS
+    return Result(
+        program.code, level, status, checked=0, failures=result.failures, notes=[f"bad.py: {shown}"]
+    )
+
+
+def _symptom(program: Program, level: str, seen: _Seen, shown: str | None, wanted: str) -> Result:
+    if shown is not None:
+        return Result(program.code, level, PASS, notes=[f"bad.py: {shown}"])
+    happened = "nothing of the kind happened"
+    if seen.error is not None:
+        happened = fixtures.raised(seen.error).message
+    elif seen.warned:
+        happened = "it warned: " + "; ".join(f"{w.category.__name__}: {w.message}" for w in seen.warned[:3])
+    failure = Failure("symptom", f"bad.py does not show its symptom: {program.shows} {wanted}; {happened}")
+    return Result(program.code, level, FAIL, failures=[failure])
+
+
+def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
+    """Whether the good program has its shardings and numbers, and not the symptom."""
+    if seen.error is not None:
+        return Result(program.code, level, FAIL, failures=[_prefixed("good.py", fixtures.raised(seen.error))])
+    if seen.leaves is None:
+        return Result(
+            program.code, level, SKIP, reason="this jit names its output shardings only when it is run"
+        )
+    checked = checked_out(program, seen.leaves)
+    if program.shows == "donation" and seen.donation is not None:
+        checked += seen.donation
+    if program.shows in ("raises", "warns"):
+        checked.count += 1
+        shown = _raised_or_warned(program, seen)
+        if shown:
+            checked.failures.append(Failure("symptom", f"good.py shows the symptom too: {shown}"))
+    notes: list[str] = []
+    if level == "execute":
+        compared, notes = _numbers(program, seen, module)
+        checked += compared
+        if not compared.count and not checked.failures and checks.numbers(seen.output):
+            what = "proves nothing: good.py returns numbers that were compared with nothing; give a reference"
+            checked.failures.append(Failure("empty", what))
+    elif not checked.count and not checked.failures:
+        return Result(program.code, level, SKIP, reason="good declares nothing this level can check")
+    for failure in checked.failures:
+        _prefixed("good.py", failure)
+    status = FAIL if checked.failures else PASS
+    return Result(program.code, level, status, checked=checked.count, failures=checked.failures, notes=notes)
+
+
+def _numbers(program: Program, seen: _Seen, module: ModuleType | None) -> tuple[checks.Checked, list[str]]:
+    """Compare the good numbers with the reference and, unless its numbers are the symptom, with the bad program's."""
+    checked = checks.Checked([], 0)
+    notes: list[str] = []
+    got = checks.numbers(seen.output)
+    tolerance = _tolerance(program, got)
+    bad = _load(program.numbers)
+    if program.reference is not None:
+        want = checks.numbers(jax.block_until_ready(getattr(module, program.reference)()))
+        compared, summary = checks.check_numbers(got, want, tolerance, f"{program.reference}()")
+        checked += compared
+        notes.append(f"good.py: {summary}")
+        if program.shows == "numbers":
+            found, odd = checks.differences(bad or {}, want)
+            worst = next((one for one in found if one.size > CLEARLY * tolerance(one.path)), None)
+            if worst is None and not odd:
+                message = f"bad.py does not show its symptom: its numbers are those of {program.reference}()"
+                checked.failures.append(Failure("symptom", message))
+            else:
+                seen_text = (
+                    odd[0] if worst is None else f"{worst.where} is wrong by {worst.size:.2g} relative"
+                )
+                notes.append(f"bad.py: {seen_text}")
+    if bad is not None and program.shows not in ("raises", "numbers"):
+        compared, summary = checks.check_numbers(got, bad, tolerance, "bad.py")
+        checked += compared
+        notes.append(f"good.py: {summary}")
+    return checked, notes
+
+
+def checked_out(program: Program, leaves: Sequence[tree.Leaf]) -> checks.Checked:
+    """Compare leaves with the program's `out`, each over the mesh it lies on itself."""
+    out = dict(program.out)
+    checked = checks.Checked([], 0)
+    for glob, nearest in unmatched(out, [leaf.path for leaf in leaves]).items():
+        checked.failures.append(Failure("pattern", nothing_matches(glob, nearest)))
+    for leaf in _named(program, leaves):
+        found = select(out, leaf.path)
+        wanted = found[1] if found else ""
+        if wanted == checks.ONE_DEVICE or leaf.sharding is None or checks.on_one_device(leaf.sharding):
+            holds = (
+                leaf.sharding is not None
+                and checks.on_one_device(leaf.sharding)
+                and wanted == checks.ONE_DEVICE
+            )
+        else:
+            holds = _holds(leaf, P.parse(wanted))
+        checked.count += 1
+        if not holds:
+            actual = checks.sharding_text(leaf.sharding)
+            checked.failures.append(
+                Failure("sharding", "", leaf.where, leaf.path, leaf.array, wanted, actual)
+            )
+    return checked
+
+
+def _holds(leaf: tree.Leaf, spec: P) -> bool:
+    mesh = getattr(leaf.sharding, "mesh", None)
+    if mesh is None:  # a sharding without axis names can still be replicated
+        return not spec.axes() and bool(leaf.sharding.is_fully_replicated)
+    try:
+        spec.misfit(leaf.shape, dict(mesh.shape))
+    except ValueError:
+        return False
+    return checks.same_sharding(leaf.sharding, mesh, spec, len(leaf.shape))
+
+
+def _named(program: Program, leaves: Sequence[tree.Leaf]) -> list[tree.Leaf]:
+    return [leaf for leaf in leaves if select(program.out, leaf.path)]
+
+
+def _raised_or_warned(program: Program, seen: _Seen) -> str | None:
+    """The error or warning that is the symptom, in words, or None."""
+    if program.shows == "raises":
+        if seen.error is None or not _is_a(type(seen.error), program.error):
+            return None
+        text = str(seen.error)
+        head = text.strip().splitlines()[0][:160] if text.strip() else ""
+        return f"{type(seen.error).__name__}: {head}" if re.search(program.message or "", text) else None
+    for warning in seen.warned:
+        text = str(warning.message)
+        if _is_a(warning.category, program.error) and re.search(program.message or "", text):
+            return f"{warning.category.__name__}: {text.strip().splitlines()[0][:160]}"
+    return None
+
+
+def _is_a(kind: type, name: str | None) -> bool:
+    """Whether a class or one of its bases has a name, given bare or with its module."""
+    return name is None or any(
+        name in (base.__name__, f"{base.__module__}.{base.__name__}") for base in kind.__mro__
+    )
+
+
+def _tolerance(program: Program, got: Mapping[str, tuple[str, Any]]) -> Callable[[str], float]:
+    def of(path: str) -> float:
+        if program.tolerance is not None:
+            return program.tolerance
+        return TOLERANCE.get(str(got[path][1].dtype), _ELSE) if path in got else _ELSE
+
+    return of
+
+
+def _prefixed(name: str, failure: Failure) -> Failure:
+    failure.message = f"{name}: {failure.message}" if failure.message else name
+    return failure
+
+
+def _save(file: str, numbers: Mapping[str, tuple[str, Any]]) -> None:
+    """Leave numbers for the good program. float32 holds every bfloat16 and float8, which numpy cannot store."""
+    arrays = {}
+    for index, (path, (where, array)) in enumerate(numbers.items()):
+        plain = array.dtype.kind in "biufc"
+        arrays[f"{index}|{path}|{where}"] = array if plain else array.astype(np.float32)
+    np.savez(file, **{"made": np.zeros(0), **arrays})
+
+
+def _load(file: str) -> dict[str, tuple[str, Any]] | None:
+    """The numbers the bad program left, or None when it left none."""
+    if not Path(file).exists():
+        return None
+    numbers = {}
+    with np.load(file) as stored:
+        for name in stored.files:
+            if name != "made":
+                _, path, where = name.split("|", 2)
+                numbers[path] = (where, stored[name])
+    return numbers

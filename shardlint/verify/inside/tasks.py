@@ -1,0 +1,89 @@
+"""The jobs a child process can be given, and the messages it sends back.
+
+A job is a dictionary with `task`, `devices`, `memory` (bytes or None), `seconds` and what the task needs. Messages are
+dictionaries too; the last one of a job that ran to its end is `{"done": true}`.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from shardlint.verify.report import Result
+
+Job = dict[str, Any]
+Send = Callable[[dict[str, Any]], None]
+
+
+def run(job: Job, send: Send) -> None:
+    """Do one job in this process, whatever it raises."""
+    from shardlint.verify.inside import devices
+
+    try:
+        send({"limits": devices.limit(job["memory"], job["seconds"], job["devices"])})
+        devices.simulate(job["devices"])
+        _TASKS[job["task"]](job, send)
+        send({"done": True})
+    except SystemExit as error:
+        send({"stopped": f"the program called sys.exit({'' if error.code is None else repr(error.code)})"})
+    except BaseException as error:  # a KeyboardInterrupt or MemoryError of the program's own
+        traceback.print_exc()
+        send({"stopped": f"raised {type(error).__name__}: {error}"})
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _self_test(job: Job, send: Send) -> None:
+    from shardlint.verify.inside.selftest import self_test
+
+    caught, missed = self_test()
+    send({"caught": caught, "missed": missed})
+
+
+def _collect(job: Job, send: Send) -> None:
+    from shardlint.verify.fixture import expand_meshes
+    from shardlint.verify.inside import fixtures, load, place
+
+    try:
+        found = load.fixtures_in(load.import_file(Path(job["file"])))
+    except Exception as error:
+        send({"error": fixtures.raised(error).message})
+        return
+    listed = []
+    for name, fixture in found.items():
+        one: dict[str, Any] = {"name": name, "label": fixture.label(), "meshes": [], "error": None}
+        try:
+            one["meshes"] = expand_meshes(fixture, place.axes_named(fixture))
+        except Exception as error:
+            one["error"] = fixtures.raised(error).message
+        listed.append(one)
+    send({"fixtures": listed})
+
+
+def _fixture(job: Job, send: Send) -> None:
+    from shardlint.verify.inside import fixtures, load
+
+    found = load.fixtures_in(load.import_file(Path(job["file"])))
+    fixtures.run_fixture(found[job["name"]], job["mesh"], job["levels"], _emitter(send))
+
+
+def _proof(job: Job, send: Send) -> None:
+    from shardlint.verify.inside.proofs import Program, run_program
+
+    run_program(Program(**job["program"]), job["levels"], _emitter(send))
+
+
+def _emitter(send: Send) -> Callable[[Result], None]:
+    return lambda result: send({"result": asdict(result)})
+
+
+_TASKS: dict[str, Callable[[Job, Send], None]] = {
+    "self_test": _self_test,
+    "collect": _collect,
+    "fixture": _fixture,
+    "proof": _proof,
+}

@@ -1,0 +1,230 @@
+"""One process that has imported jax and forks a child for each job, so that a job costs no import.
+
+It never starts a jax backend itself: threads do not survive a fork. Jobs come as lines of JSON on standard input;
+answers go out the same way: `{"id", "message"}` for each message of a job, `{"id", "end"}` when it is over. The end of
+standard input ends everything, children included.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import sys
+import time
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+from shardlint.verify.inside import tasks
+
+_TAIL = 32 * 1024
+_OUTPUT_MAX = 16 * 2**20
+
+
+@dataclass
+class _Child:
+    """A job that is running: its process (leader of its own group) and what it has sent and printed so far."""
+
+    job: tasks.Job
+    pid: int
+    messages: int
+    output: int
+    began: float
+    partial: bytes = b""
+    tail: bytes = b""
+    printed: int = 0
+    open: set[int] = field(default_factory=set)
+
+
+class Zygote:
+    """Runs up to `at_once` jobs side by side, each within its limits."""
+
+    def __init__(self, orders: int, answers: int, at_once: int) -> None:
+        self.orders, self.answers, self.at_once = orders, answers, at_once
+        self.waiting: list[tasks.Job] = []
+        self.children: dict[int, _Child] = {}
+        self.selector = selectors.DefaultSelector()
+        self.selector.register(orders, selectors.EVENT_READ)
+        self.unread = b""
+
+    def serve(self) -> None:
+        """Work until standard input ends."""
+        try:
+            while True:
+                while self.waiting and len(self.children) < self.at_once:
+                    self._start(self.waiting.pop(0))
+                # Short sleeps while something runs: children can end without a word, and have deadlines.
+                for key, _ in self.selector.select(0.05 if self.children else None):
+                    if key.fd == self.orders:
+                        if not self._take_orders():
+                            return
+                    else:
+                        self._listen(self.children[key.data], key.fd)
+                for child in list(self.children.values()):
+                    self._check(child)
+        finally:
+            for child in self.children.values():
+                _kill(child.pid)
+
+    def _take_orders(self) -> bool:
+        data = os.read(self.orders, 65536)
+        *lines, self.unread = (self.unread + data).split(b"\n")
+        self.waiting += [json.loads(line) for line in lines]
+        return bool(data)
+
+    def _start(self, job: tasks.Job) -> None:
+        messages, send = os.pipe()
+        output, write = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that forking threads is dangerous; jax has started none yet
+            pid = os.fork()
+        if pid == 0:
+            self._become(job, send, write)
+        os.close(send)
+        os.close(write)
+        child = _Child(job, pid, messages, output, time.monotonic(), open={messages, output})
+        self.children[pid] = child
+        for descriptor in (messages, output):
+            os.set_blocking(descriptor, False)
+            self.selector.register(descriptor, selectors.EVENT_READ, pid)
+
+    def _become(self, job: tasks.Job, send: int, write: int) -> None:
+        """The rest of a child's life: does its job and never returns."""
+        try:
+            os.setsid()
+            null = os.open(os.devnull, os.O_RDONLY)
+            for descriptor, target in ((null, 0), (write, 1), (write, 2)):
+                os.dup2(descriptor, target)
+            os.close(self.orders)
+            os.close(self.answers)
+            for child in self.children.values():
+                for descriptor in child.open:
+                    os.close(descriptor)
+            tasks.run(job, lambda message: write_line(send, message))
+        finally:
+            os._exit(0)
+
+    def _listen(self, child: _Child, descriptor: int) -> bool:
+        """Take what a child wrote to a pipe; whether there may be more."""
+        try:
+            data = os.read(descriptor, 65536)
+        except BlockingIOError:
+            return False
+        if not data:
+            self._hang_up(child, descriptor)
+        elif descriptor == child.output:
+            child.printed += len(data)
+            child.tail = (child.tail + data)[-_TAIL:]
+        else:
+            *lines, child.partial = (child.partial + data).split(b"\n")
+            for line in lines:
+                write_line(self.answers, {"id": child.job["id"], "message": json.loads(line)})
+        return bool(data)
+
+    def _hang_up(self, child: _Child, descriptor: int) -> None:
+        if descriptor in child.open:
+            self.selector.unregister(descriptor)
+            os.close(descriptor)
+            child.open.discard(descriptor)
+
+    def _check(self, child: _Child) -> None:
+        """End a child that is over its limits, and report one that has ended."""
+        reason = ""
+        if time.monotonic() - child.began > child.job["seconds"]:
+            reason = f"killed at the time limit of {child.job['seconds']:g} s"
+        elif child.printed > _OUTPUT_MAX:
+            reason = f"killed after printing {_OUTPUT_MAX // 2**20} MiB"
+        if reason:
+            _kill(child.pid)
+        # The group is killed while the dead leader still holds its number, so no other process can be hit.
+        if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | (0 if reason else os.WNOHANG)) is None:
+            return
+        _kill(child.pid)
+        _, status = os.waitpid(child.pid, 0)
+        for descriptor in list(child.open):
+            # What it wrote before it ended. A pipe holds little: more must come from a process that got away.
+            reads = 0
+            while self._listen(child, descriptor) and reads < 32:
+                reads += 1
+            self._hang_up(child, descriptor)
+        del self.children[child.pid]
+        end = {
+            "stopped": reason or died(os.waitstatus_to_exitcode(status)),
+            "output": child.tail.decode("utf-8", "replace").splitlines(),
+            "seconds": time.monotonic() - child.began,
+        }
+        write_line(self.answers, {"id": child.job["id"], "end": end})
+
+
+def died(code: int) -> str:
+    """How a process ended, in words; empty for an ordinary exit with 0."""
+    if code >= 0:
+        return f"exited with code {code}" if code else ""
+    try:
+        name = signal.Signals(-code).name
+    except ValueError:
+        name = str(-code)
+    if name == "SIGXCPU":
+        return "killed at the processor-time limit"
+    return f"crashed with {name}"
+
+
+def _kill(group: int) -> None:
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        # Not yet the leader of its group (just forked), or already gone.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(group, signal.SIGKILL)
+
+
+def write_line(descriptor: int, message: dict[str, Any]) -> None:
+    """Write one message as a line of JSON, all of it."""
+    data = memoryview(json.dumps(message).encode() + b"\n")
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def main() -> None:
+    """Be the zygote: `argv` holds how many jobs may run at once."""
+    answers = os.dup(1)
+    os.dup2(2, 1)  # nothing but answers may go where they go
+    orders = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    write_line(answers, greeting())
+    Zygote(orders, answers, int(sys.argv[1])).serve()
+
+
+def greeting() -> dict[str, Any]:
+    """Import what jobs need, and say which releases there are."""
+    import importlib.metadata
+
+    os.environ["JAX_PLATFORMS"] = "cpu"
+    releases = {}
+    for name in (
+        "jax",
+        "jaxlib",
+        "equinox",
+        "flax",
+        "haliax",
+        "einshard",
+        "optax",
+        "orbax-checkpoint",
+        "numpy",
+    ):
+        try:
+            releases[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    python = ".".join(map(str, sys.version_info[:3]))
+    try:
+        importlib.import_module("jax.numpy")
+    except ImportError as error:
+        return {"missing": str(error), "releases": releases, "python": python}
+    # A release that does not fit this jax may fail in any way; only programs that use it are to fail then.
+    with contextlib.suppress(Exception):
+        importlib.import_module("equinox")
+    return {"releases": releases, "python": python}

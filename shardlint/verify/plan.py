@@ -1,0 +1,178 @@
+"""From what was asked for to results: which jobs to run, in which order, and what their outcomes mean."""
+
+from __future__ import annotations
+
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shardlint.verify.fixture import devices_of
+from shardlint.verify.proofs import Entry, ProofFolder, join
+from shardlint.verify.report import FAIL, SKIP, Failure, Result
+from shardlint.verify.runner import CannotRun, Job, Outcome, Runner
+from shardlint.verify.spec import sizes_text
+
+LEVELS = ("compile", "execute")
+
+
+@dataclass
+class Request:
+    """What to verify: fixture files (each with the names asked for; none means all), and the proofs of rules."""
+
+    files: Mapping[Path, Sequence[str]] = field(default_factory=dict)
+    proofs: Sequence[ProofFolder] = ()
+    mesh: dict[str, int] | None = None
+    level: str = LEVELS[-1]
+    options: str = ""
+    """Options of the command that a rerun of one result needs too, with a blank in front."""
+
+    def levels(self) -> list[str]:
+        """The level asked for and those below it."""
+        return list(LEVELS[: LEVELS.index(self.level) + 1])
+
+
+def check_self(runner: Runner) -> list[str]:
+    """Have known faults caught; what was caught. Raises `CannotRun` when one was missed."""
+    (outcome,) = runner.run([{"task": "self_test", "devices": 2}])
+    missed = [sentence for sentences in outcome.all("missed") for sentence in sentences]
+    if outcome.stopped:
+        missed.append("\n  ".join([outcome.stopped, *outcome.output]))
+    if missed:
+        raise CannotRun(
+            "self-test failed, so nothing this run says could be trusted:\n  " + "\n  ".join(missed)
+        )
+    return [sentence for sentences in outcome.all("caught") for sentence in sentences]
+
+
+def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
+    """Every fixture of every file, on each of its meshes (or the one asked for), at each level.
+
+    Raises `CannotRun` for a name asked for that is not in its file.
+    """
+    results: list[Result] = []
+    jobs: list[Job] = []
+    collecting: list[Job] = [{"task": "collect", "devices": 8, "file": str(file)} for file in request.files]
+    collected = sorted(runner.run(collecting), key=lambda outcome: int(outcome.job["id"]))
+    for (file, names), outcome in zip(request.files.items(), collected, strict=True):
+        reason = next(iter(outcome.all("error")), outcome.stopped)
+        if reason:
+            failure = Failure("stopped" if outcome.stopped else "raised", reason)
+            results.append(Result(str(file), "", FAIL, failures=[failure], output=outcome.output))
+            continue
+        (listed,) = outcome.all("fixtures")
+        for name in names:
+            if all(name != one["name"] for one in listed):
+                known = ", ".join(one["name"] for one in listed) or "none"
+                raise CannotRun(f"{file} has no fixture {name!r}; it has {known}")
+        for one in listed:
+            if names and one["name"] not in names:
+                continue
+            if one["error"]:
+                failures = [Failure("fixture", one["error"])]
+                results.append(Result(one["label"], "", FAIL, failures=failures))
+                continue
+            meshes = [request.mesh] if request.mesh else one["meshes"]
+            jobs += [_fixture_job(file, one, mesh, request) for mesh in meshes]
+    found: list[list[Result]] = [[] for _ in jobs]
+    for outcome in runner.run(jobs):
+        found[outcome.job["id"]] = _fixture_results(outcome, request)
+    results += [result for group in found for result in group]
+    return results + _unchecked(jobs, found)
+
+
+def _fixture_job(file: Path, one: Mapping[str, str], mesh: dict[str, int], request: Request) -> Job:
+    return {
+        "task": "fixture",
+        "devices": devices_of(mesh),
+        "file": str(file),
+        "name": one["name"],
+        "label": one["label"],
+        "mesh": mesh,
+        "levels": request.levels(),
+    }
+
+
+def _fixture_results(outcome: Outcome, request: Request) -> list[Result]:
+    job = outcome.job
+    results = [Result.read(data) for data in outcome.all("result")]
+    if outcome.stopped:
+        left = [level for level in job["levels"] if all(level != result.level for result in results)]
+        failure = Failure("stopped", outcome.stopped)
+        level = left[0] if left else request.level
+        results.append(
+            Result(job["label"], level, FAIL, job["mesh"], failures=[failure], output=outcome.output)
+        )
+    for result in results:
+        result.target = job["label"]
+        result.seconds = outcome.seconds
+        place = shlex.quote(f"{job['file']}::{job['name']}")
+        result.rerun = f"shardlint verify {place} --mesh {sizes_text(job['mesh'])} --level {result.level}"
+        result.rerun += request.options
+    return results
+
+
+def _unchecked(jobs: Sequence[Job], found: Sequence[Sequence[Result]]) -> list[Result]:
+    """A failure for each fixture that no mesh and no level could check."""
+    by_fixture: dict[tuple[str, str], list[Result]] = {}
+    for job, results in zip(jobs, found, strict=True):
+        by_fixture.setdefault((job["file"], job["name"]), []).extend(results)
+    return [
+        Result(
+            results[0].target,
+            "",
+            FAIL,
+            failures=[Failure("empty", "checks nothing: it was skipped everywhere")],
+        )
+        for results in by_fixture.values()
+        if results and all(result.status == SKIP for result in results)
+    ]
+
+
+def verify_proofs(runner: Runner, request: Request) -> list[Result]:
+    """Every proof asked for: all bad programs, then all good ones, which are compared with the bad ones' numbers."""
+    levels = request.levels()
+    results: dict[str, list[Result]] = {}
+    chosen: list[tuple[ProofFolder, Entry, Entry]] = []
+    for proof in request.proofs:
+        bad = next((entry for entry in proof.bad if entry.holds(runner.releases)), None)
+        good = next((entry for entry in proof.good if entry.holds(runner.releases)), None)
+        if bad is None or good is None:
+            entries = proof.bad if bad is None else proof.good
+            reason = "not for these releases: needs " + " or ".join(entry.needs() for entry in entries)
+            results[proof.code] = [Result(proof.code, "", SKIP, reason=reason)]
+        else:
+            chosen.append((proof, bad, good))
+    with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
+        files = [Path(folder) / f"{index}.npz" for index in range(len(chosen))]
+        seen: list[list[dict[str, Result]]] = []
+        for role in ("bad", "good"):
+            jobs = [
+                proof.job(role, bad, bad if role == "bad" else good, file, levels)
+                for (proof, bad, good), file in zip(chosen, files, strict=True)
+            ]
+            outcomes = sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"]))
+            seen.append([_program_results(outcome, role, levels) for outcome in outcomes])
+    for (proof, _, _), bads, goods in zip(chosen, *seen, strict=True):
+        joined = [join(proof.code, level, bads[level], goods[level]) for level in levels]
+        results[proof.code] = _told(joined)
+        for result in joined:
+            result.line = f"{proof.folder / 'bad.py'}, {proof.folder / 'good.py'}"
+            result.rerun = f"shardlint verify --rules {proof.code} --level {result.level}{request.options}"
+    return [result for proof in request.proofs for result in results[proof.code]]
+
+
+def _program_results(outcome: Outcome, role: str, levels: Sequence[str]) -> dict[str, Result]:
+    found = {data["level"]: Result.read(data) for data in outcome.all("result")}
+    for level in levels:
+        if level not in found:
+            failure = Failure("stopped", f"{role}.py {outcome.stopped or 'said nothing'}")
+            found[level] = Result("", level, FAIL, failures=[failure], output=outcome.output)
+        found[level].seconds = outcome.seconds
+    return found
+
+
+def _told(results: list[Result]) -> list[Result]:
+    """Leave out levels that could not tell when another could: what was not run is not reported as if it might have."""
+    return [result for result in results if result.status != SKIP] or results[-1:]

@@ -1,0 +1,180 @@
+"""What a verification found, as data, and the two ways to print it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from shardlint.verify.spec import sizes_text
+
+PASS, FAIL, SKIP = "pass", "fail", "skip"
+
+
+@dataclass
+class Failure:
+    """One thing that does not hold. Bytes are per device.
+
+    `kind`: `sharding`, `replicated`, `donation`, `numbers`, `replicas`, `pattern`, `empty`, `fixture`, `symptom`,
+    `raised` or `stopped`. `where` is a leaf as a person writes it, `out[0]['w1']`; `path` the same as a glob sees it.
+    """
+
+    kind: str
+    message: str = ""
+    where: str = ""
+    path: str = ""
+    array: str = ""
+    expected: str = ""
+    actual: str = ""
+    bytes_expected: int | None = None
+    bytes_actual: int | None = None
+
+    def text(self) -> str:
+        """One line (more, where the message has more)."""
+        parts = [" ".join(part for part in (self.where, self.array) if part)]
+        if self.expected or self.actual:
+            parts.append(f"expected {self.expected}")
+            parts.append(f"got {self.actual}")
+        if self.bytes_expected is not None and self.bytes_actual is not None:
+            parts.append(bytes_text(self.bytes_expected, self.bytes_actual))
+        elif self.bytes_actual is not None:
+            parts.append(f"{size_text(self.bytes_actual)}/device")
+        parts.append(self.message)
+        return "  ".join(part for part in parts if part)
+
+
+@dataclass
+class Result:
+    """What one level proved of one target (a fixture on a mesh, or the proof of a rule), and nothing more."""
+
+    target: str
+    level: str
+    status: str
+    mesh: dict[str, int] | None = None
+    reason: str = ""
+    checked: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    line: str = ""
+    how: str = ""
+    rerun: str = ""
+    output: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @classmethod
+    def read(cls, data: Mapping[str, Any]) -> Result:
+        """A result from the dictionary a child process sent."""
+        failures = [Failure(**failure) for failure in data.get("failures", ())]
+        return cls(**{**data, "failures": failures})
+
+
+@dataclass
+class Run:
+    """All of one `shardlint verify`."""
+
+    results: list[Result]
+    releases: dict[str, str]
+    limits: list[str]
+    self_test: list[str]
+
+    def counts(self) -> Counter[str]:
+        """How many results passed, failed and were skipped."""
+        return Counter(result.status for result in self.results)
+
+    def exit_code(self) -> int:
+        """0 when something passed and nothing failed, else 1: skipping everything verifies nothing."""
+        counts = self.counts()
+        return 1 if counts[FAIL] or not counts[PASS] else 0
+
+
+def text_report(run: Run, colour: bool) -> str:
+    """The report for a person."""
+    lines: list[str] = []
+    for result in run.results:
+        lines += _result_lines(result, colour)
+    counts = run.counts()
+    packages = ", ".join(f"{name} {release}" for name, release in run.releases.items())
+    lines.append("")
+    lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({packages})")
+    lines += [f"self-test: {caught}" for caught in run.self_test]
+    lines += [f"limits: {limit}" for limit in run.limits]
+    if not counts[FAIL] and not counts[PASS]:
+        lines.append("nothing was verified: everything was skipped")
+    return "\n".join(lines)
+
+
+def json_report(run: Run, version: str) -> str:
+    """The report for a program: one object."""
+    counts = run.counts()
+    return json.dumps(
+        {
+            "schema": 1,
+            "version": version,
+            "releases": run.releases,
+            "limits": run.limits,
+            "self_test": run.self_test,
+            "results": [asdict(result) for result in run.results],
+            "passed": counts[PASS],
+            "failed": counts[FAIL],
+            "skipped": counts[SKIP],
+        },
+        indent=2,
+    )
+
+
+_COLOURS = {PASS: "32", FAIL: "31;1", SKIP: "33"}
+
+
+def _result_lines(result: Result, colour: bool) -> Iterable[str]:
+    word = result.status.upper()
+    if colour:
+        word = f"\x1b[{_COLOURS[result.status]}m{word}\x1b[0m"
+    mesh = f"  mesh {sizes_text(result.mesh).replace(',', ' ')}" if result.mesh else ""
+    level = f"  level {result.level}" if result.level else ""
+    counted = f"  {result.checked} checked" if result.status == PASS else ""
+    yield f"{word} {result.target}{mesh}{level}{counted}" + (f"  {result.reason}" if result.reason else "")
+    if result.status == FAIL:
+        for failure in result.failures:
+            yield from _indent(failure.text())
+        if result.output:
+            yield "  last output:"
+            yield from (f"  | {line}" for line in result.output)
+        if result.line:
+            yield f"  fn: {result.line}" + (f", {result.how}" if result.how else "")
+    for note in result.notes:
+        yield from _indent(f"note: {note}")
+    if result.status == FAIL and result.rerun:
+        yield f"  rerun: {result.rerun}"
+
+
+def _indent(text: str) -> Iterable[str]:
+    first, *others = text.splitlines() or [""]
+    yield f"  {first}"
+    yield from (f"    {line}" for line in others)
+
+
+def array_text(dtype: str, shape: Sequence[int]) -> str:
+    """An array's dtype and shape as in compiler output: `f32[1024,4096]`."""
+    short = {"bfloat16": "bf16", "bool": "pred", "uint": "u", "int": "s", "float": "f", "complex": "c"}
+    for long, brief in short.items():
+        if dtype.startswith(long):
+            dtype = brief + dtype[len(long) :]
+            break
+    return f"{dtype}[{','.join(map(str, shape))}]"
+
+
+def size_text(count: float) -> str:
+    """A number of bytes with a unit: `16.0 MiB`."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024:
+            return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1024
+    return f"{count:.1f} TiB"
+
+
+def bytes_text(expected: int, actual: int) -> str:
+    """Bytes a device was to hold and does, and their ratio: `2.0 MiB -> 16.0 MiB/device (8x)`."""
+    factor = f" ({actual / expected:.3g}x)" if expected else ""
+    return f"{size_text(expected)} -> {size_text(actual)}/device{factor}"

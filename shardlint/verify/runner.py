@@ -1,0 +1,257 @@
+"""Running jobs in child processes that cannot hurt the command, whatever they do.
+
+Nothing here imports jax. On Linux one zygote imports it once and forks a child a job. Elsewhere each job is a fresh
+process: Windows has no fork, and on macOS the frameworks numpy and jax load do not survive one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Self
+
+Job = dict[str, Any]
+
+# Children see shardlint's own source and nothing else of the environment the command runs in: with another interpreter
+# the packages beside it would be built for the wrong one. The working directory is not importable until a job asks.
+_BOOT = """
+import sys, types
+sys.path[:] = [path for path in sys.path if path]
+package = types.ModuleType("shardlint")
+package.__path__ = [sys.argv.pop(1)]
+sys.modules["shardlint"] = package
+from shardlint.verify.inside.{module} import main
+main()
+"""
+_START_SECONDS = 300.0
+_LINES = 20
+_OUTPUT_MAX = 16 * 2**20
+
+
+class CannotRun(Exception):
+    """The run itself is not possible; the message says what to do."""
+
+
+@dataclass
+class Outcome:
+    """What became of a job: the messages it sent and, if it did not reach its end, how it was stopped."""
+
+    job: Job
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    stopped: str = ""
+    output: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def finish(self, end: dict[str, Any]) -> None:
+        """Take in the end of the process."""
+        own = next((message["stopped"] for message in self.messages if "stopped" in message), "")
+        done = any("done" in message for message in self.messages)
+        self.stopped = "" if done else own or end["stopped"] or "ended before it was done, with exit code 0"
+        self.output = [line.rstrip() for line in end["output"] if line.strip()][-_LINES:]
+        self.seconds = end["seconds"]
+
+    def all(self, key: str) -> list[Any]:
+        """What every message has under `key`."""
+        return [message[key] for message in self.messages if key in message]
+
+
+class Runner:
+    """Child processes of one interpreter, as a context manager.
+
+    `seconds` of wall clock and `memory` bytes (None: no limit) bound each job; `at_once` jobs run side by side.
+    Entering raises `CannotRun` when the interpreter does not start or has no jax.
+    """
+
+    def __init__(
+        self,
+        python: str = sys.executable,
+        seconds: float = 120.0,
+        memory: int | None = None,
+        at_once: int = 1,
+        fork: bool = sys.platform == "linux",
+    ) -> None:
+        self.python, self.seconds, self.memory, self.at_once, self.fork = (
+            python,
+            seconds,
+            memory,
+            at_once,
+            fork,
+        )
+        self.releases: dict[str, str] = {}
+        self.limits: list[str] = []
+        self._zygote: subprocess.Popen[bytes] | None = None
+        self._errors: IO[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        if self.fork:
+            self._errors = tempfile.TemporaryFile()
+            self._zygote = self._open("zygote", [str(self.at_once)], self._errors)
+            greeting = self._greeting(self._zygote, self._errors)
+        else:
+            with tempfile.TemporaryFile() as errors, self._open("fresh", [], errors) as process:
+                _give(process, {"task": "greet"})
+                greeting = self._greeting(process, errors)
+            if not hasattr(os, "killpg"):
+                self.limits.append(
+                    "no process groups on this system: what a program starts outlives its time limit"
+                )
+        if "missing" in greeting:
+            self.__exit__(None, None, None)
+            raise CannotRun(
+                f'{self.python} cannot import jax ({greeting["missing"]}): pip install "shardlint[verify]"'
+            )
+        self.releases = {"python": greeting["python"], **greeting["releases"]}
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._zygote is not None:
+            with contextlib.suppress(OSError):
+                self._zygote.stdin.close()  # type: ignore[union-attr]  # it ends with its input, and its children with it
+            self._zygote.wait()
+            self._zygote.stdout.close()  # type: ignore[union-attr]
+            self._zygote = None
+        if self._errors is not None:
+            self._errors.close()
+            self._errors = None
+
+    def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
+        """Do jobs and give each outcome as it comes. Raises `CannotRun` if the zygote is lost."""
+        numbered = [
+            {"seconds": self.seconds, "memory": self.memory, **job, "id": index}
+            for index, job in enumerate(jobs)
+        ]
+        for outcome in self._forked(numbered) if self._zygote else self._fresh(numbered):
+            for missing in outcome.all("limits"):
+                self.limits += [limit for limit in missing if limit not in self.limits]
+            yield outcome
+
+    def _forked(self, jobs: list[Job]) -> Iterator[Outcome]:
+        assert self._zygote is not None and self._zygote.stdout is not None
+        outcomes = {job["id"]: Outcome(job) for job in jobs}
+        # A thread, for the pipe may fill while answers wait to be read.
+        threading.Thread(target=_give, args=(self._zygote, *jobs), daemon=True).start()
+        while outcomes:
+            line = self._zygote.stdout.readline()
+            if not line:
+                raise CannotRun(f"the process that starts the programs was lost{_last(self._errors)}")
+            answer = json.loads(line)
+            if "message" in answer:
+                outcomes[answer["id"]].messages.append(answer["message"])
+            else:
+                outcome = outcomes.pop(answer["id"])
+                outcome.finish(answer["end"])
+                yield outcome
+
+    def _fresh(self, jobs: list[Job]) -> Iterator[Outcome]:
+        with ThreadPoolExecutor(self.at_once) as pool:
+            for future in as_completed([pool.submit(self._alone, job) for job in jobs]):
+                yield future.result()
+
+    def _alone(self, job: Job) -> Outcome:
+        """One job in one fresh process."""
+        outcome = Outcome(job)
+        began = time.monotonic()
+        tail = bytearray()
+        reasons: list[str] = []
+        process = self._open("fresh", [], subprocess.PIPE)
+
+        def kill(reason: str) -> None:
+            reasons.append(reason)
+            _kill(process)
+
+        def keep_output() -> None:
+            printed = 0
+            while data := os.read(process.stderr.fileno(), 65536):  # type: ignore[union-attr]
+                printed += len(data)
+                tail.extend(data)
+                del tail[:-32768]
+                if printed > _OUTPUT_MAX and not reasons:
+                    kill(f"killed after printing {_OUTPUT_MAX // 2**20} MiB")
+
+        alarm = threading.Timer(job["seconds"], kill, [f"killed at the time limit of {job['seconds']:g} s"])
+        listener = threading.Thread(target=keep_output, daemon=True)
+        alarm.start()
+        listener.start()
+        _give(process, job)
+        for line in process.stdout or ():
+            outcome.messages.append(json.loads(line))
+        # Its answers ended, so it has; now what it started, while it still holds the group's number.
+        _kill(process)
+        code = process.wait()
+        alarm.cancel()
+        listener.join(1.0)
+        from shardlint.verify.inside.zygote import died
+
+        output = tail.decode("utf-8", "replace").splitlines()
+        stopped = reasons[0] if reasons else died(code)
+        outcome.finish({"stopped": stopped, "output": output, "seconds": time.monotonic() - began})
+        return outcome
+
+    def _open(self, module: str, arguments: list[str], errors: Any) -> subprocess.Popen[bytes]:
+        package = str(Path(__file__).resolve().parent.parent)
+        command = [self.python, "-c", _BOOT.format(module=module), package, *arguments]
+        environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONUTF8": "1"}
+        try:
+            return subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=environment,
+                start_new_session=True,  # so that Ctrl-C reaches the command alone, which then ends its children
+            )
+        except OSError as error:
+            raise CannotRun(f"cannot start {self.python}: {error}") from error
+
+    def _greeting(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> dict[str, Any]:
+        alarm = threading.Timer(_START_SECONDS, process.kill)
+        alarm.start()
+        line = process.stdout.readline() if process.stdout else b""
+        alarm.cancel()
+        try:
+            greeting: dict[str, Any] = json.loads(line)
+        except ValueError:
+            process.kill()
+            process.wait()
+            raise CannotRun(f"{self.python} did not start the verifier{_last(errors)}") from None
+        return greeting
+
+
+def _give(process: subprocess.Popen[bytes], *jobs: Job) -> None:
+    assert process.stdin is not None
+    # A process that died has its reader to tell of it.
+    with contextlib.suppress(OSError, ValueError):
+        for job in jobs:
+            process.stdin.write(json.dumps(job).encode() + b"\n")
+        process.stdin.flush()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(OSError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, signal.SIGKILL)
+        else:
+            process.kill()
+
+
+def _last(errors: IO[bytes] | None) -> str:
+    """The end of what a process wrote to standard error, to put behind a message."""
+    if errors is None:
+        return ""
+    errors.seek(0)
+    lines = errors.read().decode("utf-8", "replace").strip().splitlines()[-8:]
+    return ": " + "\n  ".join(lines) if lines else ""

@@ -1,0 +1,5 @@
+import jax.numpy as jnp
+
+
+def main():
+    return {"x": jnp.arange(4.0)}
