@@ -8,6 +8,7 @@ import sys
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
+from functools import cached_property
 from pathlib import Path
 
 from shardlint.facts.scope import Binding, Scope, Walker, split
@@ -40,6 +41,14 @@ class FileFacts:
         )
         self._starts = [span[0] for span in self._spans]
         self._mentions: dict[str, list[ast.AST]] = {}
+
+    @cached_property
+    def rebound_globals(self) -> frozenset[str]:
+        """Names that some function of the file declares `global`, and so may rebind."""
+        if "global" not in self.source.text:
+            return frozenset()
+        lines = re.findall(r"^[ \t]*global\b([^\n#;]*)", self.source.text, re.MULTILINE)
+        return frozenset(name.strip() for line in lines for name in line.split(","))
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope a function, class, lambda or module node opens."""
@@ -97,10 +106,10 @@ class FileFacts:
     def mentions(self, name: str) -> list[ast.AST]:
         """Every Name, Attribute, keyword, import alias, argument and definition with this name, in text order."""
         if name not in self._mentions:
+            lines = {self.source.position(start)[0] for start in _words(self.source.text, name)}
             scopes: dict[int, Scope] = {}
-            for match in re.finditer(rf"\b{re.escape(name)}\b", self.source.text):
-                line = self.source.position(match.start())[0]
-                for scope in self.scope_at(line).outward():
+            for innermost in {self.scope_at(line) for line in lines}:
+                for scope in innermost.outward():
                     scopes[id(scope)] = scope
             nodes: list[ast.AST] = []
             for scope in scopes.values():
@@ -141,6 +150,17 @@ class FileFacts:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         end_line, end_column = getattr(node, "end_lineno", line), getattr(node, "end_col_offset", column)
         return self.source.offset(line, column), self.source.offset(end_line, end_column)
+
+
+def _words(text: str, name: str) -> Iterator[int]:
+    """Where a word stands on its own. `str.find` is some ten times faster than a pattern with word boundaries."""
+    start = text.find(name)
+    while start >= 0:
+        end = start + len(name)
+        before, after = text[start - 1 : start], text[end : end + 1]
+        if not (before.isalnum() or before == "_" or after.isalnum() or after == "_"):
+            yield start
+        start = text.find(name, end)
 
 
 def read_facts(source: Source, path: Path) -> FileFacts:

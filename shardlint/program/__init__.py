@@ -56,3 +56,11 @@ class Program:
     def context(self, file: FileFacts, node: ast.AST) -> Context:
         """Which meshes are in context at a node."""
         return self.contexts.context(file, node)
+
+    def around(self, file: FileFacts, node: ast.AST) -> Context:
+        """Every mesh context open at a node on any way, nested ones included."""
+        return self.contexts.around(file, node)
+
+    def call_context(self, file: FileFacts, node: ast.AST) -> Context:
+        """Every mesh context open where a function is called: a definition's, or what an expression (`jit(f)`) makes."""
+        return self.contexts.of_calls(Place(file, node))

@@ -222,6 +222,7 @@ jax.profiler.StepTraceAnnotation jax.ensure_compile_time_eval jax.checking_leaks
 jax.checking_leaks jax.numpy_dtype_promotion jax.threefry_partitionable concurrent.futures.ThreadPoolExecutor
 time.perf_counter tqdm.tqdm tqdm.auto.tqdm threading.Lock
 pytest.raises pytest.warns numpy.errstate numpy.load
+flax.linen.logical_axis_rules flax.linen.axis_rules haliax.axis_mapping
 """.split()
 )
 

@@ -10,12 +10,22 @@ from typing import Literal
 from shardlint.facts import FileFacts
 from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
-from shardlint.program.flow import Flow
+from shardlint.program.flow import Ends, Flow
 from shardlint.program.meshes import MESH_MAKERS, Mesh, mesh_of
-from shardlint.program.values import Api, Function, Made, Place, Unknown, Value, Wrapped, options
+from shardlint.program.values import Api, Function, Made, Parameter, Place, Unknown, Value, Wrapped, options
 
 ContextKind = Literal["with mesh", "set_mesh", "use_mesh", "abstract", "unknown"]
 _DEPTH = 8
+# What runs under these has a mesh from their arguments, whatever the caller's context is.
+_BRING_A_MESH = (
+    "jax.shard_map",
+    "flax.nnx.shard_map",
+    "jax.sharding.auto_axes",
+    "jax.sharding.explicit_axes",
+    "jax.experimental.maps.xmap",
+    "haliax.named_jit",
+    api.USER_JIT,
+)
 
 
 @dataclass(frozen=True)
@@ -55,47 +65,71 @@ class Contexts:
     def __init__(self, evaluator: Evaluator, flow: Flow) -> None:
         self.evaluator = evaluator
         self.flow = flow
-        self._known: dict[ast.AST, Context] = {}
+        self._known: dict[tuple[ast.AST, bool], Context] = {}
         self._open: set[ast.AST] = set()
+        self._set_in_function: bool | None = None
 
     def context(self, file: FileFacts, node: ast.AST) -> Context:
         """The mesh contexts of a node."""
+        return self._at(file, node, False)
+
+    def around(self, file: FileFacts, node: ast.AST) -> Context:
+        """Every mesh context open at a node on any way, the outer ones of nested ones too."""
+        return self._at(file, node, True)
+
+    def of_calls(self, place: Place) -> Context:
+        """Every mesh context open where a function is called: a definition, or what an expression (`jit(f)`) makes."""
+        if isinstance(place.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            ends = self.flow.ends(place.file, place.node)
+        else:
+            ends = self.flow.calls(place)
+        return self._merged(ends, True)
+
+    def _at(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
         lexical = list(self._lexical(file, node))
+        if nested:
+            outer = self._callers(file, node, True)
+            inner = tuple(context for context in lexical if context.kind != "unknown")
+            whole = outer.complete and len(inner) == len(lexical)
+            return Context((*inner, *outer.contexts), outer.bare and not inner, whole)
         if lexical:
             # The innermost decides; an unknown context manager around may or may not set a mesh.
             known = [context for context in lexical if context.kind != "unknown"]
             if known:
                 return Context((known[0],), False, lexical[0].kind != "unknown")
-            outer = self._callers(file, node)
+            outer = self._callers(file, node, False)
             return Context(outer.contexts, outer.bare, False)
-        return self._callers(file, node)
+        return self._callers(file, node, False)
 
-    def _callers(self, file: FileFacts, node: ast.AST) -> Context:
+    def _callers(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
         function = file.home(node).function()
         if function is None:
             return Context((), True, not self._set_elsewhere(file))
-        if function.node in self._known:
-            return self._known[function.node]
+        key = (function.node, nested)
+        if key in self._known:
+            return self._known[key]
         if function.node in self._open or len(self._open) > _DEPTH:
             return Context((), False, len(self._open) <= _DEPTH)
         self._open.add(function.node)
         try:
-            result = self._through_calls(file, function.node)
+            result = self._merged(self.flow.ends(file, function.node), nested)
         finally:
             self._open.discard(function.node)
         if not self._open:
-            self._known[function.node] = result
+            self._known[key] = result
         return result
 
-    def _through_calls(self, file: FileFacts, function: ast.AST) -> Context:
-        ends = self.flow.ends(file, function)
+    def _merged(self, ends: Ends, nested: bool) -> Context:
+        """The contexts of all the places that run a function, as one."""
         contexts: list[MeshContext] = []
         bare = False
         complete = ends.complete and any(end.kind == "called" for end in ends.found)
         for end in ends.found:
             if end.kind != "called":
                 continue
-            at_call = self.context(end.place.file, end.place.node)
+            if any(wrapper.api in _BRING_A_MESH for wrapper in end.wrappers):
+                complete = False
+            at_call = self._at(end.place.file, end.place.node, nested)
             contexts += [context for context in at_call.contexts if context not in contexts]
             bare = bare or at_call.bare
             complete = complete and at_call.complete
@@ -142,8 +176,27 @@ class Contexts:
                     yield found
 
     def _set_elsewhere(self, file: FileFacts) -> bool:
-        """Whether some other way of setting a mesh globally is in the file: `__enter__`, an ExitStack, a flag."""
-        return any(word in file.source.text for word in ("enter_context", ".__enter__(", "thread_resources"))
+        """Whether a mesh may be set globally some other way: `__enter__`, an ExitStack, a flag, a function that sets it."""
+        if any(word in file.source.text for word in ("enter_context", ".__enter__(", "thread_resources")):
+            return True
+        if self._sets_in_function(file):
+            return True
+        if self._set_in_function is None:
+            self._set_in_function = self.flow.project.anywhere("set_mesh") and any(
+                other is None or (not _is_test(other) and self._sets_in_function(other))
+                for other in self.flow.project.with_attribute(file, "set_mesh")
+            )
+        return self._set_in_function
+
+    def _sets_in_function(self, file: FileFacts) -> bool:
+        """Whether a function of the file sets a mesh and leaves it set; who called it before is not known."""
+        for mention in file.mentions("set_mesh"):
+            if not isinstance(mention, ast.Name | ast.Attribute) or file.home(mention).function() is None:
+                continue
+            call = file.parent(mention)
+            if not isinstance(call, ast.Call) or not isinstance(file.parent(call), ast.withitem):
+                return True
+        return False
 
     def manager(self, place: Place) -> MeshContext | None:
         """What a context manager does to the mesh; None when it surely does nothing."""
@@ -167,7 +220,7 @@ class Contexts:
                 return MeshContext(kind, mesh, place)
             if isinstance(value.by, Api):
                 return None if _harmless(value.by.name) else MeshContext("unknown", None, place)
-        if isinstance(value, Unknown | Wrapped | Function):
+        if isinstance(value, Unknown | Wrapped | Function | Parameter):
             text = place.text()
             # A name that says mesh, on its own, is a mesh entered the old way.
             if isinstance(place.node, ast.Name | ast.Attribute) and text.rpartition(".")[2].lower().endswith("mesh"):
@@ -177,6 +230,10 @@ class Contexts:
             if isinstance(callee, Api) and _harmless(callee.name):
                 return None
         return MeshContext("unknown", None, place)
+
+
+def _is_test(file: FileFacts) -> bool:
+    return any(part.startswith("test") or part.endswith("_test.py") for part in file.path.parts[-3:])
 
 
 def _harmless(name: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from shardlint.facts import Binding, FileFacts, Scope
 from shardlint.program import api
 from shardlint.program.project import Project
-from shardlint.program.reach import lookup, rebound_elsewhere
+from shardlint.program.reach import lookup
 from shardlint.program.values import (
     Api,
     CallArguments,
@@ -193,7 +193,7 @@ class Evaluator:
             if starred is not None:
                 return starred
             return Api(f"builtins.{name}", name) if name in _BUILTINS else Unknown(f"{name} is not defined here")
-        if scope.kind == "module" and file.home(use) is not scope and rebound_elsewhere(file, name):
+        if scope.kind == "module" and file.home(use) is not scope and name in file.rebound_globals:
             return Unknown(f"{name} is rebound through `global`")
         values = []
         for binding in bindings:

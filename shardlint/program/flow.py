@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
+from typing import Literal
 
 from shardlint.facts import FileFacts
 from shardlint.program import api
@@ -22,42 +23,62 @@ _MAX_ENDS = 200
 
 @dataclass(frozen=True)
 class Wrapper:
-    """A transform a function went through: what it does, its name as people write it, and where."""
+    """A transform a function went through: what it does, its name as people write it, where, and its canonical name."""
 
     effect: str
     name: str
     place: Place
     how: str = "wrapped by"
+    api: str = ""
 
 
 @dataclass(frozen=True)
 class End:
-    """One way a function is run, or one way it is lost sight of.
+    """One thing that becomes of a function.
 
-    `called`: run by the call at `place`, through `wrappers` (outermost last). `escaped`: `why` tells how.
+    `wrapped`: it went into a staging transform at `place`: whatever calls the result, the function runs traced.
+    `called`: it is run by the call at `place`, through `wrappers` (outermost last).
+    `escaped`: it is lost sight of; `why` tells how.
     """
 
-    kind: str
+    kind: Literal["wrapped", "called", "escaped"]
     place: Place
     wrappers: tuple[Wrapper, ...]
     why: str = ""
 
+    @property
+    def staged(self) -> bool:
+        """Whether the function runs traced, however it is called from here."""
+        return any(wrapper.effect == "staged" for wrapper in self.wrappers)
+
 
 @dataclass
 class Ends:
-    """All the ends found; `complete` is False when there may be others."""
+    """All the ends found. `cut` says that following was stopped before all was seen."""
 
     found: list[End] = field(default_factory=list)
-    complete: bool = True
+    cut: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every call of the function is known."""
+        return not self.cut and not any(end.kind == "escaped" for end in self.found)
+
+    @property
+    def lost(self) -> bool:
+        """Whether there may be calls, not through a staging transform, that we do not see."""
+        return self.cut or any(end.kind == "escaped" and not end.staged for end in self.found)
+
+    def stops(self, wrappers: tuple[Wrapper, ...]) -> bool:
+        """Whether following a function further, through these wrappers, could prove nothing more."""
+        return self.lost or (not self.complete and any(wrapper.effect == "staged" for wrapper in wrappers))
 
     def add(self, end: End) -> None:
-        """Record an end; an escape means other callers may exist."""
-        if end.kind == "escaped":
-            self.complete = False
+        """Record an end."""
         if len(self.found) < _MAX_ENDS:
             self.found.append(end)
         else:
-            self.complete = False
+            self.cut = True
 
 
 class Flow:
@@ -78,6 +99,13 @@ class Flow:
                 self._definition(file, node, ends)
         return self._ends[node]
 
+    def calls(self, place: Place) -> Ends:
+        """Where what an expression makes (`jax.jit(f)`) is called."""
+        if place.node not in self._ends:
+            ends = self._ends[place.node] = Ends()
+            self._expression(place, (), ends, 0)
+        return self._ends[place.node]
+
     def _definition(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, ends: Ends) -> None:
         wrappers: tuple[Wrapper, ...] = ()
         for decorator in reversed(node.decorator_list):
@@ -87,6 +115,9 @@ class Flow:
                 ends.add(End("escaped", place, wrappers, f"the decorator {place.text()} may call it"))
             else:
                 wrappers += (wrapper,)
+                if wrapper.effect == "staged":
+                    ends.add(End("wrapped", place, wrappers))
+        ends.decorators = wrappers
         scope = file.home(node)
         if scope.kind == "class":
             self._method(file, node, ClassValue(Place(file, scope.node)), wrappers, ends)
@@ -107,7 +138,7 @@ class Flow:
         transform = api.TRANSFORMS.get(name.name)
         if transform is None:
             return None
-        return Wrapper(transform.effect, spelled(place), place, "decorated with")
+        return Wrapper(transform.effect, spelled(place), place, "decorated with", name.name)
 
     # following a name
 
@@ -129,16 +160,16 @@ class Flow:
         return any(binding.node is binder for binding in bindings)
 
     def _importers(self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
+        if ends.stops(wrappers):
+            return  # it may have callers we cannot see, so reading more files would prove nothing
         if depth > _DEPTH:
-            ends.complete = False
+            ends.cut = True
             return
-        others = self.project.mentioning(name)
-        if others is None:
-            ends.complete = False
-            return
-        for other in others:
-            if other.path == file.path:
-                continue
+        for other in self.project.importing(file.path, name):
+            if other is None:
+                ends.cut = True
+            if other is None or ends.stops(wrappers):
+                return
             for node in other.mentions(name):
                 if isinstance(node, ast.alias):
                     if self._imports(other, node, file, name):
@@ -169,6 +200,7 @@ class Flow:
     ) -> None:
         if node.name.startswith("__") and node.name.endswith("__"):
             ends.add(End("escaped", Place(file, node), wrappers, f"Python calls {node.name} itself"))
+            return
         self._attribute(file, node.name, cls, wrappers, ends, 0)
 
     def _attribute(
@@ -176,15 +208,13 @@ class Flow:
     ) -> None:
         """Uses of an attribute of the instances of a class; a receiver of unknown type may be one of them."""
         if depth > _DEPTH:
-            ends.complete = False
+            ends.cut = True
             return
-        files = self.project.mentioning(name)
-        if files is None:
-            ends.complete = False
-            files = [file]
-        elif all(other.path != file.path for other in files):
-            files = [file, *files]
-        for other in files:
+        for other in self.project.with_attribute(file, name):
+            if other is None:
+                ends.cut = True
+            if other is None or ends.stops(wrappers):
+                return
             for node in other.mentions(name):
                 if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                     continue
@@ -214,7 +244,7 @@ class Flow:
 
     def _expression(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
         if depth > _DEPTH:
-            ends.complete = False
+            ends.cut = True
             return
         file, node = place.file, place.node
         parent = file.parent(node)
@@ -296,12 +326,15 @@ class Flow:
                 elif not name.name.startswith("jax.tree"):
                     ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
                 continue
-            wrapper = Wrapper(transform.effect, spelled(where), where, "passed to" if transform.now else "wrapped by")
+            how = "passed to" if transform.now else "wrapped by"
+            wrapper = Wrapper(transform.effect, spelled(where), where, how, name.name)
             if name.name == "functools.partial":
                 self._expression(where, wrappers, ends, depth + 1)
             elif transform.now:
                 ends.add(End("called", where, (*wrappers, wrapper)))
             else:
+                if wrapper.effect == "staged":
+                    ends.add(End("wrapped", where, (*wrappers, wrapper)))
                 self._expression(where, (*wrappers, wrapper), ends, depth + 1)
 
 

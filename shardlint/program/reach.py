@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from shardlint.facts import Binding, FileFacts, Scope
 
@@ -29,11 +28,6 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
             return reaching(file, use, bindings), scope
         return _closure(file, use, bindings, scope), scope
     return [], None
-
-
-def rebound_elsewhere(file: FileFacts, name: str) -> bool:
-    """Whether some function declares the module's name `global` and so may change it."""
-    return re.search(rf"\bglobal\b[^\n#]*\b{re.escape(name)}\b", file.source.text) is not None
 
 
 def _in_class_comprehension(home: Scope, scope: Scope) -> bool:

@@ -91,7 +91,7 @@ class Tracing:
     def _decide(self, file: FileFacts, scope: Scope) -> Region:
         ends = self.flow.ends(file, scope.node)
         traced: list[Region] = []
-        other = not ends.complete
+        other = ends.lost
         for end in ends.found:
             region = self._end(end)
             if region is None:
@@ -109,14 +109,9 @@ class Tracing:
             if around.proven:
                 step = Step(f"inside {scope_label(outer)}", Place(file, outer.node))
                 return Region("always", (step, *around.steps), around.by, scope)
-        # A staging decorator holds for every caller: the plain function has no other name.
-        for end in ends.found:
-            for wrapper in end.wrappers:
-                if wrapper.effect == "staged" and wrapper.how == "decorated with":
-                    return Region("always", (Step(f"traced by {wrapper.name}", wrapper.place),), wrapper.name, scope)
         if traced:
             return Region("sometimes", traced[0].steps, traced[0].by, scope)
-        return _UNKNOWN if other and not ends.complete else (_NEVER if ends.found else _UNKNOWN)
+        return _NEVER if ends.found and not ends.lost else _UNKNOWN
 
     def _on_host(self, ends: list[End]) -> bool:
         return any(wrapper.effect == "host" for end in ends for wrapper in end.wrappers)
@@ -132,7 +127,7 @@ class Tracing:
         if "abstract" in effects:
             return None
         if end.kind == "escaped":
-            return None  # already counted as incomplete
+            return None  # counted as lost
         caller = end.place.file.home(end.place.node).function()
         if caller is None:
             return _NEVER

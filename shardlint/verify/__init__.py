@@ -7,15 +7,18 @@ A fixture is plain Python and needs no change to the program it declares somethi
     step = Fixture(
         fn="proj.train:step",
         meshes=[{"data": 4, "model": 2}, "all:8"],
-        args=[arg("proj.train:init", specs="proj.shard:specs"), arg(shape=(16, 512), dtype="int32", spec=P("data"))],
+        args=[
+            arg("proj.train:init", specs="proj.shard:specs"),
+            arg(shape=(16, 512), dtype="int32", spec=P("data")),
+        ],
         out={"0/**/w1": P("data", "model")},
         replicated_bytes_max="1MiB",
         donate=(0,),
         reference="single_device",
     )
 
-`shardlint verify` runs it. Importing this package imports no jax: everything that does lives in `verify.inside`
-and runs in child processes only.
+`shardlint verify` runs it. Importing this package imports no jax: everything that does lives in
+`verify.inside` and runs in child processes only.
 """
 
 from shardlint.verify.fixture import Argument, Fixture, arg

@@ -21,7 +21,8 @@ _SHOWN = ("python", "jax", "equinox", "flax")
 
 
 def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[ProofFolder], list[Result]]:
-    """The proofs whose code begins with one of `codes` (`all`: every one), and a failure for each that cannot be read.
+    """The proofs whose code begins with one of `codes` (`all`: every one), and a failure for each that
+    cannot be read.
 
     Raises `CannotRun` for a code that selects nothing.
     """
@@ -87,11 +88,20 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
 @click.option(
     "--level", type=click.Choice(LEVELS), default=LEVELS[-1], show_default=True, help="How far to go."
 )
-@click.option("--mesh", callback=_mesh, metavar="AXES", help="Run fixtures on this mesh only, such as data=4,model=2.")
+@click.option(
+    "--mesh", callback=_mesh, metavar="AXES", help="Run fixtures on this mesh only, such as data=4,model=2."
+)
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=120.0, show_default=True, help="Seconds a program."
 )
-@click.option("--memory", callback=_size, metavar="SIZE", default="16GiB", show_default=True, help="Memory a program may take.")
+@click.option(
+    "--memory",
+    callback=_size,
+    metavar="SIZE",
+    default="16GiB",
+    show_default=True,
+    help="Memory a program may take.",
+)
 @click.option(
     "--python", default=sys.executable, help="Run the programs with another interpreter, which has jax."
 )
@@ -112,11 +122,12 @@ def verify(
 ) -> None:
     """Prove on simulated devices what programs declare about their shardings, donations and numbers.
 
-    PATHS are Python files, FILE::NAME, or directories; the fixtures at their module level are verified (without PATHS
-    and --rules: those below the working directory). With --rules, the proofs of rules are run.
+    PATHS are Python files, FILE::NAME, or directories; the fixtures at their module level are
+    verified (without PATHS and --rules: those below the working directory). With --rules, the
+    proofs of rules are run.
 
-    Exits with 0 when something passed and nothing failed, 1 after a failure (or when everything was skipped), and 2
-    when the run itself could not be done.
+    Exits with 0 when something passed and nothing failed, 1 after a failure (or when everything was
+    skipped), and 2 when the run itself could not be done.
     """
     codes = [code for code in (part.strip() for part in rules.split(",")) if code]
     if mesh and codes and not paths:
@@ -146,7 +157,9 @@ def verify(
 
 
 def run_request(request: Request, runner: Runner, already: Sequence[Result] = ()) -> Run:
-    """Do all of a request. Raises `CannotRun` where that is not possible, a run without any fixture included."""
+    """Do all of a request. Raises `CannotRun` where that is not possible, a run without any fixture
+    included.
+    """
     with runner:
         caught = check_self(runner)
         results = [*already, *verify_proofs(runner, request), *verify_fixtures(runner, request)]

@@ -37,16 +37,18 @@ def arg(
 ) -> Argument:
     """Describe one argument.
 
-    `source` is a callable, or a reference `"module:attribute"` to one (or to a value), that makes the argument; it is
-    called with nothing, or with the mesh if it has a parameter named `mesh`. Without a source, `shape` and `dtype`
-    describe an array, filled where numbers are needed with reproducible normal floats or with integers from 0 up to,
-    not including, `below`.
+    `source` is a callable, or a reference `"module:attribute"` to one (or to a value), that makes
+    the argument; it is called with nothing, or with the mesh if it has a parameter named `mesh`.
+    Without a source, `shape` and `dtype` describe an array, filled where numbers are needed with
+    reproducible normal floats or with integers from 0 up to, not including, `below`.
 
-    `spec` is the spec of every array in the argument. `specs` gives them one by one: a mapping of path glob to spec, or
-    a pytree of specs, or a reference or callable giving either. With neither, arrays that already lie on several
-    devices stay as they are, and others are replicated. Leaves that are not arrays are passed on untouched.
+    `spec` is the spec of every array in the argument. `specs` gives them one by one: a mapping of
+    path glob to spec, or a pytree of specs, or a reference or callable giving either. With neither,
+    arrays that already lie on several devices stay as they are, and others are replicated. Leaves
+    that are not arrays are passed on untouched.
 
-    Raises `TypeError` when both or neither of source and shape are given, or both of spec and specs.
+    Raises `TypeError` when both or neither of source and shape are given, or both of spec and
+    specs.
     """
     if (source is None) == (shape is None):
         raise TypeError("arg() takes a source or a shape, one of them")
@@ -59,27 +61,31 @@ def arg(
 class Fixture:
     """A function, the meshes to run it on, and what must hold of it there.
 
-    `fn`: the function, or a reference `"module:attribute"`. One with `.lower` (`jax.jit`, `eqx.filter_jit`) is
-    compiled as it is. If it takes `mesh` and `args` do not fill that parameter, it is given the mesh.
+    `fn`: the function, or a reference `"module:attribute"`. One with `.lower` (`jax.jit`,
+    `eqx.filter_jit`) is compiled as it is. If it takes `mesh` and `args` do not fill that
+    parameter, it is given the mesh.
 
-    `meshes`: axis sizes in order, or `"all:8"` for every way to share 8 devices among the axes the specs name.
+    `meshes`: axis sizes in order, or `"all:8"` for every way to share 8 devices among the axes the
+    specs name.
 
     `args`: one `arg` each.
 
-    `out`: path glob -> spec of output leaves. A path joins keys by `/`, as in `"0/layers/1/weight"`; a single array has
-    the path `""`; `*` stands for one segment, `**` for any number; the first glob that matches a leaf counts.
+    `out`: path glob -> spec of output leaves. A path joins keys by `/`, as in
+    `"0/layers/1/weight"`; a single array has the path `""`; `*` stands for one segment, `**` for
+    any number; the first glob that matches a leaf counts.
 
-    `replicated_bytes_max`: output leaves not named in `out` may not hold more bytes than this (`1024` or `"1MiB"`)
-    whole on every device, nor on one device of several.
+    `replicated_bytes_max`: output leaves not named in `out` may not hold more bytes than this
+    (`1024` or `"1MiB"`) whole on every device, nor on one device of several.
 
     `donate`: indexes into `args` whose buffers must all be reused.
 
-    `reference`: `"single_device"` runs the same function on one device in float64 and compares all numbers; a callable
-    or `"module:attribute"` gives a function with the same arguments to compare against instead.
+    `reference`: `"single_device"` runs the same function on one device in float64 and compares all
+    numbers; a callable or `"module:attribute"` gives a function with the same arguments to compare
+    against instead.
 
-    `context`: what the function is called under: `"set_mesh"` (`jax.set_mesh`; `with mesh:` where jax has neither it
-    nor `use_mesh`), `"with"` (`with mesh:`) or `"none"`. Choose the one your program uses: helpers that ask for the
-    current mesh see only one of them.
+    `context`: what the function is called under: `"set_mesh"` (`jax.set_mesh`; `with mesh:` where
+    jax has neither it nor `use_mesh`), `"with"` (`with mesh:`) or `"none"`. Choose the one your
+    program uses: helpers that ask for the current mesh see only one of them.
 
     Raises `TypeError` or `ValueError` for a declaration that could never be run.
     """
@@ -164,7 +170,9 @@ def expand_meshes(fixture: Fixture, axes: Sequence[str]) -> list[dict[str, int]]
 
 
 def factorisations(count: int, axes: int) -> Iterator[tuple[int, ...]]:
-    """Every way to write `count` as an ordered product of `axes` positive sizes, largest first sizes first."""
+    """Every way to write `count` as an ordered product of `axes` positive sizes, largest first sizes
+    first.
+    """
     if axes == 1:
         yield (count,)
         return

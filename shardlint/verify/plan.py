@@ -19,7 +19,9 @@ LEVELS = ("compile", "execute")
 
 @dataclass
 class Request:
-    """What to verify: fixture files (each with the names asked for; none means all), and the proofs of rules."""
+    """What to verify: fixture files (each with the names asked for; none means all), and the proofs of
+    rules.
+    """
 
     files: Mapping[Path, Sequence[str]] = field(default_factory=dict)
     proofs: Sequence[ProofFolder] = ()
@@ -131,7 +133,9 @@ def _unchecked(jobs: Sequence[Job], found: Sequence[Sequence[Result]]) -> list[R
 
 
 def verify_proofs(runner: Runner, request: Request) -> list[Result]:
-    """Every proof asked for: all bad programs, then all good ones, which are compared with the bad ones' numbers."""
+    """Every proof asked for: all bad programs, then all good ones, which are compared with the bad
+    ones' numbers.
+    """
     levels = request.levels()
     results: dict[str, list[Result]] = {}
     chosen: list[tuple[ProofFolder, Entry, Entry]] = []
@@ -158,7 +162,7 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
         joined = [join(proof.code, level, bads[level], goods[level]) for level in levels]
         results[proof.code] = _told(joined)
         for result in joined:
-            result.line = f"{proof.folder / 'bad.py'}, {proof.folder / 'good.py'}"
+            result.line = str(proof.folder)
             result.rerun = f"shardlint verify --rules {proof.code} --level {result.level}{request.options}"
     return [result for proof in request.proofs for result in results[proof.code]]
 
@@ -174,5 +178,7 @@ def _program_results(outcome: Outcome, role: str, levels: Sequence[str]) -> dict
 
 
 def _told(results: list[Result]) -> list[Result]:
-    """Leave out levels that could not tell when another could: what was not run is not reported as if it might have."""
+    """Leave out levels that could not tell when another could: what was not run is not reported as if
+    it might have.
+    """
     return [result for result in results if result.status != SKIP] or results[-1:]

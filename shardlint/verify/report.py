@@ -11,14 +11,17 @@ from typing import Any
 from shardlint.verify.spec import sizes_text
 
 PASS, FAIL, SKIP = "pass", "fail", "skip"
+# How a function was taken that is no jit; reports say so even of one that passes.
+PLAIN = "a plain function"
 
 
 @dataclass
 class Failure:
     """One thing that does not hold. Bytes are per device.
 
-    `kind`: `sharding`, `replicated`, `donation`, `numbers`, `replicas`, `pattern`, `empty`, `fixture`, `symptom`,
-    `raised` or `stopped`. `where` is a leaf as a person writes it, `out[0]['w1']`; `path` the same as a glob sees it.
+    `kind`: `sharding`, `replicated`, `donation`, `numbers`, `replicas`, `pattern`, `empty`,
+    `fixture`, `symptom`, `raised` or `stopped`. `where` is a leaf as a person writes it,
+    `out[0]['w1']`; `path` the same as a glob sees it.
     """
 
     kind: str
@@ -141,8 +144,9 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
         if result.output:
             yield "  last output:"
             yield from (f"  | {line}" for line in result.output)
-        if result.line:
-            yield f"  fn: {result.line}" + (f", {result.how}" if result.how else "")
+    if result.line and (result.status == FAIL or PLAIN in result.how):
+        what = "fn" if result.mesh else "proof"
+        yield f"  {what}: {result.line}" + (f", {result.how}" if result.how else "")
     for note in result.notes:
         yield from _indent(f"note: {note}")
     if result.status == FAIL and result.rerun:

@@ -1,7 +1,8 @@
 """Running jobs in child processes that cannot hurt the command, whatever they do.
 
-Nothing here imports jax. On Linux one zygote imports it once and forks a child a job. Elsewhere each job is a fresh
-process: Windows has no fork, and on macOS the frameworks numpy and jax load do not survive one.
+Nothing here imports jax. On Linux one zygote imports it once and forks a child a job. Elsewhere
+each job is a fresh process: Windows has no fork, and on macOS the frameworks numpy and jax load do
+not survive one.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ from typing import IO, Any, Self
 
 Job = dict[str, Any]
 
-# Children see shardlint's own source and nothing else of the environment the command runs in: with another interpreter
-# the packages beside it would be built for the wrong one. The working directory is not importable until a job asks.
+# Children see shardlint's own source and nothing else of the environment the command runs in: with
+# another interpreter the packages beside it would be built for the wrong one. The working directory
+# is not importable until a job asks.
 _BOOT = """
 import sys, types
 sys.path[:] = [path for path in sys.path if path]
@@ -70,8 +72,8 @@ class Outcome:
 class Runner:
     """Child processes of one interpreter, as a context manager.
 
-    `seconds` of wall clock and `memory` bytes (None: no limit) bound each job; `at_once` jobs run side by side.
-    Entering raises `CannotRun` when the interpreter does not start or has no jax.
+    `seconds` of wall clock and `memory` bytes (None: no limit) bound each job; `at_once` jobs run
+    side by side. Entering raises `CannotRun` when the interpreter does not start or has no jax.
     """
 
     def __init__(
@@ -212,7 +214,8 @@ class Runner:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 env=environment,
-                start_new_session=True,  # so that Ctrl-C reaches the command alone, which then ends its children
+                # So that Ctrl-C reaches the command alone, which then ends its children.
+                start_new_session=True,
             )
         except OSError as error:
             raise CannotRun(f"cannot start {self.python}: {error}") from error

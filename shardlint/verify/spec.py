@@ -12,8 +12,9 @@ Entry = str | None | tuple[str, ...]
 class P:
     """How the dimensions of an array lie on the axes of a mesh, one entry a dimension.
 
-    An entry is a mesh axis, a tuple of axes, or None (not sharded); missing trailing entries are None, so `P()` is
-    replicated. Wherever shardlint takes a `P` it takes a `jax.sharding.PartitionSpec` too.
+    An entry is a mesh axis, a tuple of axes, or None (not sharded); missing trailing entries are
+    None, so `P()` is replicated. Wherever shardlint takes a `P` it takes a
+    `jax.sharding.PartitionSpec` too.
 
     Raises `TypeError` for any other entry and `ValueError` for an axis used twice.
     """
@@ -45,7 +46,9 @@ class P:
             return cls()
         if type(value).__name__ == "NamedSharding":
             value = value.spec  # type: ignore[attr-defined]  # duck-typed: this module never imports jax
-        if type(value).__name__ != "PartitionSpec":
+        # jax has called its class PartitionSpec (in jax._src, then jax.sharding) and, since 0.9, P.
+        kind = type(value)
+        if kind.__name__ not in ("PartitionSpec", "P") or not kind.__module__.startswith("jax"):
             raise TypeError(f"expected a spec such as P('data', None), not {value!r}")
         entries = [tuple(entry) if isinstance(entry, list) else entry for entry in value]  # type: ignore[attr-defined]
         return cls(*entries)

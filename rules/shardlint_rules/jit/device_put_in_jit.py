@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.values import Api, Constant, Made, Unknown, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule, Safety
+from shardlint.program.values import Api, Constant, Made, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 
 # Moving between memories is what device_put in jit is for; none of these place an array on a mesh.
 _MEMORY = ("memory_kind", "memory.Space", "TransferToMemoryKind", "pinned_host", "unpinned_host", "Space.")
-_HOST_METHODS = ("load_weights", "load", "__init__", "setup", "prepare", "initialize", "post_init", "__post_init__")
+_SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "jax.sharding.GSPMDSharding")
 
 
 class DevicePutInJit(Rule):
@@ -60,64 +60,117 @@ class DevicePutInJit(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a placement call in traced code."""
         target = site.argument("device")
-        if target is None or site.form != "call" or site.expected_to_fail:
+        if target is None or site.form != "call" or site.fate[0] == "dropped":  # SL203 tells of dropped results
             return
-        certainty = self._certainty(site)
-        if certainty is None or not self._places(site, target) or self._explicit(site, target) or _guards_trace(site):
+        certainty = self._certainty(site, target)
+        if certainty is None or site.expected_to_fail:
             return
+        value = site.text(site.call.args[0]) if site.call.args else "the value"
         yield site.finding(
             site.call.func,
             site.region.describe(site.file),
-            f"On {site.on('jax')} this places nothing: {site.text(site.call.args[0]) if site.call.args else 'the value'} "
-            "stays as it came, replicated on all devices if it was fresh.",
+            f"On {site.on('jax')} this places nothing: {value} stays as it came, replicated on all devices if it was fresh.",
             help="constrain it with jax.lax.with_sharding_constraint, or place it before the traced function is called",
-            fix=self._fix(site, target),
+            fix=self._fix(site),
             certainty=certainty,
         )
 
-    def _certainty(self, site: Site) -> Certainty | None:
-        if site.region.proven:
-            return Certainty.PROVEN
-        return Certainty.LIKELY if site.region.traced == "sometimes" else None
+    def _certainty(self, site: Site, target: ast.expr) -> Certainty | None:
+        if site.region.traced not in ("always", "sometimes"):
+            return None
+        places = self._places(site, target)
+        if places is None or self._explicit(site, target) or _knows_it_is_traced(site):
+            return None
+        if any(word in site.file.source.text for word in ("pinned_host", "memory_kind")):
+            return Certainty.LIKELY  # its input may come from another memory, which device_put does leave
+        return Certainty.PROVEN if places and site.region.proven else Certainty.LIKELY
 
-    def _places(self, site: Site, target: ast.expr) -> bool:
-        """Whether the target is surely a sharding (not a memory, a device, or nothing)."""
+    def _places(self, site: Site, target: ast.expr) -> bool | None:
+        """Whether the target is a sharding: True when it surely is, False when it may be, None when it is not."""
         if any(word in site.text(target) for word in _MEMORY):
-            return False
-        found = options(site.value(target))
-        for option in found:
-            if option == Constant(None) or isinstance(option, Unknown | Api):
-                return False
-            if isinstance(option, Made) and option.call is not None and "memory_kind" in option.call.keywords:
-                return False
-        return all(isinstance(option, Made) and option.api in _SHARDINGS for option in found)
+            return None
+        sure = True
+        for option in options(site.value(target)):
+            if isinstance(option, Made) and option.api in _SHARDINGS:
+                if option.call is not None and option.call.may_have("memory_kind", ()):
+                    return None
+            elif isinstance(option, Constant | Made | Api):
+                return None
+            else:
+                sure = False
+        return True if sure else (False if "shard" in site.text(target).lower() else None)
 
     def _explicit(self, site: Site, target: ast.expr) -> bool:
         """Whether the mesh may have Explicit axes, where device_put in jit does reshard."""
         for option in options(site.value(target)):
             parts = site.sharding_parts(option)
-            if parts is None:
-                continue
-            mesh = site.mesh_of(parts[0])
+            mesh = site.mesh_of(parts[0]) if parts is not None else None
             if mesh is None:
+                if site.program.project.anywhere("Explicit"):
+                    return True
                 continue
-            explicit_default = mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9")
-            if mesh.axis_types in ("explicit", "mixed", "unknown") or (mesh.axis_types == "default" and explicit_default):
+            if mesh.axis_types in ("explicit", "mixed", "unknown"):
                 return True
-        return any(
-            context.mesh is None and context.kind == "set_mesh" for context in site.context.contexts
+            if mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9"):
+                return True
+        return False
+
+    def _fix(self, site: Site) -> Fix | None:
+        if site.form != "call" or site.arguments.open_keywords or site.arguments.open_positional:
+            return None
+        equinox = site.region.by.rpartition(".")[2].startswith("filter_") or "import equinox" in site.file.source.text
+        name = "equinox.filter_shard" if equinox else "jax.lax.with_sharding_constraint"
+        target = "device_or_shardings" if equinox else "shardings"
+        spelling, imports = site.spell(name)
+        edits = [site.replace(site.call.func, spelling)]
+        keywords = site.call.keywords
+        if any(keyword.arg not in ("x", "device") for keyword in keywords):
+            call = self._rewritten(site, spelling, target)
+            edits = [site.replace(site.call, call)]
+            written = call
+        else:
+            edits += [
+                Edit(start, start + len("device"), target)
+                for start in (site.file.span(keyword)[0] for keyword in keywords if keyword.arg == "device")
+            ]
+            written = spelling + site.text()[len(site.text(site.call.func)) :].replace("device=", f"{target}=")
+        message = f"write: {_statement(site, written)}"
+        return site.fix(
+            Safety.UNSAFE, message, [*edits, *imports], "it changes the compiled program", drops=_dropped(site)
         )
 
-    def _fix(self, site: Site, target: ast.expr):  # type: ignore[no-untyped-def]
-        return None
+    def _rewritten(self, site: Site, spelling: str, target: str) -> str:
+        """The call without the keywords that only device_put has (donate, may_alias, src)."""
+        import libcst as cst
+
+        from shardlint import islands
+
+        call = cst.ensure_type(site.node, cst.Call)
+        call = islands.without_keywords(call, {"donate", "may_alias", "src"})
+        args = [
+            arg.with_changes(keyword=cst.Name(target)) if arg.keyword is not None and arg.keyword.value == "device" else arg
+            for arg in call.args
+        ]
+        return islands.code(call.with_changes(func=cst.parse_expression(spelling), args=args))
 
 
-_SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "jax.sharding.GSPMDSharding")
+def _dropped(site: Site) -> tuple[str, ...]:
+    """The name `device_put` itself, where it was imported by `from jax import device_put`."""
+    return (site.call.func.id,) if isinstance(site.call.func, ast.Name) else ()
 
 
-def _guards_trace(site: Site) -> bool:
-    """`if isinstance(x, Tracer)` and the like: the code knows whether it is traced."""
-    words = ("Tracer", "is_concrete", "trace_state_clean", "is_in_jit", "under_jit", "eval_context")
+def _statement(site: Site, written: str) -> str:
+    """The statement with the call rewritten, where it fits on one line."""
+    statement = site.file.statement(site.syntax)
+    text = site.text(statement)
+    if isinstance(statement, ast.Assign | ast.Expr | ast.Return) and len(text) <= 120 and "\n" not in text:
+        return text.replace(site.text(), written)
+    return " ".join(written.split())
+
+
+def _knows_it_is_traced(site: Site) -> bool:
+    """`if isinstance(x, Tracer)` and the like: the code asks whether it is traced."""
+    words = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_jit", "eval_context")
     for outer in site.file.ancestors(site.syntax):
         if isinstance(outer, ast.If | ast.IfExp) and any(word in site.text(outer.test) for word in words):
             return True

@@ -1,1 +1,1 @@
-"""Rules about meshes, specs and mesh contexts."""
+"""Rules about meshes, specs and contexts."""

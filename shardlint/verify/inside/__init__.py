@@ -1,5 +1,5 @@
 """What runs in the child processes, the only place that imports jax.
 
-Children may run another interpreter than the command does, so nothing here imports a dependency of shardlint, and
-nothing outside `shardlint.verify`.
+Children may run another interpreter than the command does, so nothing here imports a dependency of
+shardlint, and nothing outside `shardlint.verify`.
 """

@@ -1,4 +1,6 @@
-"""The comparisons every verification is made of. Each returns what does not hold, and how many leaves it looked at."""
+"""The comparisons every verification is made of. Each returns what does not hold, and how many leaves
+it looked at.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Checked:
 
 
 def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
-    """Whether a sharding places an array as `spec` on `mesh` does; where in a device's memory does not matter."""
+    """Whether a sharding places an array as `spec` on `mesh` does; where in a device's memory does not
+    matter.
+    """
     if isinstance(actual, jax.sharding.SingleDeviceSharding):
         return bool(mesh.devices.size == 1 and actual.device_set == set(mesh.devices.flat))
     expected = named(mesh, spec, getattr(actual, "memory_kind", None))
@@ -46,7 +50,9 @@ def on_one_device(sharding: Any) -> bool:
 
 
 def sharding_text(sharding: Any) -> str:
-    """A sharding in mesh axis names: `P('data', None)`, `one device`, or jax's own words for anything else."""
+    """A sharding in mesh axis names: `P('data', None)`, `one device`, or jax's own words for anything
+    else.
+    """
     if sharding is None:
         return "host memory"
     if on_one_device(sharding):
@@ -154,7 +160,15 @@ def check_deleted(args: Sequence[Any], donate: Sequence[int]) -> Checked:
 
 def _kept(leaf: tree.Leaf, message: str) -> Failure:
     return Failure(
-        "donation", message, leaf.where, leaf.path, leaf.array, "buffer reused", "kept", None, leaf.local_bytes
+        "donation",
+        message,
+        leaf.where,
+        leaf.path,
+        leaf.array,
+        "buffer reused",
+        "kept",
+        None,
+        leaf.local_bytes,
     )
 
 
@@ -186,14 +200,16 @@ def numbers(output: Any) -> dict[str, tuple[str, Any]]:
         if tree.is_array(leaf):
             host = tree.to_host(leaf)
             found[path] = ("out" + where, host.data if isinstance(host, tree.HostKey) else host)
-        elif isinstance(leaf, bool | int | float | complex):
+        elif isinstance(leaf, bool | int | float | complex | np.generic):
             found[path] = ("out" + where, np.asarray(leaf))
     return found
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How far one leaf is from what it should be, relative to its largest number. Infinite where shapes differ."""
+    """How far one leaf is from what it should be, relative to its largest number. Infinite where
+    shapes differ.
+    """
 
     size: float
     where: str
@@ -268,5 +284,6 @@ def check_numbers(
     if not found:
         return Checked(failures, 0), f"no numbers to compare with {against}"
     worst = found[0]
-    summary = f"largest difference from {against}: {worst.size:.2g} at {worst.where} (tolerance {tolerance(worst.path):.0e})"
+    allowed = f"(tolerance {tolerance(worst.path):.0e})"
+    summary = f"largest difference from {against}: {worst.size:.2g} at {worst.where} {allowed}"
     return Checked(failures, len(found)), summary

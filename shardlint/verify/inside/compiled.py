@@ -1,4 +1,6 @@
-"""Compiling a function and reading what the compiler decided: output shardings and which donated buffers it reuses."""
+"""Compiling a function and reading what the compiler decided: output shardings and which donated
+buffers it reuses.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,7 @@ import jax
 
 from shardlint.verify.inside import tree
 from shardlint.verify.paths import path_text
+from shardlint.verify.report import PLAIN
 
 
 class NoShardings(Exception):
@@ -49,7 +52,9 @@ def is_equinox(jitted: Any) -> bool:
 
 
 def takes_abstract(function: Any, args: Sequence[Any]) -> bool:
-    """Whether `compile_function` can do with arrays that have only a shape: `jax.jit` can, its wrappers cannot."""
+    """Whether `compile_function` can do with arrays that have only a shape: `jax.jit` can, its
+    wrappers cannot.
+    """
     if can_lower(function):
         return type(function).__module__.startswith("jax")
     return _only_arrays(args)
@@ -60,9 +65,9 @@ def compile_function(
 ) -> Compiled:
     """Compile `function(*args, **kwargs)` and read the result.
 
-    A function without `.lower` is wrapped: in `jax.jit`, or in `equinox.filter_jit` where an argument holds anything
-    that is not an array.
-    Raises `NoShardings` for a jit that does not tell its output shardings, and whatever lowering and compiling raise.
+    A function without `.lower` is wrapped: in `jax.jit`, or in `equinox.filter_jit` where an
+    argument holds anything that is not an array. Raises `NoShardings` for a jit that does not tell
+    its output shardings, and whatever lowering and compiling raise.
     """
     how, lowered, order = _lower(function, args, kwargs, donate)
     compiled = lowered.compile()
@@ -95,7 +100,7 @@ def _lower(
     bound = functools.partial(function, **kwargs) if kwargs else function
     if _only_arrays(args):
         lowered = jax.jit(bound, donate_argnums=tuple(donate)).lower(*args)
-        return "fn is a plain function, wrapped in jax.jit", lowered, _Order(tuple(args), {}, arrays)
+        return f"{PLAIN}, wrapped in jax.jit", lowered, _Order(tuple(args), {}, arrays)
     import equinox
 
     # filter_jit donates all arguments but the first, or none: so the kept ones go first, as one.
@@ -108,7 +113,7 @@ def _lower(
     jitted = equinox.filter_jit(split, donate="all-except-first" if donate else "none")
     lowered = jitted.lower(kept, given)
     return (
-        "fn is a plain function, wrapped in equinox.filter_jit",
+        f"{PLAIN}, wrapped in equinox.filter_jit",
         lowered,
         _Order((kept, given), {}, arrays),
     )
@@ -130,9 +135,10 @@ def _leaves_with_values(value: Any, name: str) -> list[tuple[tree.Leaf, Any]]:
 
 def _outputs(lowered: Any, compiled: Any) -> list[tree.Leaf]:
     inner = getattr(compiled, "compiled", compiled)
-    info = getattr(getattr(lowered, "lowered", lowered), "out_info", None)
-    shardings = getattr(inner, "output_shardings", None)
-    if info is None or shardings is None:
+    missing: Any = object()  # None is what a function without outputs has here
+    info = getattr(getattr(lowered, "lowered", lowered), "out_info", missing)
+    shardings = getattr(inner, "output_shardings", missing)
+    if info is missing or shardings is missing:
         raise NoShardings(
             f"{type(compiled).__module__}.{type(compiled).__name__} does not name its output shardings"
         )
@@ -178,7 +184,9 @@ def _donations(
 
 
 def _flat_order(compiled: Any, order: _Order, count: int) -> list[Any] | None:
-    """The array objects of the call in the order the compiled function takes them, or None where that is not known."""
+    """The array objects of the call in the order the compiled function takes them, or None where that
+    is not known.
+    """
     if hasattr(compiled, "preprocess") and hasattr(compiled, "info"):
         # equinox sorts arguments by whether they are donated; its own preparation says in what order.
         flat = jax.tree_util.tree_leaves(compiled.preprocess(compiled.info, order.args, order.kwargs))
@@ -207,6 +215,8 @@ _COARSENESS = {"f8": "float8", "bf16": "bfloat16", "f16": "float16", "f32": "flo
 
 
 def lowest_float(stablehlo: str) -> str:
-    """The coarsest float type a lowered program computes in, as a numpy name; `float64` when there is none coarser."""
+    """The coarsest float type a lowered program computes in, as a numpy name; `float64` when there is
+    none coarser.
+    """
     found = {"f8" if name.startswith("f8") else name for name in _FLOATS.findall(stablehlo)}
     return next((long for short, long in _COARSENESS.items() if short in found), "float64")

@@ -9,8 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-# Measured over jax 0.4.38 to 0.12 on Linux: the backend reserves about 1 GiB of addresses and 36 MiB more for each
-# simulated device (threads and their arenas) before a program allocates anything.
+# Measured over jax 0.4.38 to 0.12 on Linux: the backend reserves about 1 GiB of addresses and 36
+# MiB more for each simulated device (threads and their arenas) before a program allocates anything.
 _BACKEND = 5 * 2**28
 _A_DEVICE = 48 * 2**20
 
@@ -30,10 +30,11 @@ def simulate(count: int) -> None:
 
 
 def limit(memory: int | None, seconds: float, devices: int) -> list[str]:
-    """Limit this process's memory (bytes beyond what the simulated devices reserve) and processor time.
+    """Limit this process's memory (bytes beyond what the simulated devices reserve) and processor
+    time.
 
-    Returns a sentence for each limit this system does not have. Processor time is only a second line behind the
-    wall clock the parent watches: it ends a busy child whose parent was killed.
+    Returns a sentence for each limit this system does not have. Processor time is only a second
+    line behind the wall clock the parent watches: it ends a busy child whose parent was killed.
     """
     try:
         import resource
@@ -82,7 +83,9 @@ def mesh_of(sizes: Mapping[str, int]) -> Any:
 
 
 def context(kind: str, mesh: Any) -> tuple[contextlib.AbstractContextManager[Any], str]:
-    """The context a function is called in, and its name for the report. `kind` is one of `fixture.CONTEXTS`."""
+    """The context a function is called in, and its name for the report. `kind` is one of
+    `fixture.CONTEXTS`.
+    """
     import jax
 
     if kind == "none":

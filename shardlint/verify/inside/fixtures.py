@@ -7,7 +7,7 @@ from typing import Any
 
 from shardlint.verify.fixture import SINGLE_DEVICE, Fixture
 from shardlint.verify.inside import checks, compiled, devices, load, numerics, place, tree
-from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
+from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 
 Emit = Callable[[Result], None]
 
@@ -37,8 +37,8 @@ def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str
         with entered:
             made = place.make(fixture, mesh)
         for level in levels:
-            check = _compile if level == "compile" else _execute
-            checked, notes, how = check(fixture, function, made, mesh)
+            check = _LEVELS[level]
+            checked, notes, how = check(fixture, function, made, mesh, level == levels[-1])
             if checked is None:
                 tell(level, SKIP, reason=how)
                 continue
@@ -46,7 +46,15 @@ def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str
                 checked.failures.append(Failure("empty", "checks nothing: no output leaf was compared"))
             status = FAIL if checked.failures else PASS
             how = f"{how}, under {under}"
-            tell(level, status, checked=checked.count, failures=checked.failures, notes=notes, line=line, how=how)
+            tell(
+                level,
+                status,
+                checked=checked.count,
+                failures=checked.failures,
+                notes=notes,
+                line=line,
+                how=how,
+            )
     except place.Indivisible as error:
         for level in levels:
             if level not in done:
@@ -70,9 +78,11 @@ def raised(error: BaseException) -> Failure:
 
 
 def _compile(
-    fixture: Fixture, function: Any, made: list[place.Made], mesh: Any
+    fixture: Fixture, function: Any, made: list[place.Made], mesh: Any, last: bool
 ) -> tuple[checks.Checked | None, list[str], str]:
-    """What was checked (None: nothing could be), sentences for the report, and how fn was compiled or why not."""
+    """What was checked (None: nothing could be), sentences for the report, and how fn was compiled or
+    why not.
+    """
     if not (fixture.out or fixture.donate or fixture.replicated_bytes_max is not None):
         return None, [], "the fixture declares nothing this level can check"
     if compiled.takes_abstract(function, [one.tree for one in made]):
@@ -86,16 +96,22 @@ def _compile(
             found = compiled.compile_function(function, args, keywords, fixture.donate)
     except compiled.NoShardings as error:
         return None, [], str(error)
+    except Exception as error:
+        # Nobody said that a plain function can be traced; what it does when it is called is for the
+        # next level.
+        if last or compiled.can_lower(function):
+            raise
+        return None, [], f"{PLAIN}, which cannot be wrapped in jit: {type(error).__name__}"
     checked = checks.check_placement(found.outputs, fixture.expected(), mesh, fixture.replicated_limit())
     checked += checks.check_donation(found)
-    return checked, [] if compiled.can_lower(function) else [found.how], found.how
+    return checked, [], found.how
 
 
 def _execute(
-    fixture: Fixture, function: Any, made: list[place.Made], mesh: Any
+    fixture: Fixture, function: Any, made: list[place.Made], mesh: Any, last: bool
 ) -> tuple[checks.Checked, list[str], str]:
-    how = "called as it is"
-    notes = [] if compiled.can_lower(function) else [f"fn is a plain function, {how}"]
+    how = "called as it is" if compiled.can_lower(function) else f"{PLAIN}, called as it is"
+    notes: list[str] = []
     hosts = place.fill(made)
     args = place.place(hosts, made, mesh)
     output = numerics.call(function, args, mesh, fixture.context)
@@ -109,3 +125,6 @@ def _execute(
         checked += compared
         notes += said
     return checked, notes, how
+
+
+_LEVELS = {"compile": _compile, "execute": _execute}

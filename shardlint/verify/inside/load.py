@@ -17,10 +17,11 @@ _ROOT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
 
 def open_project(file: Path) -> tuple[str, bool]:
-    """Put a file's project on `sys.path`; return the file's module name and whether to import it by that name.
+    """Put a file's project on `sys.path`; return the file's module name and whether to import it by
+    that name.
 
-    The path gets, in this order: the folder that holds the file (or its outermost package), the project's root, its
-    `src`, and the working directory.
+    The path gets, in this order: the folder that holds the file (or its outermost package), the
+    project's root, its `src`, and the working directory.
     """
     file = file.resolve()
     package = file.parent
@@ -70,7 +71,9 @@ def import_alone(file: Path) -> ModuleType:
 
 
 def fixtures_in(module: ModuleType) -> dict[str, Fixture]:
-    """The fixtures at module level, by the first name each has, in order. Imported ones belong elsewhere too: kept."""
+    """The fixtures at module level, by the first name each has, in order. Imported ones belong
+    elsewhere too: kept.
+    """
     found: dict[str, Fixture] = {}
     for name, value in vars(module).items():
         if isinstance(value, Fixture) and all(value is not other for other in found.values()):

@@ -1,4 +1,6 @@
-"""The same function in float64, on the mesh and on one device: rounding is some ten orders below any real mistake."""
+"""The same function in float64, on the mesh and on one device: rounding is some ten orders below any
+real mistake.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,8 @@ import jax
 from shardlint.verify.inside import checks, compiled, devices, load, place, tree
 from shardlint.verify.report import Failure
 
-# Relative to the largest number of a leaf. Measured for correct shardings: 8e-16, 7e-7 and 3e-2; the smallest common
-# mistake (a missing psum on two devices) gives 0.5.
+# Relative to the largest number of a leaf. Measured for correct shardings: 8e-16, 7e-7 and 3e-2;
+# the smallest common mistake (a missing psum on two devices) gives 0.5.
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2, "float8": 0.25}
 
 
@@ -23,11 +25,12 @@ def compare(
     mesh: Any,
     kind: str,
 ) -> tuple[checks.Checked, list[str]]:
-    """Call `function` on the mesh and `reference` (None: itself) on one device, in float64, and compare.
+    """Call `function` on the mesh and `reference` (None: itself) on one device, in float64, and
+    compare.
 
-    `hosts` are the arguments as host copies, `kind` the context as in `Fixture.context`. Returns also sentences for the
-    report. Raises what the function raises in its own dtypes; where it cannot run in float64 that is said, and its own
-    dtypes are compared with a looser tolerance.
+    `hosts` are the arguments as host copies, `kind` the context as in `Fixture.context`. Returns
+    also sentences for the report. Raises what the function raises in its own dtypes; where it
+    cannot run in float64 that is said, and its own dtypes are compared with a looser tolerance.
     """
     against = "one device" if reference is None else "the reference"
     notes = []
@@ -43,12 +46,15 @@ def compare(
         alone = _on_one_device(reference or function, hosts, mesh, kind)
         together = _on_mesh(function, hosts, made, mesh, kind)
         lowest = "float32"
-        notes.append(f"fn does not run in float64 ({type(error).__name__}); its own dtypes were compared")
+        words = f"{type(error).__name__}: {error}".splitlines()[0]
+        notes.append(f"fn does not run in float64 ({words[:120]}); its own dtypes were compared")
+    if reference is None and not tree.array_leaves(alone, ""):
+        notes.append("fn returns no arrays, so that the reference ran on one device cannot be seen from them")
     spread = [path for path, _, leaf in tree.flatten(alone) if _is_spread(leaf)]
     if spread:
         message = (
-            "the run on one device used several: fn brings its own mesh. Let it take a `mesh` parameter or use the "
-            "mesh of the context, or give the fixture another reference"
+            "the run on one device used several: fn brings its own mesh. Let it take a `mesh` parameter "
+            "or use the mesh of the context, or give the fixture another reference"
         )
         return checks.Checked([Failure("numbers", message, path=spread[0])], 0), notes
     got, want = checks.numbers(together), checks.numbers(alone)

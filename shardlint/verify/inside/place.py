@@ -21,7 +21,9 @@ class Indivisible(Exception):
 
 @dataclass
 class Made:
-    """One argument before it is placed: its tree and, for each leaf path, the spec it is to have (None: as it is)."""
+    """One argument before it is placed: its tree and, for each leaf path, the spec it is to have
+    (None: as it is).
+    """
 
     tree: Any
     specs: dict[str, P | None]
@@ -63,8 +65,8 @@ def axes_named(fixture: Fixture) -> list[str]:
 def make(fixture: Fixture, mesh: Any) -> list[Made]:
     """The fixture's arguments and the spec of each of their arrays.
 
-    Raises `Indivisible` when the mesh does not divide one, `ValueError` for specs that fit no leaf, and whatever the
-    user's own code raises.
+    Raises `Indivisible` when the mesh does not divide one, `ValueError` for specs that fit no leaf,
+    and whatever the user's own code raises.
     """
     made = [make_one(argument, index, mesh) for index, argument in enumerate(fixture.args)]
     sizes = dict(mesh.shape)
@@ -117,9 +119,11 @@ def spec_leaves(specs: Any) -> dict[str, Any]:
 
 
 def choose(specs: Any, paths: list[str], what: str) -> dict[str, P]:
-    """The spec of each leaf path, from path globs or from a pytree of specs, which may be a prefix of the argument.
+    """The spec of each leaf path, from path globs or from a pytree of specs, which may be a prefix of
+    the argument.
 
-    Leaves that globs leave out are replicated. Raises `ValueError` for a spec that belongs to no leaf.
+    Leaves that globs leave out are replicated. Raises `ValueError` for a spec that belongs to no
+    leaf.
     """
     flat = spec_leaves(specs)
     if isinstance(specs, Mapping) and all(str(key) in flat for key in specs):
@@ -170,7 +174,9 @@ def place(hosts: list[Any], made: list[Made], mesh: Any) -> list[Any]:
 
 
 def describe(made: list[Made], mesh: Any) -> list[Any]:
-    """The arguments with every array described by shape, dtype and sharding only, to compile without memory."""
+    """The arguments with every array described by shape, dtype and sharding only, to compile without
+    memory.
+    """
     described = []
     for one in made:
         leaves, treedef = jax.tree_util.tree_flatten_with_path(one.tree)

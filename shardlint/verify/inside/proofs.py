@@ -1,6 +1,7 @@
 """Running one program of a rule's proof (bad.py or good.py) and saying what it showed.
 
-The bad program runs first and leaves its numbers in a file; the good one, in another process, is compared with them.
+The bad program runs first and leaves its numbers in a file; the good one, in another process, is
+compared with them.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from shardlint.verify.paths import nothing_matches, select, unmatched
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 from shardlint.verify.spec import P
 
-# Relative to the largest number of a leaf, in the program's own dtypes: it chose them, and they are the same in both.
+# Relative to the largest number of a leaf, in the program's own dtypes: it chose them, and they are
+# the same in both.
 TOLERANCE = {"float64": 1e-10, "complex128": 1e-10, "bfloat16": 2e-2, "float16": 5e-3}
 _ELSE = 1e-5
 # A wrong number must be this many tolerances away from the right one, else it could be rounding.
@@ -67,12 +69,19 @@ def run_program(program: Program, levels: Sequence[str], emit: Callable[[Result]
         warnings.simplefilter("always")
         try:
             module = load.import_alone(_opened(program.file))
-            function = getattr(module, program.fn)
-            # Used as it is by both levels: compiling consumes nothing.
-            args = tuple(getattr(module, program.args)()) if program.args else ()
+            lacks = [name for name in (program.fn, program.args) if name and not hasattr(module, name)]
+            if not lacks:
+                function = getattr(module, program.fn)
+                # Used as it is by both levels: compiling consumes nothing.
+                args = tuple(getattr(module, program.args)()) if program.args else ()
         except Exception as error:
             for level in levels:
                 emit(judge(program, level, _Seen(error, warned), None))
+            return
+        if lacks:  # the proof's mistake; as an AttributeError it could pass for a symptom
+            failure = Failure("fixture", f"{program.role}.py has no {lacks[0]!r}")
+            for level in levels:
+                emit(Result(program.code, level, FAIL, failures=[failure]))
             return
         if "compile" in levels:
             if not compiled.can_lower(function):
@@ -154,6 +163,7 @@ def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | N
 
 
 def _symptom(program: Program, level: str, seen: _Seen, shown: str | None, wanted: str) -> Result:
+    """The result for a symptom seen (in words) or not (None)."""
     if shown is not None:
         return Result(program.code, level, PASS, notes=[f"bad.py: {shown}"])
     happened = "nothing of the kind happened"
@@ -197,7 +207,9 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
 
 
 def _numbers(program: Program, seen: _Seen, module: ModuleType | None) -> tuple[checks.Checked, list[str]]:
-    """Compare the good numbers with the reference and, unless its numbers are the symptom, with the bad program's."""
+    """Compare the good numbers with the reference and, unless its numbers are the symptom, with the
+    bad program's.
+    """
     checked = checks.Checked([], 0)
     notes: list[str] = []
     got = checks.numbers(seen.output)
@@ -304,7 +316,9 @@ def _prefixed(name: str, failure: Failure) -> Failure:
 
 
 def _save(file: str, numbers: Mapping[str, tuple[str, Any]]) -> None:
-    """Leave numbers for the good program. float32 holds every bfloat16 and float8, which numpy cannot store."""
+    """Leave numbers for the good program. float32 holds every bfloat16 and float8, which numpy cannot
+    store.
+    """
     arrays = {}
     for index, (path, (where, array)) in enumerate(numbers.items()):
         plain = array.dtype.kind in "biufc"

@@ -1,7 +1,7 @@
 """The jobs a child process can be given, and the messages it sends back.
 
-A job is a dictionary with `task`, `devices`, `memory` (bytes or None), `seconds` and what the task needs. Messages are
-dictionaries too; the last one of a job that ran to its end is `{"done": true}`.
+A job is a dictionary with `task`, `devices`, `memory` (bytes or None), `seconds` and what the task
+needs. Messages are dictionaries too; the last one of a job that ran to its end is `{"done": true}`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def _collect(job: Job, send: Send) -> None:
         return
     listed = []
     for name, fixture in found.items():
-        one: dict[str, Any] = {"name": name, "label": fixture.label(), "meshes": [], "error": None}
+        label = fixture.label().replace("<lambda>", name)
+        one: dict[str, Any] = {"name": name, "label": label, "meshes": [], "error": None}
         try:
             one["meshes"] = expand_meshes(fixture, place.axes_named(fixture))
         except Exception as error:

@@ -19,7 +19,9 @@ from shardlint.verify.report import array_text
 
 @dataclass(frozen=True)
 class Leaf:
-    """One array leaf: its path, how a person writes it, and where it lies. `sharding` None: not on a jax device."""
+    """One array leaf: its path, how a person writes it, and where it lies. `sharding` None: not on a
+    jax device.
+    """
 
     path: str
     where: str
@@ -34,8 +36,13 @@ class Leaf:
 
     def bytes_under(self, sharding: Any) -> int:
         """Bytes of the leaf one device holds under a sharding."""
-        shape = self.shape if sharding is None else sharding.shard_shape(self.shape)
-        return math.prod(shape) * item_bytes(self.dtype)
+        whole = math.prod(self.shape) * item_bytes(self.dtype)
+        if sharding is None:
+            return whole
+        try:
+            return int(math.prod(sharding.shard_shape(self.shape))) * item_bytes(self.dtype)
+        except ValueError:  # padded: a compiler may split what a spec may not
+            return -(-whole // len(sharding.device_set))
 
     @property
     def local_bytes(self) -> int:

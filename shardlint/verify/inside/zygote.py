@@ -1,8 +1,8 @@
 """One process that has imported jax and forks a child for each job, so that a job costs no import.
 
-It never starts a jax backend itself: threads do not survive a fork. Jobs come as lines of JSON on standard input;
-answers go out the same way: `{"id", "message"}` for each message of a job, `{"id", "end"}` when it is over. The end of
-standard input ends everything, children included.
+It never starts a jax backend itself: threads do not survive a fork. Jobs come as lines of JSON on
+standard input; answers go out the same way: `{"id", "message"}` for each message of a job, `{"id",
+"end"}` when it is over. The end of standard input ends everything, children included.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ _OUTPUT_MAX = 16 * 2**20
 
 @dataclass
 class _Child:
-    """A job that is running: its process (leader of its own group) and what it has sent and printed so far."""
+    """A job that is running: its process (leader of its own group) and what it has sent and printed so
+    far.
+    """
 
     job: tasks.Job
     pid: int

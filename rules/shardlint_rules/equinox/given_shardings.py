@@ -1,0 +1,145 @@
+"""What was given to `in_shardings` or `out_shardings`: one sharding, or one for each."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from shardlint.program.meshes import is_sharding, is_spec, leaves
+from shardlint.program.reach import lookup
+from shardlint.program.values import Constant, Items, Parameter, options
+from shardlint.site import Site
+from shardlint_rules.equinox.wrapped import NotRewritten
+
+
+@dataclass(frozen=True)
+class One:
+    """A single sharding, or a tree of them, for everything."""
+
+    text: str
+    surely: bool
+    """Whether it is known to be one sharding, and not a tuple with one for each."""
+    source: ast.expr
+
+
+@dataclass(frozen=True)
+class Each:
+    """One text for each argument or result; None leaves that one alone."""
+
+    texts: tuple[str | None, ...]
+    sources: tuple[ast.expr, ...]
+
+
+Given = One | Each | None
+
+
+def sources(given: Given) -> tuple[ast.expr, ...]:
+    """The expressions whose text is written elsewhere."""
+    if given is None:
+        return ()
+    return (given.source,) if isinstance(given, One) else given.sources
+
+
+def given(site: Site, keyword: ast.keyword | None) -> Given:
+    """Read one keyword. Raises `NotRewritten` where the text does not tell what is meant for what."""
+    if keyword is None:
+        return None
+    node = keyword.value
+    value = site.value(node)
+    if value == Constant(None):
+        return None
+    _refuse_explicit(site, node)
+    elements = _elements(site, node)
+    if elements is not None:
+        return _each(site, node, elements)
+    if isinstance(value, Items):
+        if value.open or _holds_none(site, node):
+            raise NotRewritten(f"`{site.text(node)}` does not tell which entry is for which argument")
+        return One(site.text(node), False, node)
+    if _may_be_none(site, node):
+        raise NotRewritten(f"`{site.text(node)}` may be None, which filter_shard refuses")
+    inner = _unwrapped(node)
+    _refuse_parts(site, inner)
+    surely = inner is not node or is_sharding(value) or is_spec(value)
+    return One(site.text(inner), surely, inner)
+
+
+def _elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
+    """The elements of a tuple or list display, also behind a name."""
+    if isinstance(node, ast.Tuple | ast.List):
+        return node.elts
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(site.file, node, node.id)
+        if len(bindings) == 1 and bindings[0].kind == "assign" and isinstance(bindings[0].value, ast.Tuple | ast.List):
+            return bindings[0].value.elts
+    return None
+
+
+def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
+    texts: list[str | None] = []
+    sources: list[ast.expr] = []
+    for index, element in enumerate(elements):
+        if isinstance(element, ast.Starred):
+            raise NotRewritten("a starred entry hides which entry is for which argument")
+        if site.value(element) == Constant(None):
+            texts.append(None)
+            continue
+        if _may_be_none(site, element):
+            raise NotRewritten(f"`{site.text(element)}` may be None, which filter_shard refuses")
+        inner = _unwrapped(element)
+        _refuse_parts(site, inner)
+        by_name = isinstance(node, ast.Name) and inner is element
+        texts.append(f"{site.text(node)}[{index}]" if by_name else site.text(inner))
+        sources.append(node if by_name else inner)
+    return Each(tuple(texts), tuple(sources))
+
+
+def _unwrapped(node: ast.expr) -> ast.expr:
+    """`if_array(sharding)`: filter_shard leaves what is no array alone by itself."""
+    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and _last_name(node.func) == "if_array":
+        return node.args[0]
+    return node
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _refuse_parts(site: Site, node: ast.expr) -> None:
+    """Inside a tree of shardings None and `if_array` mean nothing to filter_shard."""
+    inside = [part for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)]
+    if any(_last_name(part) == "if_array" for part in inside):
+        raise NotRewritten("if_array stands inside a tree of shardings")
+    if isinstance(node, ast.Tuple | ast.List | ast.Dict) and _holds_none(site, node):
+        raise NotRewritten(f"`{site.text(node)}` holds None, which filter_shard refuses for an array")
+
+
+def _may_be_none(site: Site, node: ast.expr) -> bool:
+    """Whether one way to this value, or the default of a parameter, is None."""
+    for option in options(site.value(node)):
+        if option == Constant(None):
+            return True
+        if isinstance(option, Parameter):
+            file = option.place.file
+            bound = file.bindings(file.home(option.place.node), option.name)
+            if any(isinstance(one.value, ast.Constant) and one.value.value is None for one in bound):
+                return True
+    return False
+
+
+def _holds_none(site: Site, node: ast.expr) -> bool:
+    return Constant(None) in leaves(site.value(node))
+
+
+def _refuse_explicit(site: Site, node: ast.expr) -> None:
+    for leaf in leaves(site.value(node)):
+        parts = site.sharding_parts(leaf)
+        mesh = site.mesh_of(parts[0]) if parts is not None else None
+        if mesh is None:
+            continue
+        by_default = mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9")
+        if by_default or mesh.axis_types in ("explicit", "mixed"):
+            raise NotRewritten(
+                f"its mesh has Explicit axes on {site.on('jax')}, where filter_shard does not place: place the arguments "
+                "before the call, or make the mesh with axis_types=(AxisType.Auto, ...)"
+            )

@@ -1,0 +1,68 @@
+"""Whether an expression written outside a function means the same inside its body."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.facts import Binding, Scope
+from shardlint.program.meshes import MESH_MAKERS, SHARDINGS
+from shardlint.program.reach import lookup, rebound_elsewhere
+from shardlint.program.values import Made, Value, options
+from shardlint.site import Site
+from shardlint_rules.equinox.wrapped import Definition
+
+_MAKERS = (*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec")
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+def obstacle(site: Site, expression: ast.expr, function: Definition) -> str | None:
+    """Why the expression cannot be written at the top of the function's body; None when it can."""
+    for part in ast.walk(expression):
+        if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
+            return f"`{site.text(expression)}` does more than name a sharding"
+        if isinstance(part, ast.Call) and not _makes_sharding(site.value(part)):
+            return f"`{site.text(part)}` would be called at every trace; give its result a name first"
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            problem = _name(site, part, expression, function)
+            if problem is not None:
+                return problem
+    return None
+
+
+def _makes_sharding(value: Value) -> bool:
+    """Calls that are cheap and the same whenever they run."""
+    return all(isinstance(option, Made) and option.api in _MAKERS for option in options(value))
+
+
+def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition) -> str | None:
+    file = site.file
+    bindings, scope = lookup(file, name, name.id)
+    if scope is not None and any(scope.node is part for part in ast.walk(expression)):
+        return None  # a variable of the expression's own lambda or comprehension
+    inside = lookup(file, function.body[0], name.id)[1]
+    own = file.walked(file.scope(function))
+    if inside is own or name.id in own.bindings:
+        return f"`{name.id}` means something else inside `{function.name}`: it has a parameter or variable of that name"
+    if inside is not scope:
+        return f"`{name.id}` is not the same name inside `{function.name}`"
+    if scope is None:
+        return None
+    return _changes(site, name, bindings, scope)
+
+
+def _changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -> str | None:
+    """Whether the name may have another value by the time the function is traced."""
+    file = site.file
+    if scope.kind == "module" and rebound_elsewhere(file, name.id):
+        return f"`{name.id}` is rebound through `global`"
+    for binding in file.bindings(scope, name.id):
+        if binding.kind in ("augment", "delete"):
+            return f"`{name.id}` changes after it is bound"
+        if binding not in bindings and binding.line > name.lineno:
+            return f"`{name.id}` is bound again before the function is traced"
+        for outer in file.ancestors(binding.node):
+            if outer is scope.node:
+                break
+            if isinstance(outer, _LOOPS):
+                return f"`{name.id}` changes in a loop"
+    return None

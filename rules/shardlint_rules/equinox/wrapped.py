@@ -1,0 +1,118 @@
+"""Which functions a call of `filter_jit` wraps, and the call with some keywords taken away. Shared by SL101 and SL102."""
+
+from __future__ import annotations
+
+import ast
+import io
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.program.reach import lookup
+from shardlint.program.values import Constant, Place, Table, Value
+from shardlint.rule import Edit
+from shardlint.site import Site
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class NotRewritten(Exception):
+    """Why a call cannot be rewritten; the message goes into the finding's help."""
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """One function given to filter_jit: `function` is the decorated definition or the expression passed, `by` the decorator or the call."""
+
+    function: ast.AST
+    by: ast.AST
+
+
+def wrappings(site: Site) -> list[Wrapping]:
+    """The functions wrapped with the settings of this call.
+
+    Raises `NotRewritten` when they are not all to be seen in this file.
+    """
+    fun = site.argument("fun")
+    if site.form == "call" and fun is not None:
+        return [Wrapping(fun, site.call)]
+    if site.arguments.open_positional:
+        raise NotRewritten("the function is hidden in a star argument")
+    return list(_given_to(site, site.call, 0))
+
+
+def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
+    """The functions that a decorator factory (an expression) is applied to."""
+    file, parent = site.file, site.file.parent(wrapper)
+    if isinstance(parent, Definition) and wrapper in parent.decorator_list:
+        yield Wrapping(parent, wrapper)
+    elif isinstance(parent, ast.Call) and parent.func is wrapper and len(parent.args) == 1 and not parent.keywords:
+        yield Wrapping(parent.args[0], parent)
+    elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name) and depth < 2:
+        yield from _through_name(site, parent.targets[0], depth)
+    else:
+        raise NotRewritten("what it wraps is not to be seen here")
+
+
+def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping]:
+    file, scope = site.file, site.file.home(target)
+    if len(file.bindings(scope, target.id)) > 1 or scope.kind == "class":
+        raise NotRewritten(f"`{target.id}` is bound more than once, so what it wraps is not told")
+    if scope.kind == "module" and any(True for _ in site.program.project.importing(file.path, target.id)):
+        raise NotRewritten(f"another file may import `{target.id}` and wrap functions with it")
+    for use in file.mentions(target.id):
+        if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+            if any(binding.node is target for binding in lookup(file, use, target.id)[0]):
+                yield from _given_to(site, use, depth + 1)
+
+
+def hidden_settings(site: Site) -> list[tuple[ast.keyword, Table]]:
+    """Keyword arguments given as `**` of a dict whose entries the text tells."""
+    found = []
+    for keyword in site.call.keywords:
+        if keyword.arg is None:
+            value: Value = site.value(keyword.value)
+            if isinstance(value, Table):
+                found.append((keyword, value))
+    return found
+
+
+def positional(node: Definition | ast.Lambda) -> list[ast.arg]:
+    """Parameters that take positional arguments."""
+    return [*node.args.posonlyargs, *node.args.args]
+
+
+def donate(site: Site) -> str | None:
+    """The donate mode; None when the text does not tell."""
+    place: Place | None = site.arguments.keywords.get("donate")
+    if place is None:
+        return None if site.arguments.open_keywords else "none"
+    value = site.program.evaluator.value(place)
+    return value.value if isinstance(value, Constant) and isinstance(value.value, str) else None
+
+
+def without(site: Site, names: set[str]) -> tuple[Edit, tuple[str, ...]]:
+    """The call without some keywords, as `filter_jit` itself where nothing is left; and the names it stops using."""
+    import libcst as cst
+
+    from shardlint.islands import code, without_keywords
+
+    call = site.node
+    assert isinstance(call, cst.Call)
+    gone: list[ast.AST] = [keyword for keyword in site.call.keywords if keyword.arg in names]
+    shorter = without_keywords(call, names)
+    if site.form == "call" and not shorter.args:
+        text = code(shorter.func)
+    elif site.form == "partial" and len(shorter.args) == 1:
+        text = code(shorter.args[0].value)
+        gone.append(site.call.func)
+    else:
+        text = code(shorter)
+    drops = {part.id: None for node in gone for part in ast.walk(node) if isinstance(part, ast.Name)}
+    return site.replace(site.call, text), tuple(drops)
+
+
+def comments(text: str) -> list[str]:
+    """The comments in the text of an expression."""
+    tokens = tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT]

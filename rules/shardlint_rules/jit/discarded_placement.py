@@ -1,0 +1,173 @@
+"""SL203."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.reach import lookup
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+
+_PLACING = (
+    "jax.device_put",
+    "jax.lax.with_sharding_constraint",
+    "jax.reshard",
+    "equinox.filter_shard",
+    "haliax.shard",
+    "haliax.auto_sharded",
+)
+# `jax.set_mesh(mesh)` is not here: as a statement it sets the mesh.
+_MANAGERS = ("jax.sharding.use_mesh", "jax.sharding.use_abstract_mesh", "jax.experimental.mesh_utils.use_mesh")
+
+
+class DiscardedPlacement(Rule):
+    """The result of a placement or constraint is thrown away.
+
+    ## What it does
+    Reports `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard` and `hax.shard` whose result is dropped,
+    or bound to a name that is never read; and a mesh context manager called as a statement (`use_mesh(mesh)`), which
+    enters nothing.
+
+    ## Why it hurts
+    Arrays do not change: all of these return a new one. A dropped constraint leaves no operation in the compiled
+    program, so the array stays where it was, often whole on one device, and nothing says so.
+
+    ## Example
+    ```python
+    @eqx.filter_jit
+    def make(key):
+        net = eqx.nn.Linear(16, 16, key=key)
+        eqx.filter_shard(net, sharding)
+        return net
+    ```
+
+    ## Use instead
+    ```python
+    @eqx.filter_jit
+    def make(key):
+        net = eqx.nn.Linear(16, 16, key=key)
+        net = eqx.filter_shard(net, sharding)
+        return net
+    ```
+
+    ## Fix safety
+    Unsafe: the placement takes effect, so memory and communication change. Given only where a plain name is placed and
+    read again afterwards.
+
+    ## Evidence
+    Row A4 of the experiments: the operation is in the jaxpr and gone from the compiled program, on jax 0.4.38 to 0.12.
+    Left alone: `jax.set_mesh(mesh)`, which is legal as a statement; calls a test expects to raise; probes in a `try`;
+    the last expression of a notebook cell; names starting with an underscore.
+    """
+
+    code = "SL203"
+    name = "discarded-placement"
+    harm = Harm.SILENT
+    wakes = (Calls(*_PLACING, *_MANAGERS),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a result that goes nowhere."""
+        if site.form != "call":
+            return
+        fate, name = site.fate
+        if fate == "used" or site.expected_to_fail or _probe(site) or _shown(site):
+            return
+        if site.api in _MANAGERS:
+            if fate == "dropped":
+                yield self._manager(site)
+            return
+        first = site.call.args[0] if site.call.args else None
+        if first is None:
+            return
+        value = " ".join(site.text(first).split())
+        if fate == "never read":
+            yield site.finding(
+                site.call.func,
+                f"its result, `{name}`, is never read",
+                f"{self._effect(site)}: {value} keeps the placement it has.",
+                help=f"use {name} below, or bind the result to the name that is used",
+                certainty=_certainty(site),
+            )
+            return
+        yield site.finding(
+            site.call.func,
+            "its result is dropped",
+            f"{self._effect(site)}: {value} keeps the placement it has.",
+            help=f"bind the result: {value} = {site.text(site.call.func)}({value}, ...)",
+            fix=self._fix(site, first),
+            certainty=_certainty(site),
+        )
+
+    def _effect(self, site: Site) -> str:
+        if site.region.proven:
+            return "This leaves no operation in the compiled program"
+        return "Arrays do not change in place; this returns a new one"
+
+    def _manager(self, site: Site) -> Finding:
+        argument = site.text(site.call.args[0]) if site.call.args else "mesh"
+        return site.finding(
+            site.call.func,
+            "a context manager that is never entered",
+            "Called as a statement it sets no mesh.",
+            help=f"write: with {site.text()}:" if site.runs("jax", "<0.7.1") else f"write: with jax.set_mesh({argument}):",
+        )
+
+    def _fix(self, site: Site, first: ast.expr) -> Fix | None:
+        if not isinstance(first, ast.Name):
+            return None
+        bindings, owner = lookup(site.file, first, first.id)
+        if not bindings or owner is not site.scope or not _read_later(site, first):
+            return None
+        start, _ = site.file.span(site.syntax)
+        written = f"{first.id} = {' '.join(site.text().split())}"
+        return site.fix(
+            Safety.UNSAFE,
+            f"write: {written}",
+            [Edit(start, start, f"{first.id} = ")],
+            "the placement takes effect, which changes memory and communication",
+        )
+
+
+def _certainty(site: Site) -> Certainty:
+    """A test or benchmark may call only to see that it runs."""
+    function = site.scope.function()
+    names = [site.file.path.name]
+    while function is not None:
+        names.append(function.name)
+        function = function.parent.function() if function.parent is not None else None
+    smoke = any(name.startswith(("test_", "bench")) or name.endswith(("_test.py", "_benchmark.py")) for name in names)
+    return Certainty.LIKELY if smoke and not site.region.proven else Certainty.PROVEN
+
+
+def _probe(site: Site) -> bool:
+    """A call in the body of a try with handlers asks whether it works."""
+    inner: ast.AST = site.syntax
+    for outer in site.file.ancestors(site.syntax):
+        if isinstance(outer, ast.Try) and outer.handlers and inner in outer.body:
+            return True
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+        inner = outer
+    return False
+
+
+def _shown(site: Site) -> bool:
+    """An expression at the top of a notebook's cell is there to be looked at."""
+    if site.scope.kind != "module":
+        return False
+    text = site.file.source.text
+    return any(mark in text for mark in ("# %%", "# In[", "get_ipython()", "# +\n"))
+
+
+def _read_later(site: Site, name: ast.Name) -> bool:
+    """Whether the name is read after the call, on some way the call can be followed by."""
+    position = (site.call.end_lineno or 0, site.call.end_col_offset or 0)
+    in_loop = any(isinstance(outer, ast.For | ast.While) for outer in site.file.ancestors(site.syntax))
+    for node in site.file.mentions(name.id):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node is not name:
+            _, owner = lookup(site.file, node, name.id)
+            if owner is site.scope and (in_loop or (node.lineno, node.col_offset) > position):
+                return True
+    return False

@@ -1,0 +1,230 @@
+"""SL214."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+from collections.abc import Iterator
+
+from shardlint.facts import Scope
+from shardlint.program.contexts import Context, ContextKind
+from shardlint.program.meshes import MESH_MAKERS
+from shardlint.program.reach import lookup
+from shardlint.program.values import Made, options
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.mesh.given import Given, given, jitted
+
+_JIT = "jax.jit"
+_PJIT = "jax.experimental.pjit.pjit"
+_PUT = "jax.device_put"
+_CONSTRAINTS = ("jax.lax.with_sharding_constraint", "equinox.filter_shard")
+# Contexts that do not help a call, though a mesh is in them.
+_NO_USE: dict[str, tuple[ContextKind, ...]] = {
+    _JIT: ("with mesh",),
+    _PUT: ("with mesh",),
+    _PJIT: ("set_mesh", "use_mesh"),
+}
+# Makers of arrays that, where no mesh is set, are on one device.
+_FRESH = tuple(
+    f"jax.{name}"
+    for name in (
+        "numpy.ones", "numpy.zeros", "numpy.full", "numpy.arange", "numpy.linspace", "numpy.eye", "numpy.empty",
+        "random.normal", "random.uniform", "random.randint",
+    )
+)  # fmt: skip
+_WHY = "it names one mesh for good, where the context could have changed"
+
+
+class SpecNeedsMesh(Rule):
+    """A bare `PartitionSpec` is used where no mesh is in context.
+
+    ## What it does
+    Reports a `PartitionSpec` without a mesh in the shardings of a jit, in a constraint or in `device_put`, when every
+    way to the call is known and none has a mesh in context that serves it. For a jit the ways to its calls count, since
+    that is when its shardings are read.
+
+    ## Why it hurts
+    A spec names the axes of a mesh it does not have, so the call raises: `RuntimeError: ... requires a non-empty mesh in
+    context`, `ValueError: Please set a mesh via jax.set_mesh`. `P()` is no exception. What serves which call:
+
+    | call | `with mesh:` | `jax.set_mesh` |
+    |---|---|---|
+    | `jax.jit(in_shardings=P)` | never | yes |
+    | `jax.device_put(x, P)` | never | yes |
+    | `with_sharding_constraint`, `filter_shard` in a jit | yes | yes |
+    | the same outside a jit | yes | not for an array made on one device |
+    | `pjit(in_shardings=P)` | yes | never |
+
+    ## Example
+    ```python
+    mesh = jax.make_mesh((4, 2), ("data", "model"))
+
+    @jax.jit
+    def block(x):
+        return jax.lax.with_sharding_constraint(x * 2, P("data"))
+
+    block(x)
+    ```
+
+    ## Use instead
+    ```python
+    mesh = jax.make_mesh((4, 2), ("data", "model"))
+
+    @jax.jit
+    def block(x):
+        return jax.lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("data")))
+
+    block(x)
+    ```
+    or call it under `with jax.set_mesh(mesh):`.
+
+    ## Fix safety
+    Unsafe: it names the one mesh that is visible there, and you may want the mesh of the context.
+
+    ## Evidence
+    Rows C1, C2, D6, B6, F07h-k and F20e-h of the experiments, run on jax 0.4.38 to 0.12. Up to 0.4.38 `jax.jit` and
+    `device_put` take no bare spec at all. A function that may have callers out of sight, code that asks for a mesh
+    first, a mesh set by a helper or fixture, and the bodies of `shard_map` are left alone.
+    """
+
+    code = "SL214"
+    name = "spec-needs-mesh"
+    harm = Harm.CRASH
+    wakes = (Calls(_JIT, _PJIT, _PUT, *_CONSTRAINTS),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call, at its first bare spec."""
+        specs = [one for one in given(site) if one.certain]
+        if not specs or site.expected_to_fail or site.guarded or _asks_first(site):
+            return
+        problem = self._problem(site)
+        if problem is None:
+            return
+        label, message = problem
+        help = "give it a NamedSharding, or run it under jax.set_mesh(mesh)"
+        if site.api == _PJIT:
+            help = "give it a NamedSharding, or use jax.jit, which reads the mesh that jax.set_mesh sets"
+        yield site.finding(specs[0].node, label, message, help=help, fix=self._fix(site, specs))
+
+    def _problem(self, site: Site) -> tuple[str, str] | None:
+        """What is wrong, as label and message; None where a mesh may be in context."""
+        on = site.on("jax")
+        if site.api in (_JIT, _PUT) and site.runs("jax", "<=0.4.38"):
+            what = "jax.jit" if site.api == _JIT else "device_put"
+            error = "RuntimeError" if site.api == _JIT else "ValueError"
+            return "a spec without its mesh", f"On {on} {what} takes shardings only: this raises {error}."
+        context = self._context(site)
+        if context is None:
+            return None
+        error = "ValueError" if site.api == _PUT else "RuntimeError"
+        when = " when it is called" if site.api in (_JIT, _PJIT) else ""
+        if not context.contexts:
+            return "no mesh is in context here", f"On {on} this raises {error}{when}: a spec needs a mesh to name axes of."
+        if all(one.kind in _NO_USE.get(site.api, ()) for one in context.contexts):
+            line = context.contexts[0].place.line
+            if site.api == _PJIT:
+                return (
+                    "jax.set_mesh does not serve pjit",
+                    f"On {on} this raises {error}{when}: pjit reads the mesh of `with mesh:` only, "
+                    f"and the one at line {line} is set by another way.",
+                )
+            return (
+                "`with mesh:` does not serve this call",
+                f"On {on} this raises {error}{when}: the mesh entered at line {line} is not read by "
+                f"{'jax.jit' if site.api == _JIT else 'device_put'}, on any release.",
+            )
+        if site.api in _CONSTRAINTS and self._fresh_array(site, context):
+            return (
+                "an array on one device has no mesh",
+                f"On {on} this raises TypeError: outside jit, under jax.set_mesh, a spec is taken only for an array "
+                "that is on a mesh already.",
+            )
+        return None
+
+    def _context(self, site: Site) -> Context | None:
+        """All mesh contexts on the ways to the call, if all ways are known."""
+        if site.api in (_JIT, _PJIT):
+            if site.form == "partial" and site.decorated is None:
+                return None
+            context = site.program.call_context(site.file, jitted(site))
+        else:
+            context = site.program.around(site.file, site.call)
+        return context if context.complete else None
+
+    def _fresh_array(self, site: Site, context: Context) -> bool:
+        """Whether the constraint runs eagerly on an array that was made before any mesh was set."""
+        if site.region.traced != "never" or not site.runs("jax", ">=0.6"):
+            return False
+        if context.bare or not all(one.kind in ("set_mesh", "use_mesh") for one in context.contexts):
+            return False
+        argument = site.argument("x")
+        value = site.value(argument) if argument is not None else None
+        if not isinstance(value, Made) or value.call is None or value.api not in _FRESH:
+            return False
+        made = value.call.place
+        before = site.program.around(made.file, made.node)
+        return before.complete and not before.contexts
+
+    # the fix
+
+    def _fix(self, site: Site, specs: list[Given]) -> Fix | None:
+        mesh = _visible_mesh(site)
+        if mesh is None:
+            return None
+        name, imports = site.spell("jax.sharding.NamedSharding")
+        edits: list[Edit] = [
+            site.replace(node, f"{name}({mesh}, {site.text(node)})") for node in dict.fromkeys(one.node for one in specs)
+        ]
+        return site.fix(
+            Safety.UNSAFE, f"write {name}({mesh}, {site.text(specs[0].node)})", [*edits, *imports], _WHY
+        )
+
+
+def _asks_first(site: Site) -> bool:
+    """Whether the code looks for a mesh before it comes here, or is ready for the error."""
+    inner: ast.AST = site.syntax
+    for outer in site.file.ancestors(site.syntax):
+        if isinstance(outer, ast.Try) and inner in outer.body:
+            return True
+        if isinstance(outer, ast.If | ast.IfExp | ast.While) and _about_meshes(site, outer.test):
+            return True
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            return any(
+                isinstance(part, ast.If) and part.lineno < site.call.lineno and _about_meshes(site, part.test)
+                for part in outer.body
+            )
+        inner = outer
+    return False
+
+
+def _about_meshes(site: Site, test: ast.expr) -> bool:
+    text = site.text(test).lower()
+    return "mesh" in text or "shard" in text
+
+
+def _visible_mesh(site: Site) -> str | None:
+    """The one name that stands for a mesh at the call: a parameter `mesh`, else a name bound to one."""
+    found: list[str] = []
+    for scope in site.scope.outward():
+        if scope.kind == "class":
+            continue
+        for name in site.file.walked(scope).bindings:
+            if name not in found and _stands_for_mesh(site, scope, name):
+                found.append(name)
+        if "mesh" in found and scope.kind in ("function", "lambda"):
+            return "mesh"
+    return found[0] if len(found) == 1 else None
+
+
+def _stands_for_mesh(site: Site, scope: Scope, name: str) -> bool:
+    bindings, owner = lookup(site.file, site.call, name)
+    if owner is not scope or not bindings:
+        return False
+    if name == "mesh" and all(binding.kind == "param" for binding in bindings):
+        return True
+    values: Sequence[object] = [
+        option for binding in bindings for option in options(site.program.evaluator.binding(site.file, binding))
+    ]
+    return all(isinstance(value, Made) and value.api in MESH_MAKERS for value in values)

@@ -1,0 +1,111 @@
+"""Specs where they are given to something that takes them apart against a mesh. Shared by the rules of this folder."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.program.meshes import Mesh, Spec, SpecEntry, mesh_of, spec_of
+from shardlint.program.values import Constant, Items, Place, Table, Value, options
+from shardlint.site import Site
+
+TAKERS: dict[str, tuple[str, ...]] = {
+    "jax.sharding.NamedSharding": ("spec",),
+    "jax.lax.with_sharding_constraint": ("shardings",),
+    "equinox.filter_shard": ("device_or_shardings",),
+    "jax.device_put": ("device",),
+    "jax.jit": ("in_shardings", "out_shardings"),
+    "jax.experimental.pjit.pjit": ("in_shardings", "out_shardings"),
+    "jax.shard_map": ("in_specs", "out_specs"),
+}
+"""What takes a spec, and in which arguments."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """A spec in an argument. `node` is the part of the argument that stands for it: `P("data")`, or a name.
+
+    `certain` is False where the spec is one of several, depending on the way taken.
+    """
+
+    spec: Spec
+    node: ast.expr
+    certain: bool
+
+
+def given(site: Site) -> Iterator[Given]:
+    """The specs given by the site's call."""
+    for name in TAKERS[site.api]:
+        argument = site.argument(name)
+        if argument is not None:
+            yield from _leaves(site, argument)
+
+
+def _leaves(site: Site, node: ast.expr) -> Iterator[Given]:
+    """The specs in a literal pytree, each with its own part of the text."""
+    if isinstance(node, ast.Tuple | ast.List):
+        for element in node.elts:
+            yield from _leaves(site, element)
+    elif isinstance(node, ast.Dict):
+        for value in node.values:
+            yield from _leaves(site, value)
+    elif not isinstance(node, ast.Starred):
+        yield from _specs(site, site.value(node), node, True)
+
+
+def _specs(site: Site, value: Value, node: ast.expr, certain: bool) -> Iterator[Given]:
+    found = options(value)
+    for option in found:
+        spec = spec_of(option, site.program.evaluator)
+        if spec is not None:
+            yield Given(spec, node, certain and len(found) == 1)
+        elif isinstance(option, Items | Table):
+            parts = option.items if isinstance(option, Items) else tuple(part for _, part in option.entries)
+            for part in parts:
+                yield from _specs(site, part, node, certain and len(found) == 1)
+
+
+def named(spec: Spec) -> Iterator[tuple[SpecEntry, str]]:
+    """The axes a spec names for certain, in order, each with its entry."""
+    for entry in spec.entries:
+        if entry.known:
+            for axis in entry.axes:
+                yield entry, axis
+
+
+def where(site: Site, one: Given, entry: SpecEntry, axis: str, nth: int = 0) -> ast.AST:
+    """The node of an axis in the spec's own call if that is in this file, else the part of the argument.
+
+    `nth` says which of several mentions in one entry is meant.
+    """
+    if entry.place is None or entry.place.file is not site.file:
+        return one.node
+    node = entry.place.node
+    if isinstance(node, ast.Tuple | ast.List):
+        same = [element for element in node.elts if site.value(element) == Constant(axis)]
+        if len(same) > nth:
+            return same[nth]
+    return node
+
+
+def literal(node: ast.AST, axis: str) -> bool:
+    """Whether a node is the axis written out."""
+    return isinstance(node, ast.Constant) and node.value == axis
+
+
+def meshes(site: Site, value: Value) -> list[Mesh] | None:
+    """All meshes a value can be, if the text tells them and the names of their axes."""
+    found = [mesh_of(option, site.program.evaluator) for option in options(value)]
+    known = [mesh for mesh in found if mesh is not None and mesh.axis_names is not None]
+    return known if len(known) == len(found) else None
+
+
+def jitted(site: Site) -> ast.AST:
+    """What to ask for the calls of a jitted function: the definition a jit call decorates, or the call itself."""
+    return site.decorated or site.call
+
+
+def place(site: Site, node: ast.AST) -> Place:
+    """A node of the site's file as a place."""
+    return Place(site.file, node)

@@ -1,0 +1,192 @@
+"""SL305."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.meshes import MESH_MAKERS, is_spec
+from shardlint.program.reach import lookup
+from shardlint.program.values import Constant, Items, Made, Value, options
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+
+_SPEC = "jax.sharding.PartitionSpec"
+_DEVICES = ("jax.devices", "jax.local_devices", "jax.experimental.mesh_utils.create_device_mesh")
+_KEEPERS = ("numpy.array", "numpy.asarray", "numpy.reshape")
+_METHODS = ("reshape", "transpose", "flatten", "ravel")
+_MEMORIES = ("device", "pinned_host", "unpinned_host")
+
+
+class NamedShardingArguments(Rule):
+    """`NamedSharding` is given something else than a mesh and a spec.
+
+    ## What it does
+    Reports a string, a tuple or list of axis names, or `None` in the place of the `PartitionSpec`; axis names spread
+    over the call; mesh and spec in the wrong order; and devices, or an array of devices, in the place of the mesh.
+
+    ## Why it hurts
+    It raises where the sharding is made, with a message about something inside jax: `'str' object has no attribute
+    'partitions'`, `'numpy.ndarray' object has no attribute '_internal_device_list'`.
+
+    ## Example
+    ```python
+    batch = NamedSharding(mesh, "data")
+    whole = NamedSharding(P(), mesh)
+    ```
+
+    ## Use instead
+    ```python
+    batch = NamedSharding(mesh, P("data"))
+    whole = NamedSharding(mesh, P())
+    ```
+
+    ## Fix safety
+    Safe: the call raises as it stands. There is no fix for devices in the place of the mesh, since which mesh they should
+    form is not told, and none for `None` or a name.
+
+    ## Evidence
+    Row F07 of the experiments, run on jax 0.4.38 to 0.12. `None` and an empty tuple were accepted up to 0.4.38, tuples
+    on 0.5: each is reported only where it raises. A third argument that is a memory kind is left alone.
+    """
+
+    code = "SL305"
+    name = "namedsharding-arguments"
+    harm = Harm.CRASH
+    wakes = (Calls("jax.sharding.NamedSharding"),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call."""
+        if site.form != "call" or site.expected_to_fail or site.arguments.open_positional:
+            return
+        mesh, spec = site.argument("mesh"), site.argument("spec")
+        if mesh is None or spec is None:
+            return
+        found = self._order(site, mesh, spec) or self._spec(site, spec) or self._mesh(site, mesh)
+        if found is not None:
+            yield found
+
+    def _order(self, site: Site, mesh: ast.expr, spec: ast.expr) -> Finding | None:
+        if not is_spec(site.value(mesh)):
+            return None
+        second = site.value(spec)
+        fix: Fix | None = None
+        says_mesh = "mesh" in site.text(spec).lower() or _is_mesh(second)
+        if says_mesh and not is_spec(second):
+            edits = [site.replace(mesh, site.text(spec)), site.replace(spec, site.text(mesh))]
+            swapped = f"{site.text(site.call.func)}({site.text(spec)}, {site.text(mesh)})"
+            fix = site.fix(Safety.SAFE, f"write {swapped}", edits)
+        kind = "AttributeError" if site.runs("jax", ">=0.9") or site.runs("jax", "<0.5") else "TypeError"
+        return site.finding(
+            mesh,
+            "a spec in the place of the mesh",
+            f"On {site.on('jax')} this raises {kind}.",
+            help="the mesh comes first, then the spec",
+            fix=fix,
+        )
+
+    def _spec(self, site: Site, spec: ast.expr) -> Finding | None:
+        found = options(site.value(spec))
+        if len(found) != 1:
+            return None
+        match found[0]:
+            case Constant(value=str()):
+                return self._strings(site, spec)
+            case Constant(value=None) if site.runs("jax", ">=0.5.3"):
+                return self._wrong(site, spec, "None is no spec", "", "TypeError")
+            case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
+                if site.runs("jax", ">=0.5,<0.6") or (not items and site.runs("jax", "<0.6")):
+                    return None
+                kind = "list" if isinstance(spec, ast.List) else "tuple"
+                return self._wrong(site, spec, f"a {kind} is no spec", self._spread(site, spec))
+        return None
+
+    def _spread(self, site: Site, spec: ast.expr) -> str:
+        """The arguments of the PartitionSpec that a tuple or list was meant as."""
+        if isinstance(spec, ast.Tuple | ast.List):
+            return ", ".join(site.text(element) for element in spec.elts)
+        return f"*{site.text(spec)}"
+
+    def _strings(self, site: Site, spec: ast.expr) -> Finding:
+        """A string, and the axis names that follow it as further arguments."""
+        rest = site.call.args[2:] if spec in site.call.args else []
+        values = [site.value(node) for node in rest]
+        axes = [value.value for value in values if isinstance(value, Constant) and value.value not in _MEMORIES]
+        if rest and len(axes) == len(rest):
+            start, end = site.file.span(spec)[0], site.file.span(rest[-1])[1]
+            inner = ", ".join(site.text(node) for node in (spec, *rest))
+            return self._wrong(site, spec, "axis names, not a spec", inner, span=(start, end))
+        return self._wrong(site, spec, "a string is no spec", site.text(spec))
+
+    def _wrong(
+        self,
+        site: Site,
+        spec: ast.expr,
+        label: str,
+        inner: str,
+        error: str = "",
+        span: tuple[int, int] | None = None,
+    ) -> Finding:
+        start, end = span or site.file.span(spec)
+        fix: Fix | None = None
+        named_none = label.startswith("None") and not isinstance(spec, ast.Constant)
+        if not named_none and (span is not None or isinstance(spec, ast.Constant | ast.Tuple | ast.List | ast.Name)):
+            name, imports = site.spell(_SPEC)
+            fix = site.fix(
+                Safety.SAFE, f"write {name}({inner})", [Edit(start, end, f"{name}({inner})"), *imports]
+            )
+        kind = error or ("AttributeError" if site.runs("jax", ">=0.9") else "TypeError")
+        if isinstance(spec, ast.List) and site.runs("jax", ">=0.9"):
+            kind = "TypeError"
+        return site.finding(
+            spec,
+            label,
+            f"On {site.on('jax')} this raises {kind}: NamedSharding takes a mesh and a PartitionSpec.",
+            help="wrap it in PartitionSpec",
+            fix=fix,
+            span=(start, end),
+        )
+
+    def _mesh(self, site: Site, mesh: ast.expr) -> Finding | None:
+        if not _holds_devices(site, mesh, 0):
+            return None
+        return site.finding(
+            mesh,
+            "devices, not a mesh",
+            f"On {site.on('jax')} this raises AttributeError: the first argument of NamedSharding is a mesh.",
+            help=f'name the axes first: jax.sharding.Mesh({site.text(mesh)}, ("data",)), one name a dimension',
+        )
+
+
+def _entry(value: Value) -> bool:
+    """Whether a value can be an entry of a spec."""
+    if isinstance(value, Items):
+        return not value.open and all(map(_entry, value.items))
+    return isinstance(value, Constant) and (value.value is None or isinstance(value.value, str))
+
+
+def _is_mesh(value: Value) -> bool:
+    return all(isinstance(option, Made) and option.api in MESH_MAKERS for option in options(value))
+
+
+def _holds_devices(site: Site, node: ast.AST, depth: int) -> bool:
+    """Whether an expression is surely devices or an array of them."""
+    if depth > 6:
+        return False
+    if isinstance(node, ast.Subscript) and _holds_devices(site, node.value, depth + 1):
+        return True
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _METHODS:
+        return _holds_devices(site, node.func.value, depth + 1)
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(site.file, node, node.id)
+        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
+            return False
+        return _holds_devices(site, bindings[0].value, depth + 1)
+    value = site.value(node)
+    if not isinstance(value, Made) or value.call is None:
+        return False
+    if value.api in _DEVICES:
+        return True
+    first = value.call.positional[0] if value.api in _KEEPERS and value.call.positional else None
+    return first is not None and first.file is site.file and _holds_devices(site, first.node, depth + 1)

@@ -1,0 +1,197 @@
+"""SL301."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+
+from shardlint.program.contexts import Context
+from shardlint.program.meshes import Mesh
+from shardlint.program.values import Api, Constant, Function, Value, Wrapped
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.mesh.given import TAKERS, Given, given, jitted, literal, meshes, named, where
+
+# Where the axis name stands in a collective's arguments.
+_COLLECTIVES = {
+    **dict.fromkeys("psum pmean pmax pmin ppermute pshuffle all_gather all_to_all psum_scatter".split(), 1),
+    "axis_index": 0,
+    "axis_size": 0,
+}
+
+
+class UnknownAxis(Rule):
+    """A spec names an axis that its mesh does not have.
+
+    ## What it does
+    Reports an axis name in a `PartitionSpec` that no mesh it can meet has: the mesh given beside it, or the meshes in
+    context where it is used. Also a collective in a function given to `shard_map`. It speaks only when all of those
+    meshes, and all names of their axes, are known.
+
+    ## Why it hurts
+    The program raises `ValueError: Resource axis ... is not found in mesh` when the sharding is made, and that can be
+    late: when a step is traced after the data was loaded. A collective over an unknown axis raises an
+    `AssertionError` without a message since jax 0.8.3.
+
+    ## Example
+    ```python
+    mesh = jax.make_mesh((4, 2), ("data", "model"))
+    weights = NamedSharding(mesh, P("data", "modle"))
+    ```
+
+    ## Use instead
+    ```python
+    mesh = jax.make_mesh((4, 2), ("data", "model"))
+    weights = NamedSharding(mesh, P("data", "model"))
+    ```
+
+    ## Fix safety
+    Safe, and offered only for a name written out where exactly one axis of the mesh is nearly the same.
+
+    ## Evidence
+    Rows F02, G05a and C3d of the experiments, run on jax 0.4.38 to 0.12. Axis names that come from a configuration,
+    a mesh that comes from a caller, and logical names are left alone.
+    """
+
+    code = "SL301"
+    name = "unknown-axis"
+    harm = Harm.CRASH
+    wakes = (Calls(*TAKERS),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each axis that is in none of the meshes."""
+        if site.expected_to_fail:
+            return
+        if site.api == "jax.shard_map":
+            yield from self._collectives(site)
+        specs = [one for one in given(site) if any(True for _ in named(one.spec))]
+        if not specs:
+            return
+        known = self._meshes(site)
+        if not known:
+            return
+        axes = _axes(known)
+        for one in specs:
+            for entry, axis in named(one.spec):
+                # SL306 speaks of strings that are no name at all.
+                if axis not in axes and axis.isidentifier():
+                    yield self._finding(site, where(site, one, entry, axis), axis, known, one)
+
+    def _meshes(self, site: Site) -> list[Mesh] | None:
+        """Every mesh the specs of the call can meet; None when that is not known."""
+        if site.api in ("jax.sharding.NamedSharding", "jax.shard_map"):
+            argument = site.argument("mesh")
+            if argument is not None:
+                value = site.value(argument)
+                if value != Constant(None):
+                    return meshes(site, value)
+            elif site.api != "jax.shard_map" or site.form == "partial" or site.arguments.open_keywords:
+                return None
+        if site.api in ("jax.jit", "jax.experimental.pjit.pjit"):
+            return _in_context(site.program.call_context(site.file, jitted(site)))
+        if site.api == "jax.shard_map":
+            return _in_context(site.program.call_context(site.file, jitted(site)))
+        return _in_context(site.context)
+
+    def _finding(self, site: Site, node: ast.AST, axis: str, known: list[Mesh], one: Given | None) -> Finding:
+        axes = _axes(known)
+        listed = ", ".join(f'"{name}"' for name in axes)
+        lines = sorted({mesh.place.line for mesh in known if mesh.place.file is site.file})
+        at = f" made at line {lines[0]}" if len(lines) == len(known) == 1 else ""
+        near = difflib.get_close_matches(axis, axes, n=2, cutoff=0.7)
+        fix: Fix | None = None
+        if len(near) == 1 and literal(node, axis):
+            quote = site.text(node)[0]
+            if quote in "\"'":
+                text = f"{quote}{near[0]}{quote}"
+                fix = site.fix(Safety.SAFE, f"write {text}", [site.replace(node, text)])
+        subject = "the mesh" if len(known) == 1 else "every mesh it can meet"
+        return site.finding(
+            node,
+            f'no axis of {subject} is called "{axis}"' if len(known) > 1 else f'the mesh{at} has no axis "{axis}"',
+            self._message(site, one),
+            help=f"its axes are {listed}" if axes else "it has no axes",
+            fix=fix,
+            certainty=Certainty.PROVEN if one is None or one.certain else Certainty.LIKELY,
+        )
+
+    def _message(self, site: Site, one: Given | None) -> str:
+        on = site.on("jax")
+        if one is None:
+            kind = "AssertionError without a message" if site.runs("jax", ">=0.8") else "NameError"
+            return f"On {on} this raises an {kind} when the function is traced."
+        if site.api == "jax.sharding.NamedSharding":
+            return f"On {on} this raises ValueError when the NamedSharding is made."
+        when = "the mapped function is called" if site.api == "jax.shard_map" else "it runs"
+        return f"On {on} this raises ValueError when {when}."
+
+    # collectives
+
+    def _collectives(self, site: Site) -> Iterator[Finding]:
+        """Collectives in the body of the mapped function over an axis that nothing around it binds."""
+        argument, body = site.argument("mesh"), self._body(site)
+        if argument is None or body is None:
+            return
+        known = meshes(site, site.value(argument))
+        if not known or body.place.file is not site.file or self._inside_a_map(site):
+            return
+        for call in site.file.walked(site.file.scope(body.node)).calls:
+            for node in _axis_nodes(site, call):
+                axis = node.value
+                if isinstance(axis, str) and axis not in _axes(known) and not self._bound_elsewhere(site, axis):
+                    yield self._finding(site, node, axis, known, None)
+
+    def _body(self, site: Site) -> Function | None:
+        """The mapped function, if it is one of this project."""
+        if site.decorated is not None:
+            return site.program.evaluator.function(site.file, site.decorated)
+        node = site.argument("f")
+        value: Value | None = site.value(node) if node is not None else None
+        while isinstance(value, Wrapped) and value.api.name == "functools.partial":
+            value = value.inner
+        return value if isinstance(value, Function) else None
+
+    def _inside_a_map(self, site: Site) -> bool:
+        """Whether the mapping itself may run where other axes are bound: in a vmap, pmap or shard_map body."""
+        function = site.scope.function()
+        return function is not None and site.region.traced != "never" and "jit" not in site.region.by
+
+    def _bound_elsewhere(self, site: Site, axis: str) -> bool:
+        """Whether the file names the axis anywhere else than in collectives: then something may bind it."""
+        for quote in "\"'":
+            start = site.file.source.text.find(f"{quote}{axis}{quote}")
+            while start >= 0:
+                before = site.file.source.text[max(0, start - 40) : start]
+                if not any(f"{name}(" in before for name in _COLLECTIVES):
+                    return True
+                start = site.file.source.text.find(f"{quote}{axis}{quote}", start + 1)
+        return False
+
+
+def _axes(known: list[Mesh]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(name for mesh in known for name in mesh.axis_names or ()))
+
+
+def _in_context(context: Context) -> list[Mesh] | None:
+    if not context.complete or context.bare or not context.contexts:
+        return None
+    found = [one.mesh for one in context.contexts]
+    known = [mesh for mesh in found if mesh is not None and mesh.axis_names is not None]
+    return known if len(known) == len(found) else None
+
+
+def _axis_nodes(site: Site, call: ast.Call) -> list[ast.Constant]:
+    """The axes a collective names, as written out."""
+    callee = site.value(call.func)
+    if not isinstance(callee, Api) or not callee.name.startswith("jax.lax."):
+        return []
+    position = _COLLECTIVES.get(callee.name.removeprefix("jax.lax."))
+    if position is None:
+        return []
+    found = next((keyword.value for keyword in call.keywords if keyword.arg == "axis_name"), None)
+    if found is None and len(call.args) > position:
+        found = call.args[position]
+    parts = found.elts if isinstance(found, ast.Tuple | ast.List) else [found]
+    return [part for part in parts if isinstance(part, ast.Constant)]

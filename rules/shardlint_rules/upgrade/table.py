@@ -1,0 +1,225 @@
+"""The table behind SL9: when each name came, was deprecated and went, and what each release was seen to do.
+
+`api_versions.json` holds one entry a name and one a keyword argument. Its claims are written by people, from changelogs
+and experiments; its `observed` columns are written by scripts/observe_api.py from installed releases, and
+`disagreements` says where the two differ.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Literal
+
+from shardlint.versions import Release, compare, parse
+
+PATH = Path(__file__).with_name("api_versions.json")
+
+State = Literal["not yet", "current", "deprecated", "removed"]
+Seen = Literal["there", "warns", "absent"]
+Kind = Literal["name", "module", "namespace"]
+
+# Modules whose members are found by the module's own word: the members' (Mesh, Device, P) are in every other file.
+_WOKEN_BY_MODULE = frozenset(
+    """
+    jax.experimental.maps jax.experimental.pjit jax.experimental.shard_map jax.interpreters.pxla jax.lib.xla_bridge
+    jax.lib.xla_client jax.lib.xla_extension jaxlib.xla_extension jax.experimental.global_device_array
+    """.split()
+)
+# Names worth looking for on releases that do not have them yet: new enough to be met, and rare as words.
+_AWAITED = frozenset(
+    """
+    jax.set_mesh jax.sharding.set_mesh jax.make_mesh jax.reshard jax.sharding.reshard jax.typeof jax.shard_map jax.smap
+    jax.lax.pcast jax.lax.pvary jax.sharding.AxisType jax.sharding.get_abstract_mesh jax.sharding.use_abstract_mesh
+    jax.sharding.get_mesh jax.sharding.auto_axes jax.sharding.explicit_axes jax.sharding.use_mesh
+    jax.make_array_from_process_local_data
+    """.split()
+)
+
+
+@dataclass(frozen=True)
+class Name:
+    """The life of one dotted name.
+
+    `introduced` is None for names older than every release looked at. A `module` that goes takes its import with it; a
+    `namespace` is a module whose members are deprecated one and all while importing it is fine. A `silent` deprecation
+    is one that the release does not warn of. `instead` says, in words, what to write where renaming is not enough.
+    """
+
+    name: str
+    introduced: Release | None
+    deprecated: Release | None
+    removed: Release | None
+    replacement: str | None
+    rename_is_enough: bool
+    instead: str
+    kind: Kind
+    silent: bool
+    wake: bool
+    observed: Mapping[str, Seen]
+
+    def state(self, release: Release) -> State:
+        """What the name is on a release."""
+        if self.removed is not None and compare(release, self.removed) >= 0:
+            return "removed"
+        if self.introduced is not None and compare(release, self.introduced) < 0:
+            return "not yet"
+        if self.deprecated is not None and compare(release, self.deprecated) >= 0:
+            return "deprecated"
+        return "current"
+
+    @property
+    def advice(self) -> str:
+        """What to write instead."""
+        return self.instead or (f"`{self.replacement}`" if self.replacement else "")
+
+
+@dataclass(frozen=True)
+class Keyword:
+    """The life of one keyword argument of a function, by the name the function was imported under.
+
+    It is accepted from `accepted_from` until before `accepted_until`; where `never` holds, on no release.
+    """
+
+    function: str
+    keyword: str
+    never: bool
+    accepted_from: Release | None
+    accepted_until: Release | None
+    rename: str | None
+    positional: bool
+    instead: str
+    observed: Mapping[str, Seen]
+
+    def accepted(self, release: Release) -> bool:
+        """Whether a release takes the keyword."""
+        return (
+            not self.never
+            and (self.accepted_from is None or compare(release, self.accepted_from) >= 0)
+            and (self.accepted_until is None or compare(release, self.accepted_until) < 0)
+        )
+
+
+@dataclass(frozen=True)
+class Table:
+    """All names, by name, and all keywords, by function and keyword."""
+
+    names: Mapping[str, Name]
+    keywords: Mapping[tuple[str, str], Keyword]
+
+    def find(self, dotted: str) -> Name | None:
+        """The most specific entry for a dotted name: its own, or that of a module it is in."""
+        entry = self.names.get(dotted)
+        if entry is not None:
+            return entry
+        while "." in dotted:
+            dotted = dotted.rpartition(".")[0]
+            entry = self.names.get(dotted)
+            if entry is not None:
+                return entry if entry.kind != "name" else None
+        return None
+
+
+@lru_cache(maxsize=1)
+def table() -> Table:
+    """The table, read once."""
+    data = json.loads(PATH.read_text("utf-8"))
+    names = {entry["name"]: _name(entry) for entry in data["names"]}
+    keywords = {(entry["function"], entry["keyword"]): _keyword(entry) for entry in data["keywords"]}
+    return Table(names, keywords)
+
+
+def _release(text: str | None) -> Release | None:
+    return parse(text) if text is not None else None
+
+
+def _name(entry: Mapping[str, Any]) -> Name:
+    return Name(
+        entry["name"],
+        _release(entry["introduced"]),
+        _release(entry["deprecated"]),
+        _release(entry["removed"]),
+        entry["replacement"],
+        entry["rename_is_enough"],
+        entry.get("instead", ""),
+        entry.get("kind", "name"),
+        entry.get("silent", False),
+        entry.get("wake", True),
+        entry["observed"],
+    )
+
+
+def _keyword(entry: Mapping[str, Any]) -> Keyword:
+    never = entry["accepted_from"] == "never"
+    return Keyword(
+        entry["function"],
+        entry["keyword"],
+        never,
+        None if never else _release(entry["accepted_from"]),
+        None if never else _release(entry["accepted_until"]),
+        entry["rename"],
+        entry["positional"],
+        entry["instead"],
+        entry["observed"],
+    )
+
+
+def woken_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
+    """The names for which the rules wake, a module's as `module.*`: those that some release removed or deprecated."""
+    found: dict[str, None] = {}
+    for entry in table().names.values():
+        ended = entry.removed if kind == "removed" else entry.deprecated
+        awaited = kind == "removed" and entry.name in _AWAITED
+        if not entry.wake or (ended is None and not awaited):
+            continue
+        module = entry.name.rpartition(".")[0]
+        if entry.kind != "name":
+            found[f"{entry.name}.*"] = None
+        elif module in _WOKEN_BY_MODULE:
+            found[f"{module}.*"] = None
+        else:
+            found[entry.name] = None
+    return tuple(found)
+
+
+def awaited(name: str) -> bool:
+    """Whether a name is looked for on releases that do not have it yet."""
+    return name in _AWAITED
+
+
+# claims and observations
+
+
+def disagreements(entry: Name | Keyword) -> Iterator[str]:
+    """Where a release was seen to do something else than the table claims, in words."""
+    for version, seen in entry.observed.items():
+        expected = _expected(entry, parse(version))
+        if seen != expected:
+            what = entry.name if isinstance(entry, Name) else f"{entry.function}({entry.keyword}=)"
+            yield f"{what} on jax {version}: the table says {expected}, the release says {seen}"
+
+
+def _expected(entry: Name | Keyword, release: Release) -> Seen:
+    if isinstance(entry, Keyword):
+        return "there" if entry.accepted(release) else "absent"
+    match entry.state(release):
+        case "deprecated" if not entry.silent and entry.kind != "namespace":
+            return "warns"
+        case "current" | "deprecated":
+            return "there"
+    return "absent"
+
+
+def dump(data: Mapping[str, list[dict[str, Any]]]) -> str:
+    """The table as text: an entry's claims on one line and what was observed on the next."""
+    lines = []
+    for section, entries in data.items():
+        shown = []
+        for entry in entries:
+            claims = json.dumps({key: value for key, value in entry.items() if key != "observed"}, ensure_ascii=False)
+            shown.append(f"  {claims[:-1]},\n   \"observed\": {json.dumps(entry['observed'])}}}")
+        lines.append(f' "{section}": [\n' + ",\n".join(shown) + "\n ]")
+    return "{\n" + ",\n".join(lines) + "\n}\n"

@@ -1,0 +1,136 @@
+"""Programs that misbehave are contained and reported, forked or in a process of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import shardlint.verify
+from shardlint.verify.plan import check_self
+from shardlint.verify.runner import _BOOT, CannotRun, Outcome, Runner
+
+pytest.importorskip("jax")
+
+
+@pytest.fixture(scope="module", params=["fork", "fresh"])
+def small(request: pytest.FixtureRequest) -> Iterator[Runner]:
+    if request.param == "fork" and sys.platform != "linux":
+        pytest.skip("jobs are forked on Linux only")
+    with Runner(seconds=30, memory=2**30, at_once=2, fork=request.param == "fork") as started:
+        yield started
+
+
+def run(runner: Runner, folder: Path, source: str, **more: float) -> Outcome:
+    file = folder / "program.py"
+    file.write_text(source)
+    (outcome,) = runner.run([{"task": "collect", "devices": 2, "file": str(file), **more}])
+    return outcome
+
+
+def test_misbehaving_programs(small: Runner, tmp_path: Path) -> None:
+    endless = "import sys\nwhile True: print('x' * 4096)"
+    segfault = "import os, signal\nprint('last words', flush=True)\nos.kill(os.getpid(), signal.SIGSEGV)"
+    cases = [
+        (
+            "import time\nprint('waiting', flush=True)\ntime.sleep(1000)",
+            1.5,
+            "killed at the time limit of 1.5 s",
+            "waiting",
+        ),
+        ("while True: pass", 1.5, "killed at the time limit", ""),
+        (segfault, 30, "crashed with SIGSEGV", "last words"),
+        (endless, 30, "killed after printing 16 MiB", "xxxx"),
+        ("import sys\nsys.exit(3)", 30, "the program called sys.exit(3)", ""),
+        ("import os\nos._exit(0)", 30, "ended before it was done, with exit code 0", ""),
+        ("import os\nos._exit(7)", 30, "exited with code 7", ""),
+        ("raise KeyboardInterrupt", 30, "raised KeyboardInterrupt", "raise KeyboardInterrupt"),
+    ]
+    for source, seconds, stopped, printed in cases:
+        if not small.fork and source == "while True: pass":
+            continue
+        # A fresh process imports jax first; the limit is meant for what comes after.
+        outcome = run(small, tmp_path, source, seconds=seconds if small.fork or seconds > 2 else 10)
+        if "time limit" in stopped:
+            assert outcome.stopped.startswith("killed at the time limit"), (source, outcome)
+        else:
+            assert outcome.stopped.startswith(stopped), (source, outcome)
+        assert printed in "\n".join(outcome.output), (source, outcome)
+        assert len(outcome.output) <= 20
+
+
+def test_a_huge_allocation_is_refused(small: Runner, tmp_path: Path) -> None:
+    outcome = run(
+        small, tmp_path, "import jax.numpy as jnp\nx = jnp.ones((2**34,), jnp.float32).block_until_ready()"
+    )
+    (error,) = outcome.all("error")
+    assert not outcome.stopped
+    assert "RESOURCE_EXHAUSTED" in error
+    assert "program.py:2" in error
+    outcome = run(small, tmp_path, "x = bytearray(2**36)")
+    assert "MemoryError" in outcome.all("error")[0]
+
+
+def test_what_a_program_starts_dies_with_it(small: Runner, tmp_path: Path) -> None:
+    source = (
+        "import os, subprocess, sys, time\n"
+        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(1000)'])\n"
+        "print(child.pid, flush=True)\n"
+        "os._exit(1)\n"
+    )
+    outcome = run(small, tmp_path, source)
+    assert outcome.stopped == "exited with code 1"
+    state = Path(f"/proc/{outcome.output[-1]}/stat")
+    # Killed, though perhaps not yet reaped by whoever inherits it.
+    assert not state.exists() or state.read_text().split(")")[1].split()[0] in "ZX"
+
+
+def test_a_program_after_them_is_fine(small: Runner, tmp_path: Path) -> None:
+    outcome = run(small, tmp_path, "import jax\nassert len(jax.devices()) == 2\nprint('noise')")
+    assert not outcome.stopped
+    assert outcome.all("fixtures") == [[]]
+
+
+def test_known_faults_are_caught(small: Runner) -> None:
+    assert check_self(small) == [
+        "caught a replicated output (compile)",
+        "caught a dropped donation (compile)",
+        "caught a wrong number (execute)",
+    ]
+
+
+def test_a_missed_fault_stops_the_run(runner: Runner) -> None:
+    class Blind:
+        def run(self, jobs: list[dict[str, object]]) -> Iterator[Outcome]:
+            yield Outcome(jobs[0], [{"caught": [], "missed": ["a wrong number (execute): pass"]}])
+
+    with pytest.raises(CannotRun, match="self-test failed"):
+        check_self(Blind())  # type: ignore[arg-type]
+
+
+def test_an_interpreter_without_jax_is_told_what_to_install(tmp_path: Path) -> None:
+    venv.create(tmp_path / "bare", with_pip=False, symlinks=True)
+    python = tmp_path / "bare" / "bin" / "python"
+    if not python.exists():
+        python = tmp_path / "bare" / "Scripts" / "python.exe"
+    with pytest.raises(CannotRun, match=r'pip install "shardlint\[verify\]"'), Runner(str(python)):
+        pass
+    with pytest.raises(CannotRun, match="cannot start"), Runner(str(tmp_path / "no-python")):
+        pass
+
+
+def test_children_import_nothing_but_shardlint_and_jax(tmp_path: Path) -> None:
+    """They run under interpreters that have none of shardlint's own dependencies."""
+    package = Path(shardlint.verify.__file__).parents[1]
+    code = _BOOT.split("from shardlint")[0] + (
+        "from shardlint.verify.inside import tasks, zygote, fresh, fixtures, proofs, selftest\n"
+        "import shardlint.verify\n"
+        "bad = {'libcst', 'click', 'pathspec', 'packaging'} & set(sys.modules)\n"
+        "assert not bad, bad\n"
+        "assert not [name for name in sys.modules if name.startswith('shardlint.') and '.verify' not in name]\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(package)], check=True, cwd=tmp_path)
