@@ -26,28 +26,34 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "api-versions.md"
 _PROBE = r"""
 import importlib, inspect, json, sys, warnings
 
-def reach(name):
-    parts = name.split(".")
+warned = set()
+
+def load(name):
+    # A module warns only when it is first imported: its members warn with it ever after.
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        for count in range(len(parts), 0, -1):
-            try:
-                found = importlib.import_module(".".join(parts[:count]))
-            except ModuleNotFoundError:
-                continue
+        module = importlib.import_module(name)
+    if any(issubclass(w.category, DeprecationWarning) or "deprecated" in str(w.message) for w in caught):
+        warned.add(name)
+    return module
+
+def reach(name):
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        module = ".".join(parts[:count])
+        try:
+            found = load(module)
+        except ModuleNotFoundError:
+            continue
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
             try:
                 for part in parts[count:]:
                     found = getattr(found, part)
             except AttributeError:
                 continue
-            return found, any(issubclass(w.category, (DeprecationWarning, FutureWarning)) for w in caught)
+        return found, module in warned or any(issubclass(w.category, DeprecationWarning) for w in caught)
     return None, False
-
-def fresh(name):
-    # A module warns when it is first imported only.
-    for loaded in [loaded for loaded in sys.modules if loaded == name or loaded.startswith(name + ".")]:
-        if loaded.count(".") > 1:
-            del sys.modules[loaded]
 
 def takes(function, keyword):
     found, _ = reach(function)
@@ -60,8 +66,8 @@ import jax
 asked = json.load(sys.stdin)
 names, keywords = {}, []
 for name in asked["names"]:
-    found, warned = reach(name)
-    names[name] = "absent" if found is None else "warns" if warned else "there"
+    found, warns = reach(name)
+    names[name] = "absent" if found is None else "warns" if warns else "there"
 for function, keyword in asked["keywords"]:
     keywords.append([function, keyword, takes(function, keyword)])
 print("OBSERVED " + json.dumps({"version": jax.__version__, "names": names, "keywords": keywords}))

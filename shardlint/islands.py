@@ -34,14 +34,26 @@ def with_arguments(call: cst.Call, args: list[cst.Arg]) -> cst.Call:
     """A call with other arguments: the last one keeps the comma and line break that the call's last one had."""
     if not args:
         return call.with_changes(args=[], whitespace_before_args=cst.SimpleWhitespace(""))
-    comma = call.args[-1].comma if call.args else cst.MaybeSentinel.DEFAULT
-    closing = call.args[-1].whitespace_after_arg if call.args else cst.SimpleWhitespace("")
     kept = [
         arg if isinstance(arg.comma, cst.Comma) else arg.with_changes(comma=cst.MaybeSentinel.DEFAULT)
         for arg in args
     ]
-    kept[-1] = kept[-1].with_changes(comma=comma, whitespace_after_arg=closing)
+    if call.args and args[-1] is not call.args[-1]:
+        kept[-1] = _as_last(kept[-1], call.args[-1])
     return call.with_changes(args=kept)
+
+
+def _as_last(arg: cst.Arg, old: cst.Arg) -> cst.Arg:
+    """The argument with the comma and line break of the call's old last one, but its own comment."""
+    own = arg.comma.whitespace_after if isinstance(arg.comma, cst.Comma) else arg.whitespace_after_arg
+    trailing = isinstance(old.comma, cst.Comma)
+    tail = old.comma.whitespace_after if isinstance(old.comma, cst.Comma) else old.whitespace_after_arg
+    if isinstance(tail, cst.ParenthesizedWhitespace):
+        bare = tail.first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
+        tail = tail.with_changes(first_line=own.first_line if isinstance(own, cst.ParenthesizedWhitespace) else bare)
+    if trailing:
+        return arg.with_changes(comma=cst.Comma(whitespace_after=tail), whitespace_after_arg=cst.SimpleWhitespace(""))
+    return arg.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=tail)
 
 
 def without_keywords(call: cst.Call, names: set[str]) -> cst.Call:

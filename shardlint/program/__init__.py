@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 from pathlib import Path
 
 from shardlint.facts import FileFacts
@@ -44,6 +45,7 @@ class Program:
         if self.project.parsed > _KEPT:
             self.project.forget()
             self._start()
+            gc.collect()
 
     def value(self, file: FileFacts, node: ast.AST) -> Value:
         """What an expression is."""

@@ -6,7 +6,7 @@ import ast
 
 from shardlint.facts import Binding, Scope
 from shardlint.program.meshes import MESH_MAKERS, SHARDINGS
-from shardlint.program.reach import lookup, rebound_elsewhere
+from shardlint.program.reach import lookup
 from shardlint.program.values import Made, Value, options
 from shardlint.site import Site
 from shardlint_rules.equinox.wrapped import Definition
@@ -53,7 +53,7 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
 def _changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -> str | None:
     """Whether the name may have another value by the time the function is traced."""
     file = site.file
-    if scope.kind == "module" and rebound_elsewhere(file, name.id):
+    if scope.kind == "module" and name.id in file.rebound_globals:
         return f"`{name.id}` is rebound through `global`"
     for binding in file.bindings(scope, name.id):
         if binding.kind in ("augment", "delete"):

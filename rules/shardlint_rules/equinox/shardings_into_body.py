@@ -47,21 +47,24 @@ def rewrite(site: Site) -> Fix:
         raise NotRewritten("nothing is wrapped with it in this file")
     edits = [edit]
     shown: list[str] = []
+    kept = [edit.text, *(site.text(source) for source in sources(inputs) + sources(outputs))]
+    lost = [comment for comment in comments(site.text()) if not any(comment in text for text in kept)]
     for wrapping in found:
         function = _definition(site, wrapping)
         for source in sources(inputs) + sources(outputs):
             problem = obstacle(site, source, function)
             if problem is not None:
                 raise NotRewritten(problem)
-        body = _Body(site, function)
+        body = _Body(site, function, lost)
         body.constrain_inputs(inputs)
         body.constrain_results(outputs)
-        body.keep_comments(edit)
+        if body.comments:
+            raise NotRewritten("a comment beside the keywords would be lost")
         edits += body.edits
         shown += body.shown
     if not shown:
         raise NotRewritten("there is nothing to constrain: no positional parameters and no returned value")
-    message = f"write in the body: {'; '.join(dict.fromkeys(shown))}"
+    message = f"write in the body: {' '.join('; '.join(dict.fromkeys(shown)).split())}"
     return site.fix(Safety.UNSAFE, message, edits, "the constraints take effect, which changes the compiled program", drops)
 
 
@@ -127,13 +130,14 @@ def _line(site: Site, place: Place) -> str:
 class _Body:
     """The edits of one function's body."""
 
-    def __init__(self, site: Site, function: Definition) -> None:
+    def __init__(self, site: Site, function: Definition, comments: list[str]) -> None:
         self.site = site
         self.file = site.file
         self.function = function
+        self.comments = comments
+        """Comments that stood beside the keywords: they go above the lines that take their place."""
         self.edits: list[Edit] = []
         self.shown: list[str] = []
-        self.lines: list[str] = []
         first = function.body[0]
         docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
         if docstring and len(function.body) == 1:
@@ -153,9 +157,8 @@ class _Body:
             if len(names) == 1 and not asked.surely:
                 raise NotRewritten(f"`{asked.text}` may be one sharding or a tuple that holds one")
             joined = ", ".join(names)
-            if names:
-                many = f"({joined})" if len(names) > 1 else joined
-                self.lines = [f"{joined} = {self.shard}({many}, {asked.text})"]
+            many = f"({joined})" if len(names) > 1 else joined
+            lines = [f"{joined} = {self.shard}({many}, {asked.text})"] if names else []
         else:
             if len(asked.texts) != len(names):
                 raise NotRewritten(
@@ -165,10 +168,10 @@ class _Body:
             pairs = [(n, f"{self.shard}({n}, {text})") for n, text in zip(names, asked.texts, strict=True) if text is not None]
             together = f"{', '.join(name for name, _ in pairs)} = {', '.join(call for _, call in pairs)}"
             short = len(together) + self._indent() <= _WIDTH and "\n" not in together
-            self.lines = [together] if short and pairs else [f"{name} = {call}" for name, call in pairs]
-        self.shown += self.lines
-        if self.lines:
-            self._insert(self.lines)
+            lines = [together] if short and pairs else [f"{name} = {call}" for name, call in pairs]
+        self.shown += lines
+        if lines:
+            self._insert(lines)
 
     def constrain_results(self, asked: Given) -> None:
         """Constrain every returned value."""
@@ -248,20 +251,5 @@ class _Body:
         if line > 1 and source.line(line - 1).endswith("\\"):
             raise NotRewritten(f"the body of `{self.function.name}` starts on a continued line")
         at = source.line_starts[line - 1]
-        above = [comment for comment in self.comments if lines]
-        self.edits.append(Edit(at, at, "".join(f"{indent}{text}{source.newline}" for text in (*above, *lines))))
-
-    def keep_comments(self, edit: Edit) -> None:
-        """Comments that stood beside the keywords go above the lines that took their place."""
-        before = comments(self.file.source.text[edit.start : edit.end])
-        kept = comments(edit.text) + [comment for line in self.lines for comment in comments(line)]
-        lost = [comment for comment in before if comment not in kept]
-        if not lost:
-            return
-        index = next((i for i, one in enumerate(self.edits) if self.lines and one.text.endswith(self.file.source.newline)), None)
-        if index is None:
-            raise NotRewritten("a comment beside the keywords would be lost")
-        old = self.edits[index]
-        indent = old.text[: len(old.text) - len(old.text.lstrip())]
-        above = "".join(f"{indent}{comment}{self.file.source.newline}" for comment in lost)
-        self.edits[index] = Edit(old.start, old.end, above + old.text)
+        self.edits.append(Edit(at, at, "".join(f"{indent}{text}{source.newline}" for text in (*self.comments, *lines))))
+        self.comments = []

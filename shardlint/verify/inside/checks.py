@@ -284,6 +284,6 @@ def check_numbers(
     if not found:
         return Checked(failures, 0), f"no numbers to compare with {against}"
     worst = found[0]
-    allowed = f"(tolerance {tolerance(worst.path):.0e})"
-    summary = f"largest difference from {against}: {worst.size:.2g} at {worst.where} {allowed}"
+    limit = f"(tolerance {tolerance(worst.path):.0e})"
+    summary = f"largest difference from {against}: {worst.size:.2g} at {worst.where} {limit}"
     return Checked(failures, len(found)), summary

@@ -1,0 +1,36 @@
+# `make demo` shows check, fix and verify on a small project. `make test` runs everything that must hold.
+# Both make their own environment, .venv, with the newest Python present (or PYTHON=...).
+
+.PHONY: demo test matrix bench docs clean
+
+demo: .venv/demo
+	@.venv/bin/python scripts/demo.py
+
+# pytest comes last, so that its closing line ends the output.
+test: .venv/dev
+	.venv/bin/ruff check .
+	.venv/bin/mypy
+	.venv/bin/python scripts/docs.py --check
+	.venv/bin/shardlint check shardlint rules scripts benchmarks tests --exclude 'data/'
+	.venv/bin/shardlint verify --rules all
+	.venv/bin/pytest -n 2
+
+# The proofs of all rules on older and newer releases of jax and equinox, each in an environment under .matrix/.
+matrix: .venv/dev
+	@.venv/bin/python scripts/matrix.py
+
+bench: .venv/dev
+	@.venv/bin/python benchmarks/run.py
+
+docs: .venv/dev
+	@.venv/bin/python scripts/docs.py
+
+.venv/demo: pyproject.toml
+	@sh scripts/environment.sh .venv demo -e '.[verify]' optax
+
+.venv/dev: pyproject.toml
+	@sh scripts/environment.sh .venv dev -e '.[dev]'
+
+clean:
+	rm -rf .venv .matrix .benchmark build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

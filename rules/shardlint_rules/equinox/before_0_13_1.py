@@ -1,0 +1,124 @@
+"""What filter_jit did with shardings up to equinox 0.13.0, where it handed them to a jit of its own.
+
+That inner jit takes two arguments, the arrays that are donated and those that are not, and returns three: a marker of
+rank 0, the result, and what is no array. Shardings were matched with these and not with the user's.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from shardlint.program.meshes import is_sharding, is_spec
+from shardlint.program.values import Constant, Items, Place, Table, Value, options
+from shardlint.rule import Certainty, Harm
+from shardlint.site import Site
+from shardlint_rules.equinox.wrapped import donate
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What happened with one keyword."""
+
+    message: str
+    harm: Harm
+    certainty: Certainty = Certainty.PROVEN
+
+
+_MENDING = Outcome("asks for what happens anyway", Harm.REMOVED, Certainty.LIKELY)
+
+
+def outcome_of_inputs(site: Site, place: Place) -> Outcome:
+    """What in_shardings did."""
+    value = site.program.evaluator.value(place)
+    if value == Constant(None):
+        return _MENDING
+    if _has_if_array(place):
+        return Outcome("raises TypeError when wrapping: if_array is no sharding", Harm.CRASH)
+    if isinstance(value, Table) or (isinstance(value, Items) and not value.open and len(value.items) != 2):
+        return Outcome("raises ValueError when it is called: the inner jit has two arguments", Harm.CRASH)
+    if isinstance(value, Items) and not value.open:
+        if any(isinstance(item, Items | Table) for item in value.items):
+            return Outcome("raises ValueError when it is called: the inner jit's arguments are dicts", Harm.CRASH)
+        return _of_pair(site, place, value)
+    if all(is_replicated(site, option) for option in options(value)):
+        return _MENDING
+    message = "puts it on every array of every argument, weights too, and raises for a scalar array"
+    return Outcome(message, Harm.SILENT, Certainty.LIKELY)
+
+
+def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
+    first, second = _texts(place, value)
+    mode = donate(site)
+    if value.items[0] == value.items[1]:
+        return Outcome(f"puts {first} on every array of every argument", Harm.SILENT, Certainty.LIKELY)
+    intro = "matches the pair with what is donated and what is not, not with your arguments: "
+    if mode == "none":
+        message = f"without donate every array gets {second}, and {first} is ignored"
+    elif mode in ("all", "warn"):
+        message = f'with donate="{mode}" every array gets {first}, and {second} is ignored'
+    elif mode is not None and mode.endswith("-except-first"):
+        message = f'with donate="{mode}" the first argument gets {second} and the others {first}: swapped'
+    else:
+        message = f"what is donated gets {first}, and the rest {second}"
+    return Outcome(intro + message, Harm.SILENT)
+
+
+def outcome_of_outputs(site: Site, place: Place) -> Outcome:
+    """What out_shardings did."""
+    value = site.program.evaluator.value(place)
+    if value == Constant(None):
+        return _MENDING
+    if _has_if_array(place):
+        return Outcome("raises TypeError when wrapping: if_array is no sharding", Harm.CRASH)
+    raises = "raises ValueError when it is called: "
+    if isinstance(value, Items) and not value.open:
+        if value.kind != "tuple" or len(value.items) != 3:
+            return Outcome(raises + "the inner jit returns a tuple of three", Harm.CRASH)
+        if shards(site, value.items[0]):
+            return Outcome(raises + "the first entry falls on a marker of rank 0", Harm.CRASH)
+        return Outcome("gives the second entry to every result and ignores the others", Harm.SILENT)
+    if isinstance(value, Table):
+        return Outcome(raises + "the inner jit returns a tuple", Harm.CRASH)
+    found = options(value)
+    if all(is_replicated(site, option) for option in found):
+        return _MENDING
+    certainty = Certainty.PROVEN if all(shards(site, option) for option in found) else Certainty.LIKELY
+    return Outcome(raises + "it also falls on a marker of rank 0", Harm.CRASH, certainty)
+
+
+def _texts(place: Place, value: Items) -> tuple[str, str]:
+    node = place.node
+    if isinstance(node, ast.Tuple | ast.List) and len(node.elts) == 2:
+        return f"`{place.file.text(node.elts[0])}`", f"`{place.file.text(node.elts[1])}`"
+    return f"`{place.text()}[0]`", f"`{place.text()}[1]`"
+
+
+def _has_if_array(place: Place) -> bool:
+    """Whether `if_array(...)` is written where a sharding should be."""
+    return any(
+        isinstance(part, ast.Name | ast.Attribute) and (getattr(part, "id", "") or getattr(part, "attr", "")) == "if_array"
+        for part in ast.walk(place.node)
+    )
+
+
+def is_replicated(site: Site, value: Value) -> bool:
+    """Whether a value is surely a sharding over no axis."""
+    return _axes(site, value) is False
+
+
+def shards(site: Site, value: Value) -> bool:
+    """Whether a value is surely a sharding that has entries, which no array of rank 0 can take."""
+    return _axes(site, value) is True
+
+
+def _axes(site: Site, value: Value) -> bool | None:
+    if not is_sharding(value) and not is_spec(value):
+        return None
+    parts = site.sharding_parts(value)
+    spec = site.spec_of(parts[1] if parts is not None else value)
+    if spec is None or (spec.open and not spec.entries):
+        return None
+    if not spec.entries:
+        return False
+    return True if any(entry.axes for entry in spec.entries) else None

@@ -1,0 +1,132 @@
+"""SL101."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.program.values import Place
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.equinox.before_0_13_1 import Outcome, outcome_of_inputs, outcome_of_outputs
+from shardlint_rules.equinox.wrapped import NotRewritten, hidden_settings
+
+_NAMES = ("in_shardings", "out_shardings")
+_HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
+
+
+class FilterJitShardings(Rule):
+    """`eqx.filter_jit` takes no `in_shardings` and no `out_shardings`.
+
+    ## What it does
+    Reports `in_shardings` and `out_shardings` given to `eqx.filter_jit`: as a decorator, a call, or through
+    `functools.partial`, with any value, also None.
+
+    ## Why it hurts
+    From equinox 0.13.1 wrapping a function so raises ValueError. Up to 0.13.0 nothing is raised for a pair of input
+    shardings, and they land elsewhere: filter_jit hands them to a jit of its own, whose two arguments are what is
+    donated and what is not. Without `donate` every array gets the second sharding; with `donate="all"` or `"warn"`
+    every array gets the first; with `"all-except-first"` or `"warn-except-first"` they are swapped. A single
+    sharding falls on every array, weights too. `out_shardings` also falls on an internal scalar, so that anything but a
+    replicated sharding raises.
+
+    ## Example
+    ```python
+    @eqx.filter_jit(in_shardings=(replicated, by_row), out_shardings=by_row)
+    def apply(net, xs):
+        return jax.vmap(net)(xs)
+    ```
+
+    ## Use instead
+    ```python
+    @eqx.filter_jit
+    def apply(net, xs):
+        net, xs = eqx.filter_shard(net, replicated), eqx.filter_shard(xs, by_row)
+        return eqx.filter_shard(jax.vmap(net)(xs), by_row)
+    ```
+    `eqx.filter_shard` shards the arrays of a tree and leaves the rest alone. The constraint does not move arguments:
+    place large ones on the mesh before the call.
+
+    ## Fix safety
+    Unsafe: the constraints take effect, so the compiled program changes its memory and communication. Dropping
+    keywords that are None is safe. There is no fix where the body cannot be seen or a sharding is not known in it
+    (a lambda, a function of another file or with other callers, `*args`, another decorator in between, a name that
+    means something else in the body), nor for meshes with Explicit axes; the finding says which.
+
+    ## Evidence
+    Rows A1a, A1c, A1g and A1h of the experiments: equinox 0.11.5, 0.11.11, 0.12.2 and 0.13.0 (all alike), 0.13.1 and
+    0.13.8, on jax 0.4.38 to 0.12. See also equinox issue 1077.
+    """
+
+    code = "SL101"
+    name = "filter-jit-shardings"
+    harm = Harm.CRASH
+    holds = {"equinox": ">=0.11.5"}
+    wakes = (Calls("equinox.filter_jit"),)
+    fixes = "both"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call, however many of the keywords it has."""
+        if site.expected_to_fail or site.guarded:
+            return
+        given = _given(site)
+        if given is None:
+            return
+        outcome = self._outcome(site, given)
+        fix, reason = self._fix(site)
+        advice = "constrain inside the function with eqx.filter_shard"
+        yield site.finding(
+            given.node,
+            f"`filter_jit` takes no {' and no '.join(given.names)}",
+            outcome.message,
+            help=f"{advice}; not rewritten: {reason}" if reason else advice,
+            fix=fix,
+            harm=outcome.harm,
+            certainty=outcome.certainty,
+        )
+
+    def _outcome(self, site: Site, given: _Given) -> Outcome:
+        release = f"On {site.on('equinox')} "
+        if site.runs("equinox", ">=0.13.1"):
+            when = "this raises ValueError" if site.argument("fun") else "this raises ValueError as soon as it wraps a function"
+            return Outcome(f"{release}{when}.", Harm.CRASH)
+        found = [
+            (name, (outcome_of_inputs if name == "in_shardings" else outcome_of_outputs)(site, place))
+            for name, place in given.places.items()
+        ]
+        proven = [outcome for _, outcome in found if outcome.certainty is Certainty.PROVEN] or [o for _, o in found]
+        text = "; ".join(f"{name} {outcome.message}" for name, outcome in found)
+        harm = min((outcome.harm for outcome in proven), key=_HARMS.index)
+        return Outcome(f"{release}{text}. From 0.13.1 wrapping raises ValueError.", harm, proven[0].certainty)
+
+    def _fix(self, site: Site) -> tuple[Fix | None, str]:
+        from shardlint_rules.equinox.shardings_into_body import rewrite
+
+        try:
+            return rewrite(site), ""
+        except NotRewritten as reason:
+            return None, str(reason)
+
+
+@dataclass(frozen=True)
+class _Given:
+    """The keywords of a call that are shardings; `node` is the first."""
+
+    node: ast.AST
+    places: dict[str, Place]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(self.places)
+
+
+def _given(site: Site) -> _Given | None:
+    places = {name: site.arguments.keywords[name] for name in _NAMES if name in site.arguments.keywords}
+    node: ast.AST | None = next((keyword for keyword in site.call.keywords if keyword.arg in places), None)
+    for keyword, table in hidden_settings(site):
+        names = [name for name in _NAMES if table.get(name) is not None]
+        for name in names:
+            places.setdefault(name, Place(site.file, keyword.value))
+        node = node or (keyword if names else None)
+    return _Given(node, places) if node is not None else None

@@ -1,0 +1,161 @@
+"""The demo: check, fix and verify on a copy of a small project, ending in one honest line.
+
+Exit code 0 only if everything that was wrong was seen to be wrong before, and everything was right after.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parent.parent / "fixtures" / "projects" / "charlm"
+
+# The mistake no rule finds yet; only running the program shows it. Old text and new, in one file.
+BY_HAND = "charlm/optim.py"
+REPLACE = (
+    ("import optax\n", "import optax\n\nfrom charlm.sharding import weight_shardings\n"),
+    ("    return optimizer.init(", "    state = optimizer.init("),
+    ("eqx.is_array))\n", "eqx.is_array))\n    return eqx.filter_shard(state, weight_shardings(state))\n"),
+)
+LEFT_FOR_HAND = "charlm.optim:init_optimizer"
+
+Outcome = Mapping[str, str]
+"""Fixture to "PASS" or "FAIL"."""
+
+
+def outcome(report: str) -> dict[str, str]:
+    """What `shardlint verify` said of each fixture: FAIL if any level failed, PASS if one passed and none failed."""
+    found: dict[str, str] = {}
+    for status, target in re.findall(r"^(PASS|FAIL|SKIP) (\S+)", report, re.MULTILINE):
+        if status == "FAIL" or (status == "PASS" and found.get(target) != "FAIL"):
+            found[target] = status
+        else:
+            found.setdefault(target, "FAIL" if status == "SKIP" else status)
+    return found
+
+
+def problems(before: Outcome, fixed: Outcome, after: Outcome) -> list[str]:
+    """What did not go as it should: each fixture fails before, and passes after; one of them only by hand."""
+    found = [f"{target} did not fail before" for target, status in before.items() if status != "FAIL"]
+    found += [
+        f"{target} {'passes' if status == 'PASS' else 'fails'} after `shardlint fix`, against what this demo says"
+        for target, status in fixed.items()
+        if (status == "FAIL") != (target == LEFT_FOR_HAND)
+    ]
+    found += [f"{target} still fails" for target, status in after.items() if status != "PASS"]
+    if not before.keys() == fixed.keys() == after.keys():
+        found.append("not the same fixtures were verified each time")
+    if LEFT_FOR_HAND not in before:
+        found.append(f"{LEFT_FOR_HAND} was not verified")
+    return found
+
+
+def say(text: str) -> None:
+    """A paragraph of the demo's own words."""
+    print("\n" + textwrap.fill(" ".join(text.split()), 110), flush=True)
+
+
+def shorter(report: str) -> str:
+    """The report with long lists of arrays cut to two, saying so."""
+    lines: list[str] = []
+    run = 0
+    for line in [*report.splitlines(), ""]:
+        run = run + 1 if line.startswith("  out") else 0
+        if run == 0 and lines and lines[-1].startswith("  ... "):
+            count = int(lines[-1].split()[1])
+            lines[-1] = f"  ... {count} more {'array' if count == 1 else 'arrays'} like these"
+        if run <= 2:
+            lines.append(line)
+        elif run == 3:
+            lines.append("  ... 1")
+        else:
+            lines[-1] = f"  ... {run - 2}"
+    return "\n".join(lines[:-1])
+
+
+def run(folder: Path, *arguments: str, module: str = "shardlint") -> tuple[int, str]:
+    """Run a module in the project, and print the command and (most of) what it says."""
+    print(f"\n$ {'python -m ' if module != 'shardlint' else ''}{' '.join((module, *arguments))}", flush=True)
+    environment = {**os.environ, "NO_COLOR": "1", "PYTHONPATH": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-m", module, *arguments], cwd=folder, env=environment, text=True, capture_output=True
+    )
+    print(textwrap.indent(shorter(done.stdout + done.stderr), "    "), flush=True)
+    return done.returncode, done.stdout
+
+
+def mend_by_hand(folder: Path) -> None:
+    """What a person does after `shardlint verify` pointed at the optimizer; shown as a diff."""
+    path = folder / BY_HAND
+    before = after = path.read_text("utf-8")
+    for old, new in REPLACE:
+        if after.count(old) != 1:
+            raise SystemExit(f"demo: {BY_HAND} no longer holds {old!r}")
+        after = after.replace(old, new)
+    path.write_text(after, "utf-8")
+    diff = difflib.unified_diff(before.splitlines(), after.splitlines(), f"a/{BY_HAND}", f"b/{BY_HAND}", lineterm="")
+    print("\n" + textwrap.indent("\n".join(diff), "    "), flush=True)
+
+
+def main() -> int:
+    """Run the demo."""
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="shardlint-demo-") as place:
+        folder = Path(place) / PROJECT.name
+        shutil.copytree(PROJECT, folder, ignore=shutil.ignore_patterns("__pycache__"))
+        say(
+            """charlm is a small Equinox project that trains on 8 devices (here: simulated). It has five sharding
+            mistakes that people really make. First, what reading the code finds. Nothing of it is run:"""
+        )
+        found, _ = run(folder, "check")
+        say("How it would be mended:")
+        run(folder, "fix", "--unsafe-fixes", "--diff")
+        say(
+            """Is that right? Verify runs the functions on 8 simulated devices and compares with what
+            shardlint_fixtures.py declares. All five must fail now:"""
+        )
+        _, report = run(folder, "verify")
+        before = outcome(report)
+        say("Now mend it, and verify again:")
+        run(folder, "fix", "--unsafe-fixes")
+        _, report = run(folder, "verify")
+        fixed = outcome(report)
+        say(
+            f"""One is left. An optimizer state made under jit is zeros that depend on no input, so nothing tells jax to
+            split them. No rule finds that yet; verify does, because it ran the program. So {BY_HAND} is mended by hand:"""
+        )
+        mend_by_hand(folder)
+        clean, _ = run(folder, "check")
+        code, report = run(folder, "verify")
+        after = outcome(report)
+    wrong = problems(before, fixed, after)
+    if found != 1:
+        wrong.append("`shardlint check` found nothing before")
+    if clean != 0:
+        wrong.append("`shardlint check` still finds something")
+    if code != 0:
+        wrong.append(f"the last `shardlint verify` ended with exit code {code}")
+    seconds = time.monotonic() - started
+    if wrong:
+        say(f"The demo failed: {'; '.join(wrong)}.")
+        return 1
+    by_fix = sum(status == "PASS" for status in fixed.values())
+    say(
+        f"""Demo passed in {seconds:.0f} s: {len(before)} of {len(before)} functions were wrong before; `shardlint fix`
+        mended {by_fix}, verify caught {len(before) - by_fix} more, mended by hand; now {len(after)} of {len(after)} have
+        the declared shardings, and the same numbers as plain code on one device."""
+    )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

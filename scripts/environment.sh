@@ -1,0 +1,23 @@
+#!/bin/sh
+# environment.sh FOLDER STAMP REQUIREMENT...
+# Makes the environment FOLDER with the newest Python (or $PYTHON), installs the requirements, and touches
+# FOLDER/STAMP. An environment that still runs is kept.
+set -eu
+folder=$1
+stamp=$2
+shift 2
+
+if ! "$folder/bin/python" -c 'import pip' >/dev/null 2>&1; then
+    python=${PYTHON:-$(sh scripts/python.sh)}
+    echo "Making $folder with $("$python" --version) ..."
+    rm -rf "$folder"
+    "$python" -m venv "$folder"
+fi
+echo "Installing $* into $folder (needed once, takes a minute) ..."
+log=$folder/$stamp.log
+if ! "$folder/bin/python" -m pip install --disable-pip-version-check "$@" >"$log" 2>&1; then
+    tail -n 20 "$log" >&2
+    echo "pip could not install $*; all it said is in $log" >&2
+    exit 1
+fi
+touch "$folder/$stamp"
