@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import fnmatch
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,7 +13,8 @@ from shardlint.program import Program, project_root
 from shardlint.registry import matching, select
 from shardlint.rule import Certainty, Edit, Finding, Fix, Rule, Safety
 from shardlint.settings import Settings, find_settings
-from shardlint.sources.find import find
+from shardlint.site import Site
+from shardlint.sources.find import Found, find, matches
 from shardlint.sources.suppress import Suppression, suppressions
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 from shardlint.targets import Targets, find_targets
@@ -52,6 +52,8 @@ class Report:
     skipped: list[tuple[Path, str]] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
     targets: Targets | None = None
+    failed: bool = False
+    """Whether shardlint itself failed on a file."""
 
     @property
     def findings(self) -> int:
@@ -70,6 +72,16 @@ class _Scope:
     targets: Targets
     program: Program
     pedantic: bool
+    ignores: tuple[tuple[str, frozenset[str]], ...]
+    """Patterns of files, and the codes left out there."""
+
+    def ignored(self, path: Path) -> frozenset[str]:
+        """The codes that the settings leave out for a file."""
+        if not self.ignores or self.settings.path is None:
+            return frozenset()
+        base = self.settings.path.resolve().parent
+        here = [codes for pattern, codes in self.ignores if matches([pattern], path.resolve(), base)]
+        return frozenset().union(*here)
 
 
 class Checker:
@@ -78,6 +90,8 @@ class Checker:
     def __init__(self, options: Options, overlay: dict[Path, Source] | None = None) -> None:
         self.options = options
         self._overlay = overlay or {}
+        self.failed = False
+        """Whether shardlint itself failed on some file; the others were checked."""
         self._scopes: dict[tuple[Path | None, Path], _Scope] = {}
         self._settings: dict[Path, Settings] = {}
         self._roots: dict[Path, Path] = {}
@@ -120,6 +134,7 @@ class Checker:
             targets,
             Program(root, self._overlay, settings.jit_decorators),
             options.pedantic or settings.pedantic,
+            tuple((pattern, frozenset(matching(codes))) for pattern, codes in settings.per_file_ignores.items()),
         )
 
     def check_file(self, path: Path, data: bytes | None = None) -> tuple[FileReport | None, str | None]:
@@ -145,6 +160,11 @@ class Checker:
                 found = self._findings(scope, absolute, source, hits)
             except NotParsed as error:
                 return self._not_parsed(scope, path, source, error)
+            except RecursionError:
+                return self._not_parsed(scope, path, source, NotParsed("the file is nested too deeply to check"))
+            except Exception as error:
+                self.failed = True
+                return None, f"shardlint itself failed here, please report it: {error!r}"
         kept = self._suppress(scope, source, found, comments, path)
         return (FileReport(path, source, kept) if kept else None), None
 
@@ -156,24 +176,21 @@ class Checker:
             scope.program.project.remember(absolute, facts)
         found: dict[tuple[str, int, int], Finding] = {}
         for site in sites(scope.program, facts, scope.wakes, scope.targets, hits):
-            for finding in site.rule.check(site):
-                if finding.certainty is Certainty.PROVEN or scope.pedantic:
-                    found.setdefault((finding.rule.code, finding.start, finding.end), finding)
+            for finding in _checked(site):
+                found.setdefault((finding.rule.code, finding.start, finding.end), finding)
         return sorted(found.values(), key=lambda finding: (finding.start, finding.end, finding.rule.code))
 
     def _suppress(
         self, scope: _Scope, source: Source, found: list[Finding], comments: list[Suppression], path: Path
     ) -> list[Finding]:
-        ignored = self._ignored_here(scope.settings, path)
         kept = []
         for finding in found:
-            if finding.rule.code in ignored:
-                continue
             first, last = source.position(finding.start)[0], source.position(max(finding.start, finding.end - 1))[0]
             covering = [comment for comment in comments if comment.covers(finding.rule.code, first, last)]
             for comment in covering:
                 comment.used.add(finding.rule.code)
-            if not covering:
+            # A likely finding that is not asked for still makes its suppression a used one.
+            if not covering and (finding.certainty is Certainty.PROVEN or scope.pedantic):
                 kept.append(finding)
         if "SL002" in scope.codes and not self.options.select and not self.options.harm:
             kept += [finding for comment in comments for finding in _unused(source, comment, scope)]
@@ -183,21 +200,9 @@ class Checker:
                         help="write the reason after the bracket", harm=SuppressionWithoutReason.harm)
                 for c in comments if not c.reason
             ]  # fmt: skip
+        ignored = scope.ignored(path)
+        kept = [finding for finding in kept if finding.rule.code not in ignored]
         return sorted(kept, key=lambda finding: (finding.start, finding.end, finding.rule.code))
-
-    def _ignored_here(self, settings: Settings, path: Path) -> set[str]:
-        if not settings.per_file_ignores or settings.path is None:
-            return set()
-        try:
-            relative = path.resolve().relative_to(settings.path.resolve().parent).as_posix()
-        except ValueError:
-            return set()
-        return {
-            code
-            for pattern, codes in settings.per_file_ignores.items()
-            if fnmatch.fnmatch(relative, pattern)
-            for code in matching(codes)
-        }
 
     def _not_read(self, scope: _Scope, path: Path, reason: str) -> tuple[FileReport | None, str]:
         source = Source(path, "")
@@ -212,13 +217,24 @@ class Checker:
         return self._broken(scope, path, source, offset, reason), reason
 
     def _broken(self, scope: _Scope, path: Path, source: Source, offset: int, reason: str) -> FileReport | None:
-        if "SL001" not in scope.codes:
+        if "SL001" not in scope.codes or "SL001" in scope.ignored(path):
             return None
         finding = Finding(
             FileNotParsed, offset, offset, "", f"{reason[0].upper()}{reason[1:]}. Nothing in the file was checked.",
             harm=FileNotParsed.harm,
         )  # fmt: skip
         return FileReport(path, source, [finding])
+
+
+def _checked(site: Site) -> Iterator[Finding]:
+    """A rule's findings at a site; what goes wrong in it is told with the rule and the line."""
+    try:
+        yield from site.rule.check(site)
+    except RecursionError:
+        raise
+    except Exception as error:
+        line = getattr(site.syntax, "lineno", 1)
+        raise RuntimeError(f"{site.rule.code} at line {line}: {type(error).__name__}: {error}") from error
 
 
 def _newer(source: Source) -> str:
@@ -239,7 +255,7 @@ def _unused(source: Source, comment: Suppression, scope: _Scope) -> list[Finding
         return []
     whole = not comment.codes or len(idle) == len(comment.codes)
     if whole:
-        edit = Edit(_comment_start(source, comment), comment.end, "")
+        edit = _removed(source, comment)
         what = "it suppresses nothing"
     else:
         text = source.text[comment.offset : comment.end]
@@ -260,12 +276,17 @@ def _all_codes() -> frozenset[str]:
     return frozenset(entries())
 
 
-def _comment_start(source: Source, comment: Suppression) -> int:
-    """Start of the white space before a comment, so that removing it leaves no trailing blanks."""
-    start = comment.offset
-    while start > 0 and source.text[start - 1] in " \t":
-        start -= 1
-    return start
+def _removed(source: Source, comment: Suppression) -> Edit:
+    """Take a comment away: with its line when it stands alone, with the blanks before it when it ends one."""
+    line = source.position(comment.offset)[0]
+    begin = source.line_starts[line - 1]
+    end = source.line_starts[line] if line < len(source.line_starts) else len(source.text)
+    before, after = source.text[begin : comment.offset], source.text[comment.end : end]
+    if after.strip():  # another comment follows
+        return Edit(comment.offset, comment.end + len(after) - len(after.lstrip()), "")
+    if not before.strip():
+        return Edit(begin, end, "")
+    return Edit(begin + len(before.rstrip(" \t")), comment.end, "")
 
 
 def check(paths: Sequence[Path], options: Options, stdin: tuple[Path, bytes] | None = None) -> Report:
@@ -289,15 +310,30 @@ def check(paths: Sequence[Path], options: Options, stdin: tuple[Path, bytes] | N
     checker = Checker(options)
     first = paths[0].resolve() if paths else Path.cwd()
     report.targets = checker.targets(first if first.exists() else Path.cwd())
+    found = chosen(paths, checker)
+    report.missing += found.missing
+    report.skipped += found.skipped
+    for file in found.files:
+        _add(report, checker, file, None)
+    return report
+
+
+def chosen(paths: Sequence[Path], checker: Checker) -> Found:
+    """The files that paths name, each once, without those that the settings of each path exclude."""
+    every = Found()
+    seen: set[Path] = set()
     for path in paths:
         settings = checker.settings(path if path.is_dir() else path.parent)
         base = settings.path.parent if settings.path is not None else Path.cwd()
-        found = find([path], (*settings.exclude, *options.exclude), base)
-        report.missing += found.missing
-        report.skipped += found.skipped
+        found = find([path], (*settings.exclude, *checker.options.exclude), base)
+        every.missing += found.missing
+        every.skipped += found.skipped
         for file in found.files:
-            _add(report, checker, file, None)
-    return report
+            absolute = file.absolute()
+            if absolute not in seen:
+                seen.add(absolute)
+                every.files.append(file)
+    return every
 
 
 def _add(report: Report, checker: Checker, path: Path, data: bytes | None) -> None:
@@ -307,3 +343,4 @@ def _add(report: Report, checker: Checker, path: Path, data: bytes | None) -> No
         report.reports.append(found)
     if reason is not None:
         report.skipped.append((path, reason))
+    report.failed = report.failed or checker.failed

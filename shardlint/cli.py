@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from shardlint.check import Options
 
 _FAILED = 2
+# A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
+_NESTING = 15_000
 
 
 class _Lazy(click.Group):
@@ -95,7 +97,7 @@ def check(paths: tuple[Path, ...], output_format: str, stdin_filename: Path | No
     else:
         for part in text.full(report) if output_format == "full" else text.concise(report):
             click.echo(part)
-    sys.exit(_FAILED if report.missing else 1 if report.findings else 0)
+    sys.exit(_FAILED if report.missing or report.failed else 1 if report.findings else 0)
 
 
 @cli.command()
@@ -177,18 +179,38 @@ def targets(path: Path, target: tuple[str, ...]) -> None:
         click.echo(f"{package:9} {show(where.release):10} {where.source}")
 
 
+@cli.command()
+@click.argument("place", metavar="PATH:LINE")
+def explain(place: str) -> None:
+    """Show what shardlint knows at a line: why it is traced, under which mesh, what its names are."""
+    from shardlint.explain import explain as run
+    from shardlint.facts import NotParsed
+    from shardlint.reports.text import plain
+    from shardlint.sources.text import Unreadable
+
+    path, _, line = place.rpartition(":")
+    if not path or not line.isdigit():
+        raise click.UsageError(f"{place!r} is not PATH:LINE, as in train.py:41")
+    try:
+        for text in run(Path(path), int(line)):
+            click.echo(plain(text))
+    except (Unreadable, NotParsed, LookupError) as error:
+        _fail(f"{path}: {error}")
+
+
 def main() -> None:
     """Entry point: errors of the run itself are one line and exit code 2."""
-    from shardlint.registry import UnknownRule
+    from shardlint.registry import BrokenPack, UnknownRule
     from shardlint.settings import BadSettings
     from shardlint.targets import BadTarget
 
     # A run makes millions of nodes and throws whole trees away at known points (Program.trim, which collects them):
     # looking for garbage in between is half of its time.
     gc.disable()
+    sys.setrecursionlimit(max(sys.getrecursionlimit(), _NESTING))
     try:
         cli.main(standalone_mode=False)
-    except (BadSettings, BadTarget, UnknownRule) as error:
+    except (BadSettings, BadTarget, BrokenPack, UnknownRule) as error:
         _fail(str(error))
     except click.ClickException as error:
         error.show()
@@ -198,6 +220,11 @@ def main() -> None:
     except BrokenPipeError:  # `shardlint check | head`
         sys.stderr.close()
         sys.exit(_FAILED)
+    except Exception:
+        import traceback
+
+        traceback.print_exc()  # Python would end with 1, which says "findings"
+        _fail("shardlint itself failed; please report the lines above")
 
 
 def _fail(message: str) -> None:

@@ -10,11 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardlint.check import Checker, Options
+from shardlint.check import Checker, Options, chosen
 from shardlint.facts import NotParsed, read_facts
 from shardlint.imports import dropped
 from shardlint.rule import Edit, Finding, Fix, Safety
-from shardlint.sources.find import find
 from shardlint.sources.text import Source, Unreadable
 
 # A fix may uncover another finding; more rounds than this means two rules undo each other.
@@ -55,34 +54,33 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
     """
     report = FixReport()
     checker = Checker(options)
-    for path in paths:
-        settings = checker.settings(path if path.is_dir() else path.parent)
-        base = settings.path.parent if settings.path is not None else Path.cwd()
-        found = find([path], (*settings.exclude, *options.exclude), base)
-        report.missing += found.missing
-        report.skipped += found.skipped
-        for file in found.files:
-            report.files += 1
-            outcome, reason = fix_file(checker, file, options, unsafe)
-            if reason is not None:
-                report.skipped.append((file, reason))
-            if outcome is None:
-                continue
-            if write and outcome.changed and not outcome.problem:
-                try:
-                    write_atomically(file, outcome.after.encode(), expected=outcome.before.encode())
-                except (OSError, Unreadable) as error:
-                    outcome.problem = f"not written: {error}"
-            report.fixed.append(outcome)
+    found = chosen(paths, checker)
+    report.missing += found.missing
+    report.skipped += found.skipped
+    for file in found.files:
+        report.files += 1
+        outcome, reason = fix_file(checker, file, options, unsafe)
+        if reason is not None:
+            report.skipped.append((file, reason))
+        if outcome is None:
+            continue
+        if write and outcome.changed and not outcome.problem:
+            try:
+                write_atomically(file, outcome.after.encode(), expected=outcome.before.encode())
+            except (OSError, Unreadable) as error:
+                outcome.problem = f"not written: {error}"
+        report.fixed.append(outcome)
     return report
 
 
 def fix_file(checker: Checker, path: Path, options: Options, unsafe: bool) -> tuple[FixedFile | None, str | None]:
     """Mend one file in memory: apply what can be applied, check again, until nothing more can be."""
     found, reason = checker.check_file(path)
-    if found is None or reason is not None:
+    if found is None:
         return None, reason
-    outcome = FixedFile(path, found.source, found.source)
+    outcome = FixedFile(path, found.source, found.source, left=found.findings)
+    if reason is not None:
+        return outcome, reason
     findings = found.findings
     for _ in range(_ROUNDS):
         applied, text = apply(outcome.after, findings, unsafe)

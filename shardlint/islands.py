@@ -50,9 +50,11 @@ def _as_last(arg: cst.Arg, old: cst.Arg) -> cst.Arg:
     tail = old.comma.whitespace_after if isinstance(old.comma, cst.Comma) else old.whitespace_after_arg
     if isinstance(tail, cst.ParenthesizedWhitespace):
         bare = tail.first_line.with_changes(whitespace=cst.SimpleWhitespace(""), comment=None)
-        tail = tail.with_changes(first_line=own.first_line if isinstance(own, cst.ParenthesizedWhitespace) else bare)
+        first = own.first_line if isinstance(own, cst.ParenthesizedWhitespace) else bare
+        tail = tail.with_changes(first_line=first)
     if trailing:
-        return arg.with_changes(comma=cst.Comma(whitespace_after=tail), whitespace_after_arg=cst.SimpleWhitespace(""))
+        comma = cst.Comma(whitespace_after=tail)
+        return arg.with_changes(comma=comma, whitespace_after_arg=cst.SimpleWhitespace(""))
     return arg.with_changes(comma=cst.MaybeSentinel.DEFAULT, whitespace_after_arg=tail)
 
 

@@ -35,6 +35,10 @@ class UnknownRule(Exception):
     """A selector that is no code, prefix, name or harm; the message suggests near ones."""
 
 
+class BrokenPack(Exception):
+    """A rule pack that cannot be used; the message names the rule and where it should be."""
+
+
 @dataclass(frozen=True)
 class Entry:
     """One rule of a pack, not yet imported."""
@@ -43,11 +47,14 @@ class Entry:
     where: str
 
     def load(self) -> type[Rule]:
-        """Import the rule's class. Raises `TypeError` when the pack's table is wrong."""
+        """Import the rule's class. Raises `BrokenPack` when it is not where its pack says."""
         module, _, name = self.where.partition(":")
-        found = getattr(importlib.import_module(module), name)
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError) as error:
+            raise BrokenPack(f"cannot load rule {self.code} from {self.where}: {error}") from error
         if not (isinstance(found, type) and issubclass(found, Rule) and found.code == self.code):
-            raise TypeError(f"{self.where} is not the rule {self.code} its pack says it is")
+            raise BrokenPack(f"{self.where} is not the rule {self.code} its pack says it is")
         return found
 
 
@@ -58,12 +65,12 @@ def _packs() -> tuple[ModuleType, ...]:
 
 @lru_cache(maxsize=1)
 def entries() -> Mapping[str, Entry]:
-    """All rules of all packs, by code. Raises `ValueError` when two packs claim a code."""
+    """All rules of all packs, by code. Raises `BrokenPack` when two packs claim a code."""
     found = {code: Entry(code, where) for code, where in _OWN.items()}
     for pack in _packs():
         for code, where in pack.RULES.items():
             if code in found and found[code].where != where:
-                raise ValueError(f"{code} is claimed by {found[code].where} and by {where}")
+                raise BrokenPack(f"{code} is claimed by {found[code].where} and by {where}")
             found[code] = Entry(code, where)
     return dict(sorted(found.items()))
 

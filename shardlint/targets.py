@@ -36,6 +36,8 @@ PACKAGES = tuple(KNOWN)
 _REQUIREMENT = re.compile(r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<spec>[^;#@)]*)")
 # jax and jaxlib move together, so a pin of jaxlib tells jax where nothing else does.
 _SAME = {"jaxlib": "jax"}
+# Requirements in such folders are not those of the program.
+_ASIDE = re.compile(r"docs?|tests?|examples?|benchmarks?|third_party|site-packages|node_modules", re.IGNORECASE)
 
 
 class BadTarget(Exception):
@@ -141,7 +143,8 @@ def _pins(root: Path) -> tuple[dict[str, tuple[Release, str]], dict[str, tuple[s
     for name in ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml"):
         for package, version in _locked(root / name):
             exact.setdefault(package, (version, name))
-    for where, requirement in _requirements(root):
+    stated = _requirements(root)
+    for where, requirement in (*stated, *_elsewhere(root, stated)):
         match = _REQUIREMENT.match(requirement)
         if match is None:
             continue
@@ -178,8 +181,23 @@ def _locked(path: Path) -> Iterator[tuple[str, Release]]:
                 continue
 
 
-def _requirements(root: Path) -> Iterator[tuple[str, str]]:
+def _requirements(root: Path) -> list[tuple[str, str]]:
     """Requirement strings of a project and the file each is in."""
+    return list(_stated(root))
+
+
+def _elsewhere(root: Path, stated: list[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Where the project's own files do not speak of jax: requirements and conda environments a folder or two below."""
+    if any(re.match(r"\s*jax(lib)?\b", requirement) for _, requirement in stated):
+        return
+    for depth in ("", "*/", "*/*/"):
+        for path in sorted([*root.glob(f"{depth}requirements*.txt"), *root.glob(f"{depth}*environment*.y*ml")]):
+            where = path.relative_to(root)
+            if not any(part.startswith(".") or _ASIDE.match(part) for part in where.parts):
+                yield from ((where.as_posix(), line.strip().removeprefix("-").strip("\"' ")) for line in _lines(path))
+
+
+def _stated(root: Path) -> Iterator[tuple[str, str]]:
     files = sorted(root.glob("requirements*.txt")) + sorted((root / "requirements").glob("*.txt"))
     project = _toml(root / "pyproject.toml")
     yield from (("pyproject.toml", line) for line in _strings(_at(project, "project", "dependencies")))
@@ -192,9 +210,15 @@ def _requirements(root: Path) -> Iterator[tuple[str, str]]:
                 yield from (("pyproject.toml", line) for line in _strings(group))
     for name in ("setup.cfg", "setup.py"):
         # Only the strings matter; nothing of the project is run.
-        text = "\n".join(_lines(root / name))
+        text = _filled("\n".join(_lines(root / name)))
         pattern = r"""^\s+(jax\b[^\n]*)$""" if name == "setup.cfg" else r"""["']((?:jax|jaxlib|equinox|flax|haliax)\b[^"']*)["']"""
         yield from ((name, match[1]) for match in re.finditer(pattern, text, re.MULTILINE))
+
+
+def _filled(text: str) -> str:
+    """The text of a setup script with the versions it keeps in variables filled in: f"jax=={_JAX}"."""
+    values = dict(re.findall(r"""^(\w+)\s*=\s*["']([^"'\n]*)["']""", text, re.MULTILINE))
+    return re.sub(r"\{(\w+)\}", lambda match: values.get(match[1], match[0]), text)
 
 
 def _poetry(table: object) -> Iterator[str]:

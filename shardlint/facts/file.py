@@ -47,7 +47,7 @@ class FileFacts:
         """Names that some function of the file declares `global`, and so may rebind."""
         if "global" not in self.source.text:
             return frozenset()
-        lines = re.findall(r"^[ \t]*global\b([^\n#;]*)", self.source.text, re.MULTILINE)
+        lines = re.findall(r"(?:^|[:;])[ \t]*global\b([^\n#;]*)", self.source.text, re.MULTILINE)
         return frozenset(name.strip() for line in lines for name in line.split(","))
 
     def scope(self, node: ast.AST) -> Scope:
@@ -106,20 +106,26 @@ class FileFacts:
     def mentions(self, name: str) -> list[ast.AST]:
         """Every Name, Attribute, keyword, import alias, argument and definition with this name, in text order."""
         if name not in self._mentions:
-            lines = {self.source.position(start)[0] for start in _words(self.source.text, name)}
-            scopes: dict[int, Scope] = {}
-            for innermost in {self.scope_at(line) for line in lines}:
-                for scope in innermost.outward():
-                    scopes[id(scope)] = scope
             nodes: list[ast.AST] = []
-            for scope in scopes.values():
-                self.walked(scope)
             done: set[int] = set()
-            for scope in list(scopes.values()):
+            for scope in self._around(name):
                 self._collect(scope, name, nodes, done)
             nodes.sort(key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
             self._mentions[name] = nodes
         return self._mentions[name]
+
+    def taken_from(self, word: str) -> list[ast.AST]:
+        """What `from` statements with this word in their module's name import."""
+        return [alias for scope in self._around(word) for alias in scope.taken.get(word, ())]
+
+    def _around(self, word: str) -> list[Scope]:
+        """The scopes, walked, whose lines hold a word, and those around them."""
+        lines = {self.source.position(start)[0] for start in _words(self.source.text, word)}
+        scopes: dict[int, Scope] = {}
+        for innermost in {self.scope_at(line) for line in lines}:
+            for scope in innermost.outward():
+                scopes[id(scope)] = scope
+        return [self.walked(scope) for scope in list(scopes.values())]
 
     def _collect(self, scope: Scope, name: str, nodes: list[ast.AST], done: set[int]) -> None:
         if id(scope) in done:
@@ -135,6 +141,10 @@ class FileFacts:
         yield self.walked(scope)
         for child in list(scope.children):
             yield from self.inner_scopes(child)
+
+    def evaluated(self) -> Iterator[ast.AST]:
+        """Every node of the scopes looked into so far."""
+        yield from list(self._homes)
 
     def bindings(self, scope: Scope, name: str) -> list[Binding]:
         """Where a scope binds a name, in text order."""

@@ -52,6 +52,8 @@ class Scope:
     children: list[Scope] = field(default_factory=list)
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     named: dict[str, list[ast.AST]] = field(default_factory=dict)
+    taken: dict[str, list[ast.AST]] = field(default_factory=dict)
+    """What `from` statements import, by each part of the module's name."""
     calls: list[ast.Call] = field(default_factory=list)
     returns: list[ast.Return | ast.Yield | ast.YieldFrom] = field(default_factory=list)
     outer_names: set[str] = field(default_factory=set)
@@ -219,7 +221,7 @@ class Walker:
                 return
             case ast.Match():
                 self._visit(node.subject, node, scope)
-            case ast.Try():
+            case ast.Try() | ast.TryStar():
                 for handler in node.handlers:
                     if handler.name:
                         self._bind(scope, handler.name, "except", handler)
@@ -245,9 +247,16 @@ class Walker:
         for part in ast.walk(case.pattern):
             name = getattr(part, "name", None) or getattr(part, "rest", None)
             if isinstance(name, str):
+                self.homes[part] = (case, scope)
                 self._bind(scope, name, "match", part)
-            if isinstance(part, ast.MatchValue):
-                self._visit(part.value, case, scope)
+            match part:
+                case ast.MatchValue():
+                    self._visit(part.value, case, scope)
+                case ast.MatchClass():
+                    self._visit(part.cls, case, scope)
+                case ast.MatchMapping():
+                    for key in part.keys:
+                        self._visit(key, case, scope)
 
     def _import(self, node: ast.Import | ast.ImportFrom, scope: Scope) -> None:
         for alias in node.names:
@@ -263,6 +272,9 @@ class Walker:
                 self._bind(scope, name, "from", alias)
             for part in {name, *alias.name.split(".")}:
                 scope.named.setdefault(part, []).append(alias)
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for part in node.module.split("."):
+                    scope.taken.setdefault(part, []).append(alias)
 
     def _target(
         self,

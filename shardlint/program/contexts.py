@@ -162,18 +162,26 @@ class Contexts:
         """`jax.set_mesh(mesh)` as a statement holds from there on; in the same function, or at module level."""
         position = (getattr(node, "lineno", 0), getattr(node, "col_offset", 0))
         function = file.home(node).function()
+        own: list[ast.Call] = []
+        before: list[ast.Call] = []
         for mention in file.mentions("set_mesh"):
             call = file.parent(mention)
-            while isinstance(call, ast.Attribute):
-                call = file.parent(call)
             if not isinstance(call, ast.Call) or not isinstance(file.parent(call), ast.Expr | ast.Assign):
                 continue
             where = file.home(call).function()
-            earlier = (call.lineno, call.col_offset) < position
-            if (where is function and earlier) or (where is None and function is not None):
-                found = self.manager(Place(file, call))
-                if found is not None:
-                    yield found
+            if where is function and (call.lineno, call.col_offset) < position:
+                own.append(call)
+            elif where is None and function is not None:
+                before.append(call)
+        for calls in (own, before):
+            found = [(call, self.manager(Place(file, call))) for call in reversed(calls)]
+            for call, context in found:
+                if context is None:
+                    continue
+                # Of several the last one holds, if it surely ran before; which one a function meets depends on its calls.
+                sure = calls is own and file.statement_in_block(call, file.home(call)) is not None
+                alone = sure or len(found) == 1
+                yield context if alone else MeshContext(context.kind, None, context.place)
 
     def _set_elsewhere(self, file: FileFacts) -> bool:
         """Whether a mesh may be set globally some other way: `__enter__`, an ExitStack, a flag, a function that sets it."""

@@ -36,6 +36,8 @@ from shardlint.program.values import (
 )
 
 _DEPTH = 24
+# One question asked of code that goes round in circles through attributes and calls may cost this many evaluations.
+_STEPS = 4000
 _BUILTINS = frozenset(dir(builtins))
 Environment = Mapping[str, Value]
 
@@ -50,13 +52,20 @@ class Evaluator:
         self._depth = 0
         self._open: set[ast.AST] = set()
         self._cut = False
+        self._passing: dict[ast.AST, Value] = {}
+        self._steps = 0
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """The value of an expression. `environment` gives values to the parameters of the function it stands in."""
         node = place.node
         if environment is None and node in self._known:
             return self._known[node]
-        if self._depth > _DEPTH or node in self._open:
+        if environment is None and node in self._passing:
+            return self._passing[node]
+        if self._depth == 0:
+            self._steps = 0
+        self._steps += 1
+        if self._depth > _DEPTH or node in self._open or self._steps > _STEPS:
             self._cut = True
             return Unknown("the definition is circular or too deep")
         self._depth += 1
@@ -66,11 +75,12 @@ class Evaluator:
         finally:
             self._depth -= 1
             self._open.discard(node)
-        # What was cut short from here may be whole when asked for from elsewhere.
-        if environment is None and not self._cut:
-            self._known[node] = result
+        # What was cut short from here may be whole when asked for from elsewhere: it holds for this question only.
+        if environment is None:
+            (self._passing if self._cut else self._known)[node] = result
         if self._depth == 0:
             self._cut = False
+            self._passing.clear()
         return result
 
     def function(self, file: FileFacts, node: ast.AST, bound: bool = False, owner: ClassValue | None = None) -> Function:
@@ -295,7 +305,10 @@ class Evaluator:
             return member
         if isinstance(module, Api):
             dotted = f"{module.written}.{alias.name}" if module.written else alias.name
-            return self._library(dotted)
+            # A folder without __init__.py is a package too: its files are found under their whole names.
+            in_library = module.written.partition(".")[0] in api.LIBRARIES
+            submodule = None if in_library else self.project.resolve(dotted, file.path)
+            return self._module_value(submodule) or self._library(dotted)
         return Unknown(f"{alias.name} is imported from a module that is not here")
 
     def imported(self, file: FileFacts, statement: ast.ImportFrom) -> Value:
@@ -393,16 +406,27 @@ class Evaluator:
             scope = file.scope(candidate.node)
             bindings = [b for b in file.bindings(scope, name) if b.kind not in ("declared", "delete")]
             if bindings:
+                if instance is not None and any(_is_field(file, binding) for binding in bindings):
+                    return self._field(instance, name)
                 values = []
                 for binding in bindings:
                     value = self.binding(file, binding)
                     values.append(_bind_self(value, cls, instance is not None))
+                if instance is not None and all(binding.kind == "assign" for binding in bindings):
+                    values += self._assigned(candidate, name)
                 return choice(values)
             if instance is not None:
                 assigned = self._assigned(candidate, name)
                 if assigned:
                     return choice(assigned)
         return Unknown(f"{cls.node.name} has no known {name}")
+
+    def _field(self, instance: Made, name: str) -> Value:
+        """A field of a dataclass, NamedTuple or Module: the class shows its default only."""
+        given = instance.call.keywords.get(name) if instance.call is not None else None
+        if instance.call is None or given is None:
+            return Unknown(f"{name} is given when the object is made")
+        return self.value(given, instance.call.environment)
 
     def lineage(self, cls: ClassValue) -> list[ClassValue]:
         """A class and those of its bases that are in the project, nearest first."""
@@ -556,6 +580,11 @@ class Evaluator:
                 else:
                     values[name] = self.value(Place(file, defaults[name]))
         return values
+
+
+def _is_field(file: FileFacts, binding: Binding) -> bool:
+    annotation = binding.annotation
+    return binding.kind == "assign" and annotation is not None and "ClassVar" not in file.text(annotation)
 
 
 def _bind_self(value: Value, cls: ClassValue, on_instance: bool) -> Value:

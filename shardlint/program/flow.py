@@ -117,7 +117,6 @@ class Flow:
                 wrappers += (wrapper,)
                 if wrapper.effect == "staged":
                     ends.add(End("wrapped", place, wrappers))
-        ends.decorators = wrappers
         scope = file.home(node)
         if scope.kind == "class":
             self._method(file, node, ClassValue(Place(file, scope.node)), wrappers, ends)

@@ -45,7 +45,7 @@ def guarded(file: FileFacts, node: ast.AST) -> bool:
     """Whether the code runs only on some releases: in a try that catches its failure, or behind a version test."""
     inner: ast.AST = node
     for outer in file.ancestors(node):
-        if isinstance(outer, ast.Try):
+        if isinstance(outer, ast.Try | ast.TryStar):
             catches = any(_catches(handler) for handler in outer.handlers)
             # The handler is a guarded place too: it is what runs when the try did not work.
             if catches and (inner in outer.body or inner in outer.handlers or inner in outer.orelse):

@@ -7,6 +7,7 @@ import ast
 from shardlint.facts import Binding, FileFacts, Scope
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_TRIES = (ast.Try, ast.TryStar)
 
 
 def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
@@ -24,8 +25,12 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
         bindings = scope.bindings.get(name)
         if not bindings:
             continue
-        if scope is home or (home.kind == "comprehension" and _runs_inside(home, scope)):
-            return reaching(file, use, bindings), scope
+        where = _runs_at(use, home, scope)
+        if where is not None:
+            found = reaching(file, where, bindings)
+            if not found and scope.kind == "class":
+                continue  # `class C: mesh = mesh`: not bound yet in the class, so it is the one outside
+            return found, scope
         return _closure(file, use, bindings, scope), scope
     return [], None
 
@@ -34,13 +39,16 @@ def _in_class_comprehension(home: Scope, scope: Scope) -> bool:
     return home.kind == "comprehension" and home.parent is scope
 
 
-def _runs_inside(home: Scope, scope: Scope) -> bool:
+def _runs_at(use: ast.AST, home: Scope, scope: Scope) -> ast.AST | None:
+    """The node of `scope` as part of which a use runs: itself, also in a comprehension, or the class it stands in."""
     for outer in home.outward():
         if outer is scope:
-            return True
-        if outer.kind != "comprehension":
-            return False
-    return False
+            return use
+        if outer.kind not in ("comprehension", "class"):
+            return None
+        if outer.kind == "class":
+            use = outer.node
+    return None
 
 
 def _closure(file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scope) -> list[Binding]:
@@ -170,7 +178,7 @@ def _exclusive(file: FileFacts, one: ast.AST, two: ast.AST) -> bool:
         return {field_of(owner, left), field_of(owner, right)} == {"body", "orelse"}
     if isinstance(owner, ast.Match):
         return left is not right
-    if isinstance(owner, ast.Try):
+    if isinstance(owner, _TRIES):
         fields = {field_of(owner, left), field_of(owner, right)}
         return (fields == {"handlers"} and left is not right) or fields == {"handlers", "orelse"}
     return False
@@ -183,14 +191,14 @@ def _conditional(file: FileFacts, binding: Binding, use: ast.AST, shared: list[a
     using = _chain(file, use)[len(shared) :]
     owner = shared[-1] if shared else None
     # In the same statement's different blocks: a try body may have stopped before the binding.
-    if isinstance(owner, ast.Try) and below and using:
+    if isinstance(owner, _TRIES) and below and using:
         mine, theirs = field_of(owner, below[0]), field_of(owner, using[0])
         if mine == "body" and theirs in ("handlers", "finalbody"):
             return True
     for outer, inner in zip(below, below[1:], strict=False):
         where = field_of(outer, inner)
-        if isinstance(outer, ast.With | ast.AsyncWith) or (isinstance(outer, ast.Try) and where in ("body", "finalbody")):
-            if isinstance(outer, ast.Try) and where == "body" and any(_falls_through(h) for h in outer.handlers):
+        if isinstance(outer, ast.With | ast.AsyncWith) or (isinstance(outer, _TRIES) and where in ("body", "finalbody")):
+            if isinstance(outer, _TRIES) and where == "body" and any(_falls_through(h) for h in outer.handlers):
                 return True
             continue
         return True

@@ -56,6 +56,11 @@ def find(paths: Sequence[Path], exclude: Sequence[str] = (), root: Path | None =
     return found
 
 
+def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
+    """Whether patterns as in `.gitignore`, relative to `base`, name a file."""
+    return _matches(_spec(list(patterns)), base, path, False)
+
+
 def walk(top: Path, excluded: GitIgnoreSpec | None = None, base: Path | None = None) -> Iterator[Path]:
     """Every Python file below `top`, sorted, ignoring what `.gitignore` files from the repository root down say."""
     inherited = _inherited_ignores(top.resolve())
@@ -86,7 +91,7 @@ def _walk(
         elif not entry.name.endswith(SUFFIXES) or not _is_file(entry):
             continue
         where = real / entry.name
-        if any(_matches(spec, root, where, is_dir) for root, spec in ignores):
+        if _ignored(ignores, where, is_dir):
             continue
         if excluded is not None and _matches(excluded, base, where, is_dir):
             continue
@@ -103,14 +108,28 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
         return False
 
 
+def _ignored(ignores: _Ignores, path: Path, is_dir: bool) -> bool:
+    """What the innermost file that speaks of the path says: it may take back what one further out ignores."""
+    for root, spec in reversed(ignores):
+        verdict = _verdict(spec, root, path, is_dir)
+        if verdict is not None:
+            return verdict
+    return False
+
+
 def _matches(spec: GitIgnoreSpec, root: Path, path: Path, is_dir: bool) -> bool:
+    return _verdict(spec, root, path, is_dir) is True
+
+
+def _verdict(spec: GitIgnoreSpec, root: Path, path: Path, is_dir: bool) -> bool | None:
+    """True: named by a pattern; False: taken back by one; None: no pattern speaks of it."""
     try:
         relative = path.relative_to(root).as_posix()
     except ValueError:
-        return False
+        return None
     if relative == ".":
-        return False
-    return spec.match_file(relative + "/" if is_dir else relative)
+        return None
+    return spec.check_file(relative + "/" if is_dir else relative).include
 
 
 def _inherited_ignores(top: Path) -> _Ignores:
@@ -136,6 +155,8 @@ def _read_ignore(path: Path) -> GitIgnoreSpec:
 def _spec(lines: list[str]) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # imported late: most single-file runs meet no ignore file
 
+    # `a/**` names what is in a folder, not the folder; pathspec has it name both, so `!a/b.py` could take nothing back.
+    lines = [line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines]
     try:
         return GitIgnoreSpec.from_lines(lines)
     except ValueError:

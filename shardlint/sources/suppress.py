@@ -7,16 +7,23 @@ import re
 import tokenize
 from dataclasses import dataclass, field
 
+# The reason ends where another comment starts ("# noqa"), but may name an issue ("#12").
 _COMMENT = re.compile(
-    r"#\s*shardlint:\s*(?P<kind>ignore-file|ignore)\s*(?:\[(?P<codes>[^\]]*)\])?(?P<reason>[^#]*)"
+    r"#\s*shardlint:\s*(?P<kind>ignore-file|ignore)\b\s*(?:\[(?P<codes>[^\]]*)\])?(?P<reason>(?:(?!\s#(?!\d)).)*)"
 )
+_LAYOUT = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 
 @dataclass
 class Suppression:
-    """One comment. `codes` is empty when it names no rule and so silences all of them."""
+    """One comment. `codes` is empty when it names no rule and so silences all of them.
+
+    `first_line` is where the statement or header starts that the comment ends: formatters move a comment to the line
+    of the closing bracket.
+    """
 
     line: int
+    first_line: int
     offset: int
     end: int
     whole_file: bool
@@ -28,7 +35,7 @@ class Suppression:
         """Whether a finding of `code` on these lines is silenced by this comment."""
         if self.codes and code not in self.codes:
             return False
-        return self.whole_file or first_line <= self.line <= last_line
+        return self.whole_file or (first_line <= self.line and self.first_line <= last_line)
 
 
 def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
@@ -36,7 +43,7 @@ def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
     if "shardlint:" not in text:
         return []
     found = []
-    for line, column, comment in _comments(text):
+    for first_line, line, column, comment in _comments(text):
         match = _COMMENT.search(comment)
         if match is None:
             continue
@@ -45,8 +52,9 @@ def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
         found.append(
             Suppression(
                 line=line,
+                first_line=first_line,
                 offset=start + match.start(),
-                end=start + len(comment.rstrip()),
+                end=start + match.start() + len(match[0].rstrip()),
                 whole_file=match["kind"] == "ignore-file",
                 codes=codes,
                 reason=match["reason"].strip(),
@@ -55,14 +63,24 @@ def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
     return found
 
 
-def _comments(text: str) -> list[tuple[int, int, str]]:
-    out = []
+def _comments(text: str) -> list[tuple[int, int, int, str]]:
+    """Every comment: the line where what it ends starts (its own, in the middle of something), line, column, text."""
+    out: list[tuple[int, int, int, str]] = []
+    begun = last = 0
     # tokenize wants \n; a lone \r is the one newline it would not count.
     readline = io.StringIO(text.replace("\r\n", " \n").replace("\r", "\n")).readline
     try:
         for token in tokenize.generate_tokens(readline):
+            line, column = token.start
             if token.type == tokenize.COMMENT:
-                out.append((token.start[0], token.start[1], token.string))
+                out.append((line, line, column, token.string))
+                last = line
+            elif token.type == tokenize.NEWLINE:
+                if out and last == line and begun:
+                    out[-1] = (begun, *out[-1][1:])
+                begun = 0
+            elif token.type not in _LAYOUT and not begun:
+                begun = line
     except (tokenize.TokenError, SyntaxError):
         pass  # what came before the broken place still counts
     return out

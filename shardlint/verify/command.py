@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import sys
@@ -24,8 +25,10 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     """The proofs whose code begins with one of `codes` (`all`: every one), and a failure for each that
     cannot be read.
 
-    Raises `CannotRun` for a code that selects nothing.
+    Raises `CannotRun` for a code that selects nothing, and without packaging.
     """
+    if importlib.util.find_spec("packaging") is None:
+        raise CannotRun('reading proofs needs packaging: pip install "shardlint[verify]"')
     for code in codes:
         if code != "all" and not any(known.startswith(code) for known in folders):
             raise CannotRun(f"no rule with a proof has a code that begins with {code!r}")

@@ -162,9 +162,15 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
         joined = [join(proof.code, level, bads[level], goods[level]) for level in levels]
         results[proof.code] = _told(joined)
         for result in joined:
-            result.line = str(proof.folder)
+            result.line = _shown(proof.folder)
             result.rerun = f"shardlint verify --rules {proof.code} --level {result.level}{request.options}"
     return [result for proof in request.proofs for result in results[proof.code]]
+
+
+def _shown(path: Path) -> str:
+    """A path relative to the working directory where it lies below it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)
 
 
 def _program_results(outcome: Outcome, role: str, levels: Sequence[str]) -> dict[str, Result]:

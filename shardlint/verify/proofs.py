@@ -114,7 +114,9 @@ def read_proof(code: str, folder: Path) -> ProofFolder:
             for other in good:
                 if entry.shows == "sharding" and (not other.out or other.out == entry.out):
                     raise BadProof("good needs an `out` that differs from the wrong one bad shows")
-        donate = data.get("donate", [0] if "donation" in shown else [])
+        donate = _typed(data, "donate", list, [0] if "donation" in shown else [])
+        if not all(isinstance(index, int) for index in donate):
+            raise BadProof(f"donate lists the places of arguments, such as [0], not {donate!r}")
         return ProofFolder(
             code,
             folder,
@@ -143,7 +145,7 @@ def _entry(table: dict[str, Any], keys: set[str], name: str) -> Entry:
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
     _known(table, keys, f" in [[{name}]]")
-    when, out = table.get("when", {}), table.get("out", {})
+    when, out = _typed(table, "when", dict, {}), _typed(table, "out", dict, {})
     for package, wanted in when.items():
         try:
             SpecifierSet(wanted)

@@ -127,6 +127,7 @@ def json_report(run: Run, version: str) -> str:
     )
 
 
+_SHOWN = 20
 _COLOURS = {PASS: "32", FAIL: "31;1", SKIP: "33"}
 
 
@@ -139,8 +140,10 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     counted = f"  {result.checked} checked" if result.status == PASS else ""
     yield f"{word} {result.target}{mesh}{level}{counted}" + (f"  {result.reason}" if result.reason else "")
     if result.status == FAIL:
-        for failure in result.failures:
+        for failure in result.failures[:_SHOWN]:
             yield from _indent(failure.text())
+        if len(result.failures) > _SHOWN:
+            yield f"  ... and {len(result.failures) - _SHOWN} more (all are in --output-format json)"
         if result.output:
             yield "  last output:"
             yield from (f"  | {line}" for line in result.output)

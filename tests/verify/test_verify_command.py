@@ -10,6 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from shardlint.verify.command import fixture_files, verify
+from shardlint.verify.report import Failure, Run, text_report
+from shardlint.verify.report import Result as VerifyResult
 from shardlint.verify.runner import CannotRun
 
 pytest.importorskip("jax")
@@ -51,11 +53,11 @@ grads = Fixture(
 )
 """
 
-Run = Callable[..., Result]
+Invoke = Callable[..., Result]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
     project = tmp_path / "proj"
     project.mkdir()
     (project / "train.py").write_text(TRAIN)
@@ -64,7 +66,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *arguments: CliRunner().invoke(verify, list(arguments))
 
 
-def test_before_and_after_a_fix(run: Run, tmp_path: Path) -> None:
+def test_before_and_after_a_fix(run: Invoke, tmp_path: Path) -> None:
     before = run("proj")
     assert before.exit_code == 1
     assert "FAIL proj.train:gradients  mesh data=8  level compile\n" in before.output
@@ -88,7 +90,7 @@ def test_before_and_after_a_fix(run: Run, tmp_path: Path) -> None:
     assert report["releases"]["jax"]
 
 
-def test_a_run_that_cannot_be_done(run: Run, tmp_path: Path) -> None:
+def test_a_run_that_cannot_be_done(run: Invoke, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "mentions.py").write_text("import shardlint.verify\n")
     for arguments, message in [
@@ -117,3 +119,22 @@ def test_files_are_found_by_mention(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert fixture_files(["a.py", "a.py::x"]) == {Path("a.py"): []}
     with pytest.raises(CannotRun):
         fixture_files(["b.py", "nowhere"])
+
+
+def test_a_report_does_not_run_away() -> None:
+    failures = [
+        Failure("sharding", where=f"out[{index}]", expected="P('data')", actual="P()") for index in range(50)
+    ]
+    text = text_report(
+        Run([VerifyResult("fx:step", "compile", "fail", failures=failures)], {}, [], []), False
+    )
+    assert text.count("expected") == 20
+    assert "... and 30 more" in text
+
+
+def test_skipping_everything_is_no_success() -> None:
+    skipped = VerifyResult("SL201", "execute", "skip", reason="not for these releases")
+    passed = VerifyResult("SL202", "execute", "pass")
+    assert Run([skipped], {}, [], []).exit_code() == 1
+    assert "nothing was verified" in text_report(Run([skipped], {}, [], []), False)
+    assert Run([skipped, passed], {}, [], []).exit_code() == 0

@@ -133,6 +133,13 @@ def test_a_wrong_number_is_told_by_leaf(verify: Verify) -> None:
     assert "32 of 32 elements differ" in integers.failures[0].message
 
 
+def test_numbers_that_are_none_prove_nothing(verify: Verify) -> None:
+    (_, result) = verify(
+        "fx = Fixture(lambda x: x / 0 * 0, [MESH], [X], reference='single_device')", "execute"
+    )
+    assert "there is no finite number to compare" in result.failures[0].message
+
+
 def test_float64_that_a_program_refuses_is_said(verify: Verify) -> None:
     (_, result) = verify(
         """
@@ -245,6 +252,18 @@ def test_what_the_function_raises_names_its_line(verify: Verify) -> None:
     assert "names axis 'expert', which mesh data=4,model=2 has not" in unknown.failures[0].message
     assert "'proj.nowhere:step': no module 'proj'" in missing.failures[0].message
     assert "args[0] specs: 'v' matches no leaf; nearest: 'w'" in specs.failures[0].message
+
+
+def test_the_first_glob_of_specs_counts(verify: Verify) -> None:
+    (result,) = verify(
+        """
+        def init():
+            return {"layer": {"w": np.ones((8, 4))}, "step": np.ones(())}
+        ARGS = [arg(init, specs={"**/w": P("data"), "**": P()})]
+        fx = Fixture(jax.jit(lambda p: p), [MESH], ARGS, {"**/w": P("data"), "**": P()})
+        """
+    )
+    assert (result.status, result.checked) == ("pass", 2), result
 
 
 def test_equinox_modules(verify: Verify) -> None:

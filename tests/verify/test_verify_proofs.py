@@ -151,6 +151,8 @@ BAD = '[bad]\nshows = "raises"\nerror = "E"\n'
         (BAD + 'when = { jax = "0.4 or so" }\n[good]\n', "no version specifier"),
         (BAD + '[good]\nout = { "" = "data" }\n', "is not a spec"),
         (BAD + 'message = "("\n[good]\n', "no regular expression"),
+        ('donate = ["x"]\n' + BAD + "[good]\n", "donate lists"),
+        (BAD + 'when = "new"\n[good]\n', "when is a dict"),
         ('devices = "8"\n' + BAD + "[good]\n", "devices is a int"),
     ],
 )

@@ -1,7 +1,8 @@
 """What filter_jit did with shardings up to equinox 0.13.0, where it handed them to a jit of its own.
 
-That inner jit takes two arguments, the arrays that are donated and those that are not, and returns three: a marker of
-rank 0, the result, and what is no array. Shardings were matched with these and not with the user's.
+That inner jit takes two arguments, the arrays that are donated and those that are not, and returns three: a
+marker of rank 0, the result, and what is no array. Shardings were matched with these and not with the
+user's.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import ast
 from dataclasses import dataclass
 
 from shardlint.program.meshes import is_sharding, is_spec
-from shardlint.program.values import Constant, Items, Place, Table, Value, options
+from shardlint.program.values import Constant, Items, Place, Table, Unknown, Value, options
 from shardlint.rule import Certainty, Harm
 from shardlint.site import Site
 from shardlint_rules.equinox.wrapped import donate
@@ -25,24 +26,30 @@ class Outcome:
     certainty: Certainty = Certainty.PROVEN
 
 
-_MENDING = Outcome("asks for what happens anyway", Harm.REMOVED, Certainty.LIKELY)
+_NOTHING = Outcome("asks for nothing", Harm.REMOVED, Certainty.LIKELY)
+_REPLICATES = Outcome("replicates everything, as it says", Harm.REMOVED, Certainty.LIKELY)
 
 
 def outcome_of_inputs(site: Site, place: Place) -> Outcome:
     """What in_shardings did."""
     value = site.program.evaluator.value(place)
     if value == Constant(None):
-        return _MENDING
+        return _NOTHING
     if _has_if_array(place):
         return Outcome("raises TypeError when wrapping: if_array is no sharding", Harm.CRASH)
     if isinstance(value, Table) or (isinstance(value, Items) and not value.open and len(value.items) != 2):
-        return Outcome("raises ValueError when it is called: the inner jit has two arguments", Harm.CRASH)
+        return Outcome(
+            "raises ValueError when it is called: filter_jit's inner jit takes two arguments", Harm.CRASH
+        )
     if isinstance(value, Items) and not value.open:
         if any(isinstance(item, Items | Table) for item in value.items):
-            return Outcome("raises ValueError when it is called: the inner jit's arguments are dicts", Harm.CRASH)
+            return Outcome(
+                "raises ValueError when it is called: the arguments of filter_jit's inner jit are dicts",
+                Harm.CRASH,
+            )
         return _of_pair(site, place, value)
     if all(is_replicated(site, option) for option in options(value)):
-        return _MENDING
+        return _REPLICATES
     message = "puts it on every array of every argument, weights too, and raises for a scalar array"
     return Outcome(message, Harm.SILENT, Certainty.LIKELY)
 
@@ -50,7 +57,7 @@ def outcome_of_inputs(site: Site, place: Place) -> Outcome:
 def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
     first, second = _texts(place, value)
     mode = donate(site)
-    if value.items[0] == value.items[1]:
+    if first == second or (value.items[0] == value.items[1] and not isinstance(value.items[0], Unknown)):
         return Outcome(f"puts {first} on every array of every argument", Harm.SILENT, Certainty.LIKELY)
     intro = "matches the pair with what is donated and what is not, not with your arguments: "
     if mode == "none":
@@ -68,21 +75,21 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
     """What out_shardings did."""
     value = site.program.evaluator.value(place)
     if value == Constant(None):
-        return _MENDING
+        return _NOTHING
     if _has_if_array(place):
         return Outcome("raises TypeError when wrapping: if_array is no sharding", Harm.CRASH)
     raises = "raises ValueError when it is called: "
     if isinstance(value, Items) and not value.open:
         if value.kind != "tuple" or len(value.items) != 3:
-            return Outcome(raises + "the inner jit returns a tuple of three", Harm.CRASH)
+            return Outcome(raises + "filter_jit's inner jit returns a tuple of three", Harm.CRASH)
         if shards(site, value.items[0]):
             return Outcome(raises + "the first entry falls on a marker of rank 0", Harm.CRASH)
         return Outcome("gives the second entry to every result and ignores the others", Harm.SILENT)
     if isinstance(value, Table):
-        return Outcome(raises + "the inner jit returns a tuple", Harm.CRASH)
+        return Outcome(raises + "filter_jit's inner jit returns a tuple", Harm.CRASH)
     found = options(value)
     if all(is_replicated(site, option) for option in found):
-        return _MENDING
+        return _REPLICATES
     certainty = Certainty.PROVEN if all(shards(site, option) for option in found) else Certainty.LIKELY
     return Outcome(raises + "it also falls on a marker of rank 0", Harm.CRASH, certainty)
 
@@ -97,8 +104,9 @@ def _texts(place: Place, value: Items) -> tuple[str, str]:
 def _has_if_array(place: Place) -> bool:
     """Whether `if_array(...)` is written where a sharding should be."""
     return any(
-        isinstance(part, ast.Name | ast.Attribute) and (getattr(part, "id", "") or getattr(part, "attr", "")) == "if_array"
+        getattr(part, "id", getattr(part, "attr", "")) == "if_array"
         for part in ast.walk(place.node)
+        if isinstance(part, ast.Name | ast.Attribute)
     )
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 from shardlint.program.values import Place
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule
@@ -21,15 +22,16 @@ class FilterJitShardings(Rule):
 
     ## What it does
     Reports `in_shardings` and `out_shardings` given to `eqx.filter_jit`: as a decorator, a call, or through
-    `functools.partial`, with any value, also None.
+    `functools.partial`, with any value, also None. For releases up to 0.13.0 only what surely does
+    something else than it says is reported by default; what may do as it says needs `--pedantic`.
 
     ## Why it hurts
-    From equinox 0.13.1 wrapping a function so raises ValueError. Up to 0.13.0 nothing is raised for a pair of input
-    shardings, and they land elsewhere: filter_jit hands them to a jit of its own, whose two arguments are what is
-    donated and what is not. Without `donate` every array gets the second sharding; with `donate="all"` or `"warn"`
-    every array gets the first; with `"all-except-first"` or `"warn-except-first"` they are swapped. A single
-    sharding falls on every array, weights too. `out_shardings` also falls on an internal scalar, so that anything but a
-    replicated sharding raises.
+    From equinox 0.13.1 wrapping a function so raises ValueError. Up to 0.13.0 a pair of input shardings
+    raises nothing and lands elsewhere: filter_jit hands it to a jit of its own, whose two arguments are
+    what is donated and what is not. Without `donate` every array gets the second sharding; with
+    `donate="all"` or `"warn"` every array gets the first; with `"all-except-first"` or
+    `"warn-except-first"` they are swapped. A single sharding falls on every array, weights too.
+    `out_shardings` also falls on an internal scalar, so that anything but a replicated sharding raises.
 
     ## Example
     ```python
@@ -45,24 +47,25 @@ class FilterJitShardings(Rule):
         net, xs = eqx.filter_shard(net, replicated), eqx.filter_shard(xs, by_row)
         return eqx.filter_shard(jax.vmap(net)(xs), by_row)
     ```
-    `eqx.filter_shard` shards the arrays of a tree and leaves the rest alone. The constraint does not move arguments:
-    place large ones on the mesh before the call.
+    `eqx.filter_shard` shards the arrays of a tree and leaves the rest alone. The constraint does not move the
+    arguments before the call: place large ones on the mesh first.
 
     ## Fix safety
-    Unsafe: the constraints take effect, so the compiled program changes its memory and communication. Dropping
-    keywords that are None is safe. There is no fix where the body cannot be seen or a sharding is not known in it
-    (a lambda, a function of another file or with other callers, `*args`, another decorator in between, a name that
-    means something else in the body), nor for meshes with Explicit axes; the finding says which.
+    Unsafe: the constraints take effect, so the compiled program changes its memory and communication.
+    Dropping keywords that are None is safe. There is no fix where the body cannot be seen or a sharding is
+    not known in it: a lambda, a function of another file or with other callers, `*args`, another decorator
+    in between, a name that means something else in the body; nor for meshes with Explicit axes. The finding
+    says which.
 
     ## Evidence
-    Rows A1a, A1c, A1g and A1h of the experiments: equinox 0.11.5, 0.11.11, 0.12.2 and 0.13.0 (all alike), 0.13.1 and
-    0.13.8, on jax 0.4.38 to 0.12. See also equinox issue 1077.
+    Rows A1a, A1c, A1g and A1h of the experiments, run on equinox 0.11.5, 0.11.11, 0.12.2 and 0.13.0 (all
+    alike), 0.13.1 and 0.13.8, with jax 0.4.38 to 0.12. See also equinox issue 1077.
     """
 
     code = "SL101"
     name = "filter-jit-shardings"
     harm = Harm.CRASH
-    holds = {"equinox": ">=0.11.5"}
+    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     wakes = (Calls("equinox.filter_jit"),)
     fixes = "both"
 
@@ -89,13 +92,18 @@ class FilterJitShardings(Rule):
     def _outcome(self, site: Site, given: _Given) -> Outcome:
         release = f"On {site.on('equinox')} "
         if site.runs("equinox", ">=0.13.1"):
-            when = "this raises ValueError" if site.argument("fun") else "this raises ValueError as soon as it wraps a function"
+            when = "this raises ValueError"
+            if site.decorated is not None:
+                when = f"wrapping `{site.decorated.name}` raises ValueError"
+            elif site.argument("fun") is None:
+                when = "this raises ValueError as soon as it wraps a function"
             return Outcome(f"{release}{when}.", Harm.CRASH)
         found = [
             (name, (outcome_of_inputs if name == "in_shardings" else outcome_of_outputs)(site, place))
             for name, place in given.places.items()
         ]
-        proven = [outcome for _, outcome in found if outcome.certainty is Certainty.PROVEN] or [o for _, o in found]
+        outcomes = [outcome for _, outcome in found]
+        proven = [outcome for outcome in outcomes if outcome.certainty is Certainty.PROVEN] or outcomes
         text = "; ".join(f"{name} {outcome.message}" for name, outcome in found)
         harm = min((outcome.harm for outcome in proven), key=_HARMS.index)
         return Outcome(f"{release}{text}. From 0.13.1 wrapping raises ValueError.", harm, proven[0].certainty)

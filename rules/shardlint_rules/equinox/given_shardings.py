@@ -70,8 +70,9 @@ def _elements(site: Site, node: ast.expr) -> list[ast.expr] | None:
         return node.elts
     if isinstance(node, ast.Name):
         bindings, _ = lookup(site.file, node, node.id)
-        if len(bindings) == 1 and bindings[0].kind == "assign" and isinstance(bindings[0].value, ast.Tuple | ast.List):
-            return bindings[0].value.elts
+        value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+        if isinstance(value, ast.Tuple | ast.List):
+            return value.elts
     return None
 
 
@@ -96,7 +97,12 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
 
 def _unwrapped(node: ast.expr) -> ast.expr:
     """`if_array(sharding)`: filter_shard leaves what is no array alone by itself."""
-    if isinstance(node, ast.Call) and len(node.args) == 1 and not node.keywords and _last_name(node.func) == "if_array":
+    if (
+        isinstance(node, ast.Call)
+        and _last_name(node.func) == "if_array"
+        and len(node.args) == 1
+        and not node.keywords
+    ):
         return node.args[0]
     return node
 
@@ -137,9 +143,11 @@ def _refuse_explicit(site: Site, node: ast.expr) -> None:
         mesh = site.mesh_of(parts[0]) if parts is not None else None
         if mesh is None:
             continue
-        by_default = mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9")
+        by_default = (
+            mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9")
+        )
         if by_default or mesh.axis_types in ("explicit", "mixed"):
             raise NotRewritten(
-                f"its mesh has Explicit axes on {site.on('jax')}, where filter_shard does not place: place the arguments "
-                "before the call, or make the mesh with axis_types=(AxisType.Auto, ...)"
+                f"its mesh has Explicit axes on {site.on('jax')}, where filter_shard raises: device_put "
+                "the arguments before the call, or make the mesh with axis_types=(AxisType.Auto, ...)"
             )

@@ -42,7 +42,7 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
     inside = lookup(file, function.body[0], name.id)[1]
     own = file.walked(file.scope(function))
     if inside is own or name.id in own.bindings:
-        return f"`{name.id}` means something else inside `{function.name}`: it has a parameter or variable of that name"
+        return f"`{name.id}` is another variable inside `{function.name}`"
     if inside is not scope:
         return f"`{name.id}` is not the same name inside `{function.name}`"
     if scope is None:

@@ -1,9 +1,15 @@
 """The codemod of SL101: shardings given to `filter_jit` become `filter_shard` in the function's body.
 
-    @eqx.filter_jit(in_shardings=(a, b), out_shardings=b)      @eqx.filter_jit
-    def f(x, y):                                               def f(x, y):
-        return x + y                                               x, y = eqx.filter_shard(x, a), eqx.filter_shard(y, b)
-                                                                   return eqx.filter_shard(x + y, b)
+    @eqx.filter_jit(in_shardings=(a, b), out_shardings=b)
+    def f(x, y):
+        return x + y
+
+becomes
+
+    @eqx.filter_jit
+    def f(x, y):
+        x, y = eqx.filter_shard(x, a), eqx.filter_shard(y, b)
+        return eqx.filter_shard(x + y, b)
 """
 
 from __future__ import annotations
@@ -17,6 +23,7 @@ from shardlint.site import Site
 from shardlint_rules.equinox.given_shardings import Each, Given, One, given, sources
 from shardlint_rules.equinox.same_in_body import obstacle
 from shardlint_rules.equinox.wrapped import (
+    KEEPING,
     Definition,
     NotRewritten,
     Wrapping,
@@ -27,8 +34,6 @@ from shardlint_rules.equinox.wrapped import (
 )
 
 NAMES = ("in_shardings", "out_shardings")
-# Decorators under filter_jit through which a function keeps its arguments and results as they are.
-_KEEPING = ("jaxtyping.jaxtyped", "typeguard.typechecked", "beartype.beartype", "jax.named_scope", "equinox.named_scope")
 _WIDTH = 100
 
 
@@ -65,7 +70,13 @@ def rewrite(site: Site) -> Fix:
     if not shown:
         raise NotRewritten("there is nothing to constrain: no positional parameters and no returned value")
     message = f"write in the body: {' '.join('; '.join(dict.fromkeys(shown)).split())}"
-    return site.fix(Safety.UNSAFE, message, edits, "the constraints take effect, which changes the compiled program", drops)
+    return site.fix(
+        Safety.UNSAFE,
+        message,
+        edits,
+        "the constraints take effect, which changes the compiled program",
+        drops,
+    )
 
 
 # the function
@@ -90,7 +101,7 @@ def _check_decorators(site: Site, node: Definition, by: ast.AST) -> None:
     for decorator in node.decorator_list[place + 1 :]:
         value = site.value(decorator)
         api = value.by if isinstance(value, Made) else value
-        if not isinstance(api, Api) or api.name not in _KEEPING:
+        if not isinstance(api, Api) or api.name not in KEEPING:
             raise NotRewritten(f"`@{site.text(decorator)}` stands between filter_jit and `{node.name}`")
     for decorator in node.decorator_list[:place]:
         if site.text(decorator) == "classmethod":
@@ -105,7 +116,12 @@ def _passed(site: Site, wrapping: Wrapping) -> Definition:
         raise NotRewritten("a lambda has no body to write into: make it a def")
     if isinstance(value, Wrapped):
         raise NotRewritten(f"`{text}` went through another transform or decorator first")
-    if not isinstance(node, ast.Name) or not isinstance(value, Function) or value.bound or value.owner is not None:
+    if (
+        not isinstance(node, ast.Name)
+        or not isinstance(value, Function)
+        or value.bound
+        or value.owner is not None
+    ):
         raise NotRewritten(f"`{text}` is no plain function of this file")
     definition = value.node
     if value.place.file is not site.file:
@@ -116,7 +132,9 @@ def _passed(site: Site, wrapping: Wrapping) -> Definition:
         raise NotRewritten(f"`{text}` is also a method")
     for end in site.program.flow.ends(site.file, definition).found:
         if not any(wrapper.place.node is wrapping.by for wrapper in end.wrappers):
-            raise NotRewritten(f"`{text}` is also used without this wrapper, at line {_line(site, end.place)}")
+            raise NotRewritten(
+                f"`{text}` is also used without this wrapper, at line {_line(site, end.place)}"
+            )
     return definition
 
 
@@ -165,7 +183,11 @@ class _Body:
                     f"in_shardings has {len(asked.texts)} entries and `{self.function.name}` "
                     f"{len(names)} positional parameters"
                 )
-            pairs = [(n, f"{self.shard}({n}, {text})") for n, text in zip(names, asked.texts, strict=True) if text is not None]
+            pairs = [
+                (n, f"{self.shard}({n}, {text})")
+                for n, text in zip(names, asked.texts, strict=True)
+                if text is not None
+            ]
             together = f"{', '.join(name for name, _ in pairs)} = {', '.join(call for _, call in pairs)}"
             short = len(together) + self._indent() <= _WIDTH and "\n" not in together
             lines = [together] if short and pairs else [f"{name} = {call}" for name, call in pairs]
@@ -181,15 +203,20 @@ class _Body:
             value = statement.value
             if value is None or (isinstance(value, ast.Constant) and value.value is None):
                 continue
-            if isinstance(asked, Each) and isinstance(value, ast.Tuple) and not any(isinstance(e, ast.Starred) for e in value.elts):
+            if (
+                isinstance(asked, Each)
+                and isinstance(value, ast.Tuple)
+                and not any(isinstance(e, ast.Starred) for e in value.elts)
+            ):
                 self._each_result(asked, value)
             else:
                 self._whole_result(asked, value)
 
     def _each_result(self, asked: Each, value: ast.Tuple) -> None:
         if len(value.elts) != len(asked.texts):
+            entries, values = len(asked.texts), len(value.elts)
             raise NotRewritten(
-                f"out_shardings has {len(asked.texts)} entries and `{self.function.name}` returns {len(value.elts)} values"
+                f"out_shardings has {entries} entries and `{self.function.name}` returns {values} values"
             )
         for element, text in zip(value.elts, asked.texts, strict=True):
             if text is not None:
@@ -202,9 +229,13 @@ class _Body:
             text = asked.text
         else:
             if None in asked.texts:
-                raise NotRewritten(f"`return {self.site.text(value)}` does not show its parts, and one of them has None")
+                raise NotRewritten(
+                    f"`return {self.site.text(value)}` does not show its parts, and one of them has None"
+                )
             if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
-                raise NotRewritten(f"out_shardings is a tuple and `return {self.site.text(value)}` is no tuple of its length")
+                raise NotRewritten(
+                    f"out_shardings is a tuple and `return {self.site.text(value)}` is no tuple of its length"
+                )
             text = f"({', '.join(text for text in asked.texts if text is not None)})"
         self._wrap(value, text)
         self.shown.append(f"return {self.shard}(..., {text})")
@@ -238,7 +269,7 @@ class _Body:
         return self._start() - self._line_start()
 
     def _insert(self, lines: list[str]) -> None:
-        """Put statements before the first one, under the comments' heads: comments stay with what they speak of."""
+        """Put statements before the first one and the comments above it, which speak of it."""
         source = self.file.source
         start = self._start()
         line = source.position(start)[0]
@@ -251,5 +282,7 @@ class _Body:
         if line > 1 and source.line(line - 1).endswith("\\"):
             raise NotRewritten(f"the body of `{self.function.name}` starts on a continued line")
         at = source.line_starts[line - 1]
-        self.edits.append(Edit(at, at, "".join(f"{indent}{text}{source.newline}" for text in (*self.comments, *lines))))
+        self.edits.append(
+            Edit(at, at, "".join(f"{indent}{text}{source.newline}" for text in (*self.comments, *lines)))
+        )
         self.comments = []

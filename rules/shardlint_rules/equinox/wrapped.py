@@ -1,12 +1,13 @@
-"""Which functions a call of `filter_jit` wraps, and the call with some keywords taken away. Shared by SL101 and SL102."""
+"""Which functions a call of `filter_jit` wraps, and the call with other keywords: for SL101 and SL102."""
 
 from __future__ import annotations
 
 import ast
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from shardlint.program.reach import lookup
 from shardlint.program.values import Constant, Place, Table, Value
@@ -14,6 +15,14 @@ from shardlint.rule import Edit
 from shardlint.site import Site
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
+# Decorators under filter_jit through which a function keeps its arguments and results as they are.
+KEEPING = (
+    "jaxtyping.jaxtyped",
+    "typeguard.typechecked",
+    "beartype.beartype",
+    "jax.named_scope",
+    "equinox.named_scope",
+)
 
 
 class NotRewritten(Exception):
@@ -22,7 +31,10 @@ class NotRewritten(Exception):
 
 @dataclass(frozen=True)
 class Wrapping:
-    """One function given to filter_jit: `function` is the decorated definition or the expression passed, `by` the decorator or the call."""
+    """One function given to filter_jit: the definition it decorates, or the expression passed to it.
+
+    `by` is the decorator or the call.
+    """
 
     function: ast.AST
     by: ast.AST
@@ -43,15 +55,20 @@ def wrappings(site: Site) -> list[Wrapping]:
 
 def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
     """The functions that a decorator factory (an expression) is applied to."""
-    file, parent = site.file, site.file.parent(wrapper)
+    parent = site.file.parent(wrapper)
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
     if isinstance(parent, Definition) and wrapper in parent.decorator_list:
         yield Wrapping(parent, wrapper)
-    elif isinstance(parent, ast.Call) and parent.func is wrapper and len(parent.args) == 1 and not parent.keywords:
+    elif isinstance(parent, ast.Call) and parent.func is wrapper and _one_argument(parent):
         yield Wrapping(parent.args[0], parent)
-    elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name) and depth < 2:
-        yield from _through_name(site, parent.targets[0], depth)
+    elif isinstance(target, ast.Name) and depth < 2:
+        yield from _through_name(site, target, depth)
     else:
         raise NotRewritten("what it wraps is not to be seen here")
+
+
+def _one_argument(call: ast.Call) -> bool:
+    return len(call.args) == 1 and not call.keywords and not isinstance(call.args[0], ast.Starred)
 
 
 def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping]:
@@ -61,9 +78,10 @@ def _through_name(site: Site, target: ast.Name, depth: int) -> Iterator[Wrapping
     if scope.kind == "module" and any(True for _ in site.program.project.importing(file.path, target.id)):
         raise NotRewritten(f"another file may import `{target.id}` and wrap functions with it")
     for use in file.mentions(target.id):
-        if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
-            if any(binding.node is target for binding in lookup(file, use, target.id)[0]):
-                yield from _given_to(site, use, depth + 1)
+        if not isinstance(use, ast.Name) or not isinstance(use.ctx, ast.Load):
+            continue
+        if any(binding.node is target for binding in lookup(file, use, target.id)[0]):
+            yield from _given_to(site, use, depth + 1)
 
 
 def hidden_settings(site: Site) -> list[tuple[ast.keyword, Table]]:
@@ -91,23 +109,36 @@ def donate(site: Site) -> str | None:
     return value.value if isinstance(value, Constant) and isinstance(value.value, str) else None
 
 
-def without(site: Site, names: set[str]) -> tuple[Edit, tuple[str, ...]]:
-    """The call without some keywords, as `filter_jit` itself where nothing is left; and the names it stops using."""
+def without(
+    site: Site, names: set[str], put: Mapping[str, tuple[str, str]] = MappingProxyType({})
+) -> tuple[Edit, tuple[str, ...]]:
+    """The call without some keywords, and the names it stops using.
+
+    `put` gives keyword and value that stand in the place of one. With no arguments left the call is
+    `filter_jit` itself.
+    """
     import libcst as cst
 
-    from shardlint.islands import code, without_keywords
+    from shardlint.islands import code, parse_expression, with_arguments
 
     call = site.node
     assert isinstance(call, cst.Call)
+    args = []
+    for arg in call.args:
+        keyword = arg.keyword.value if arg.keyword is not None else ""
+        if keyword in put:
+            name, value = put[keyword]
+            args.append(arg.with_changes(keyword=cst.Name(name), value=parse_expression(value)))
+        elif keyword not in names:
+            args.append(arg)
     gone: list[ast.AST] = [keyword for keyword in site.call.keywords if keyword.arg in names]
-    shorter = without_keywords(call, names)
-    if site.form == "call" and not shorter.args:
-        text = code(shorter.func)
-    elif site.form == "partial" and len(shorter.args) == 1:
-        text = code(shorter.args[0].value)
+    if site.form == "call" and not args:
+        text = code(call.func)
+    elif site.form == "partial" and len(args) == 1:
+        text = code(args[0].value)
         gone.append(site.call.func)
     else:
-        text = code(shorter)
+        text = code(with_arguments(call, args))
     drops = {part.id: None for node in gone for part in ast.walk(node) if isinstance(part, ast.Name)}
     return site.replace(site.call, text), tuple(drops)
 

@@ -89,11 +89,13 @@ class UnknownAxis(Rule):
                     return meshes(site, value)
             elif site.api != "jax.shard_map" or site.form == "partial" or site.arguments.open_keywords:
                 return None
-        if site.api in ("jax.jit", "jax.experimental.pjit.pjit"):
-            return _in_context(site.program.call_context(site.file, jitted(site)))
-        if site.api == "jax.shard_map":
-            return _in_context(site.program.call_context(site.file, jitted(site)))
-        return _in_context(site.context)
+        if site.api not in ("jax.jit", "jax.experimental.pjit.pjit", "jax.shard_map"):
+            # A mesh entered by `with mesh:` is not read where jax.set_mesh is in force, so the outer ones count.
+            entered = any(one.kind == "with mesh" for one in site.context.contexts)
+            return _in_context(site.program.around(site.file, site.call) if entered else site.context)
+        if site.form == "partial" and site.decorated is None:
+            return None
+        return _in_context(site.program.call_context(site.file, jitted(site)))
 
     def _finding(self, site: Site, node: ast.AST, axis: str, known: list[Mesh], one: Given | None) -> Finding:
         axes = _axes(known)

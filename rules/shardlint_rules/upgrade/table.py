@@ -73,8 +73,8 @@ class Name:
 
     @property
     def advice(self) -> str:
-        """What to write instead."""
-        return self.instead or (f"`{self.replacement}`" if self.replacement else "")
+        """What to write instead, as a clause."""
+        return advice(self.instead or (f"`{self.replacement}`" if self.replacement else ""))
 
 
 @dataclass(frozen=True)
@@ -101,6 +101,11 @@ class Keyword:
             and (self.accepted_from is None or compare(release, self.accepted_from) >= 0)
             and (self.accepted_until is None or compare(release, self.accepted_until) < 0)
         )
+
+
+def advice(instead: str) -> str:
+    """What stands instead, as a clause: "write `x`", or the sentence it already is."""
+    return f"write {instead}" if instead.startswith("`") else instead
 
 
 @dataclass(frozen=True)

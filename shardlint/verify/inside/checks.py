@@ -253,7 +253,7 @@ def _difference(actual: Any, expected: Any) -> tuple[float, str]:
     ):
         return float("inf"), "NaN or infinity in other places"
     if not finite.any():
-        return 0.0, ""
+        return float("inf"), "there is no finite number to compare"
     left, right = left[finite], right[finite]
     scale = float(np.max(np.abs(right)))
     worst = float(np.max(np.abs(left - right)))

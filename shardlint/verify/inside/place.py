@@ -106,12 +106,13 @@ def _is_spread(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
 
 
+def is_spec(value: Any) -> bool:
+    """Whether a value is a spec. None is one (replicated), as jax reads it in `in_shardings`."""
+    return value is None or isinstance(value, P | jax.sharding.PartitionSpec | jax.sharding.Sharding)
+
+
 def spec_leaves(specs: Any) -> dict[str, Any]:
-    """Path -> spec of a tree of specs. None is a leaf (replicated), as jax reads it in `in_shardings`."""
-
-    def is_spec(value: Any) -> bool:
-        return value is None or isinstance(value, P | jax.sharding.PartitionSpec | jax.sharding.Sharding)
-
+    """Path -> spec of a tree of specs."""
     if specs is None:
         return {}
     leaves, _ = jax.tree_util.tree_flatten_with_path(specs, is_leaf=is_spec)
@@ -122,15 +123,15 @@ def choose(specs: Any, paths: list[str], what: str) -> dict[str, P]:
     """The spec of each leaf path, from path globs or from a pytree of specs, which may be a prefix of
     the argument.
 
-    Leaves that globs leave out are replicated. Raises `ValueError` for a spec that belongs to no
-    leaf.
+    Leaves that globs leave out are replicated. Raises `ValueError` for a spec that belongs to no leaf.
     """
-    flat = spec_leaves(specs)
-    if isinstance(specs, Mapping) and all(str(key) in flat for key in specs):
-        for glob, nearest in unmatched(flat, paths).items():
+    if isinstance(specs, Mapping) and all(isinstance(key, str) and is_spec(specs[key]) for key in specs):
+        # Not by way of spec_leaves: jax sorts the keys of a dictionary, and the first glob is to count.
+        for glob, nearest in unmatched(specs, paths).items():
             raise ValueError(f"{what}: {nothing_matches(glob, nearest)}")
-        picked = {path: select(flat, path) for path in paths}
+        picked = {path: select(specs, path) for path in paths}
         return {path: P() if found is None else P.of(found[1]) for path, found in picked.items()}
+    flat = spec_leaves(specs)
     chosen: dict[str, P] = {}
     for path in paths:
         above = [prefix for prefix in flat if _is_prefix(prefix, path)]

@@ -196,7 +196,9 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
         compared, notes = _numbers(program, seen, module)
         checked += compared
         if not compared.count and not checked.failures and checks.numbers(seen.output):
-            what = "proves nothing: good.py returns numbers that were compared with nothing; give a reference"
+            what = (
+                "proves nothing: good.py returns numbers that were compared with nothing; name a `reference`"
+            )
             checked.failures.append(Failure("empty", what))
     elif not checked.count and not checked.failures:
         return Result(program.code, level, SKIP, reason="good declares nothing this level can check")

@@ -1,0 +1,119 @@
+"""SL102."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.values import Constant, Items, Place, Value, options
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.equinox.wrapped import NotRewritten, hidden_settings
+
+_NAMES = ("donate_argnums", "donate_argnames", "static_argnums", "static_argnames")
+
+
+class FilterJitJitKeyword(Rule):
+    """`eqx.filter_jit` takes none of `jax.jit`'s keywords for static and donated arguments.
+
+    ## What it does
+    Reports `donate_argnums`, `donate_argnames`, `static_argnums` and `static_argnames` given to
+    `eqx.filter_jit`: as a decorator, a call, or through `functools.partial`.
+
+    ## Why it hurts
+    Wrapping a function so raises ValueError. filter_jit finds out by itself what is static, which is all
+    that is no array, and the numbers would count the arguments of its own inner function.
+
+    ## Example
+    ```python
+    @eqx.filter_jit(donate_argnums=(0, 1), static_argnums=2)
+    def step(model, state, steps):
+        ...
+    ```
+
+    ## Use instead
+    ```python
+    @eqx.filter_jit(donate="all")
+    def step(model, state, steps):
+        ...
+    ```
+    `donate="all-except-first"` keeps the first argument. Other choices are made by packing what is to be
+    kept into the first argument, as a tuple.
+
+    ## Fix safety
+    Safe where `donate=` donates exactly the arguments that were asked for. Dropping `static_argnums` or
+    `static_argnames` is safe where the annotation of the parameter says that it is no array, and
+    unsafe elsewhere: an array would be traced. There is no fix where neither "all" nor "all-except-first"
+    means the same.
+
+    ## Evidence
+    Row A1e of the experiments: equinox 0.11.5, 0.11.11, 0.12.2, 0.13.0, 0.13.1 and 0.13.8 refuse the first
+    three by name, with any value; `donate_argnames` fails in jax, which does not find the name. What is
+    donated by `"all"` and `"all-except-first"` was checked on the same releases.
+    """
+
+    code = "SL102"
+    name = "filter-jit-jit-keyword"
+    harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
+    wakes = (Calls("equinox.filter_jit"),)
+    fixes = "both"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call, however many of the keywords it has."""
+        if site.expected_to_fail or site.guarded:
+            return
+        places = {name: site.arguments.keywords[name] for name in _NAMES if name in site.arguments.keywords}
+        node: ast.AST | None = next(
+            (keyword for keyword in site.call.keywords if keyword.arg in places), None
+        )
+        for keyword, table in hidden_settings(site):
+            names = [name for name in _NAMES if table.get(name) is not None]
+            places |= {name: Place(site.file, keyword.value) for name in names if name not in places}
+            node = node or (keyword if names else None)
+        certainty = self._certainty(site, places)
+        if node is None or certainty is None:
+            return
+        fix, reason = self._fix(site)
+        advice = 'donate with donate="all" or "all-except-first"; what is no array is static by itself'
+        when = "this raises ValueError"
+        if site.decorated is not None:
+            when = f"wrapping `{site.decorated.name}` raises ValueError"
+        elif site.argument("fun") is None:
+            when = "this raises ValueError as soon as it wraps a function"
+        yield site.finding(
+            node,
+            f"`filter_jit` takes no {' and no '.join(places)}",
+            f"On {site.on('equinox')} {when}.",
+            help=f"{advice}; not rewritten: {reason}" if reason else advice,
+            fix=fix,
+            certainty=certainty,
+        )
+
+    def _certainty(self, site: Site, places: Mapping[str, Place]) -> Certainty | None:
+        """`donate_argnames` is not refused by name: with no name in it nothing happens."""
+        if set(places) - {"donate_argnames"}:
+            return Certainty.PROVEN
+        if not places:
+            return None
+        found = options(site.program.evaluator.value(places["donate_argnames"]))
+        if all(_names_nothing(value) for value in found):
+            return None
+        return (
+            Certainty.PROVEN
+            if all(isinstance(value, Constant | Items) for value in found)
+            else Certainty.LIKELY
+        )
+
+    def _fix(self, site: Site) -> tuple[Fix | None, str]:
+        from shardlint_rules.equinox.donate_mode import rewrite
+
+        try:
+            return rewrite(site), ""
+        except NotRewritten as reason:
+            return None, str(reason)
+
+
+def _names_nothing(value: Value) -> bool:
+    return value == Constant(None) or (isinstance(value, Items) and not value.items and not value.open)

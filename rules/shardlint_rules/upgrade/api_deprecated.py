@@ -1,0 +1,81 @@
+"""SL902."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.rule import Finding, Harm, Rule, Uses
+from shardlint.site import Site
+from shardlint.versions import show
+from shardlint_rules.upgrade.places import use_of
+from shardlint_rules.upgrade.renaming import renamed
+from shardlint_rules.upgrade.table import Name, woken_names
+
+
+class ApiDeprecated(Rule):
+    """A name that works on the project's release of jax and is on its way out.
+
+    ## What it does
+    Reports imports and uses of names that the target release deprecates and has not removed yet, such as
+    `jax.experimental.shard_map.shard_map` or `jax.experimental.pjit.pjit` on jax 0.8 and later. Guarded uses and modules
+    named after compatibility are left alone.
+
+    ## Why it hurts
+    It raises on a later release; for many names the finding says on which. Until then most of them print a
+    DeprecationWarning at every import.
+
+    ## Example
+    ```python
+    import jax
+    from jax.experimental.shard_map import shard_map
+    from jax.sharding import PartitionSpec as P
+
+    mean = shard_map(lambda x: jax.lax.pmean(x, "data"), mesh, in_specs=P("data"), out_specs=P(), check_rep=False)
+    ```
+
+    ## Use instead
+    ```python
+    import jax
+    from jax import shard_map
+    from jax.sharding import PartitionSpec as P
+
+    mean = shard_map(lambda x: jax.lax.pmean(x, "data"), mesh=mesh, in_specs=P("data"), out_specs=P(), check_vma=False)
+    ```
+
+    ## Fix safety
+    Safe, and made only where another name of the same thing takes the old one's place. `shard_map` is rewritten where
+    every call of it in the file can be: on the releases that deprecate it, the old function hands its arguments to the
+    new one, with `check_rep` as `check_vma`. `pjit` is never rewritten: it resolves bare PartitionSpecs under
+    `with mesh:`, where `jax.jit` raises, and the other way round under `jax.set_mesh`.
+
+    ## Evidence
+    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py. Rows G12 and F20 of the
+    experiments for shard_map and pjit.
+    """
+
+    code = "SL902"
+    name = "api-deprecated"
+    harm = Harm.REMOVED
+    wakes = (Uses(*woken_names("deprecated")),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a use of a deprecated name."""
+        use = use_of(site, "deprecated")
+        if use is None:
+            return
+        assert use.entry.deprecated is not None
+        name = use.dotted if use.entry.kind == "namespace" else use.entry.name
+        yield site.finding(
+            use.node,
+            f"deprecated since jax {show(use.entry.deprecated)}",
+            f"{name} {_future(use.entry)}.",
+            help=use.entry.advice,
+            fix=renamed(site, use),
+        )
+
+
+def _future(entry: Name) -> str:
+    if entry.removed is not None:
+        return f"still works on this release and is gone from jax {show(entry.removed)} on"
+    return "still works on every release so far, with a warning"

@@ -1,0 +1,95 @@
+"""SL901."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.rule import Certainty, Finding, Harm, Rule, Uses
+from shardlint.site import Site
+from shardlint.versions import show
+from shardlint_rules.upgrade.places import Use, certainty, use_of
+from shardlint_rules.upgrade.renaming import renamed
+from shardlint_rules.upgrade.table import awaited, woken_names
+
+# Releases people wrote down exactly. What a range or this machine allows does not prove that an older one is used.
+_EXACT = ("pinned in", "--target", "targets in")
+
+
+class ApiRemoved(Rule):
+    """A name that the project's release of jax does not have.
+
+    ## What it does
+    Reports imports and uses of names that the target release removed, such as `jax.sharding.PositionalSharding`,
+    `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`; and of names that an exactly pinned release does
+    not have yet, such as `jax.set_mesh` on jax 0.4.38. The table is in docs/api-versions.md. Code that asks first
+    (`try` with `except ImportError`, version tests, `hasattr`) and modules named after compatibility are left alone.
+
+    ## Why it hurts
+    The import or the attribute raises, often in a branch that is run late: at the first checkpoint, or on more than one
+    device only.
+
+    ## Example
+    ```python
+    import jax
+
+    with jax.sharding.use_mesh(mesh):
+        train()
+    ```
+
+    ## Use instead
+    ```python
+    import jax
+
+    with jax.set_mesh(mesh):
+        train()
+    ```
+
+    ## Fix safety
+    Safe, and made only where another name of the same thing takes the old one's place on the target release. Where the
+    replacement is something else (`PositionalSharding`, `xmap`, `device_put_sharded`) the finding says what to write.
+
+    ## Evidence
+    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py, and the claims in between
+    come from jax's changelog.
+    """
+
+    code = "SL901"
+    name = "api-removed"
+    harm = Harm.REMOVED
+    wakes = (Uses(*woken_names("removed")),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a use of a name that is not there."""
+        use = use_of(site, "removed", "not yet")
+        if use is None:
+            return
+        if use.entry.state(site.target("jax")) == "not yet":
+            yield from self._not_yet(site, use)
+            return
+        assert use.entry.removed is not None
+        fix = renamed(site, use)
+        yield site.finding(
+            use.node,
+            f"removed in jax {show(use.entry.removed)}",
+            f"On {site.on('jax')} this raises {use.error(site.target('jax'))}: jax {show(use.entry.removed)} removed {use.entry.name}.",
+            help=use.entry.advice,
+            fix=fix,
+            certainty=certainty(site, use),
+        )
+
+    def _not_yet(self, site: Site, use: Use) -> Iterator[Finding]:
+        if not awaited(use.entry.name):
+            return
+        assert use.entry.introduced is not None
+        source = site.targets.found["jax"].source
+        since = show(use.entry.introduced)
+        yield site.finding(
+            use.node,
+            f"not in {site.on('jax')}",
+            f"On {site.on('jax')} ({source}) this raises {use.error(site.target('jax'))}: {use.entry.name} is there from jax {since} on.",
+            help=f"require jax>={since}, or ask first: hasattr({use.entry.name.rpartition('.')[0]}, "
+            f"{use.entry.name.rpartition('.')[2]!r})",
+            certainty=certainty(site, use) if source.startswith(_EXACT) else Certainty.LIKELY,
+        )
+

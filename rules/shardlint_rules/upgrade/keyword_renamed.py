@@ -1,0 +1,171 @@
+"""SL903."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.values import Api, options
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint.versions import show
+from shardlint_rules.upgrade.places import is_the_library
+from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for
+from shardlint_rules.upgrade.table import Keyword, advice, table
+
+# Functions that are the same object under several names.
+_SAME = {
+    "jax.experimental.pjit.with_sharding_constraint": "jax.lax.with_sharding_constraint",
+    "jax.with_sharding_constraint": "jax.lax.with_sharding_constraint",
+    "jax.sharding.make_mesh": "jax.make_mesh",
+}
+
+
+class KeywordRenamed(Rule):
+    """A keyword argument that the project's release of jax calls something else.
+
+    ## What it does
+    Reports keyword arguments that the called function does not take on the target release: `check_rep` and `auto` of
+    `jax.shard_map`, `check_vma` of the experimental one, `auto` there from jax 0.8 on, `in_axis_resources` of pjit,
+    `axis_resources` of `with_sharding_constraint`, `axis_shapes` of `jax.make_mesh` from jax 0.12 on and `axis_sizes`
+    before. Also arguments of `jax.shard_map` given by position, which it takes by keyword only. Where the function
+    comes from decides: `jax.shard_map` and `jax.experimental.shard_map.shard_map` have different keywords.
+
+    ## Why it hurts
+    The call raises a TypeError, at import where it is a decorator.
+
+    ## Example
+    ```python
+    import jax
+    from jax.sharding import PartitionSpec as P
+
+    mesh = jax.make_mesh(axis_shapes=(8,), axis_names=("data",))
+    total = jax.shard_map(
+        lambda x: jax.lax.psum(x, "data"), mesh=mesh, in_specs=P("data"), out_specs=P(), check_rep=False
+    )
+    ```
+
+    ## Use instead
+    ```python
+    import jax
+    from jax.sharding import PartitionSpec as P
+
+    mesh = jax.make_mesh((8,), axis_names=("data",))
+    total = jax.shard_map(
+        lambda x: jax.lax.psum(x, "data"), mesh=mesh, in_specs=P("data"), out_specs=P(), check_vma=False
+    )
+    ```
+
+    ## Fix safety
+    Safe: the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` is not rewritten:
+    it names the axes that are left alone, `axis_names` those that are mapped over.
+
+    ## Evidence
+    Rows G12 and F09h of the experiments; every keyword was looked up in the signatures of nine releases from jax 0.4.13
+    to 0.12 by scripts/observe_api.py.
+    """
+
+    code = "SL903"
+    name = "keyword-renamed"
+    harm = Harm.REMOVED
+    wakes = (
+        Calls(
+            "jax.shard_map",
+            "jax.experimental.pjit.pjit",
+            "jax.lax.with_sharding_constraint",
+            "jax.make_mesh",
+            "jax.pmap",
+            "jax.ShapeDtypeStruct",
+        ),
+    )
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each keyword that is not taken."""
+        function = _function(site)
+        if function is None or site.guarded or site.expected_to_fail or is_the_library(site.program.project.root):
+            return
+        release = site.target("jax")
+        for keyword in site.call.keywords:
+            entry = table().keywords.get((function, keyword.arg or ""))
+            if entry is not None and not entry.accepted(release):
+                yield site.finding(
+                    keyword,
+                    f"{function} takes no {entry.keyword} on {site.on('jax')}",
+                    f"On {site.on('jax')} this raises TypeError: {_history(entry, site)}.",
+                    help=advice(entry.instead),
+                    fix=self._fix(site, keyword, entry),
+                    span=(site.file.span(keyword)[0], site.file.span(keyword)[0] + len(entry.keyword)),
+                )
+        if function == "jax.shard_map":
+            yield from self._by_position(site)
+
+    def _by_position(self, site: Site) -> Iterator[Finding]:
+        given = site.call.args[1:] if site.form == "partial" else site.call.args
+        if len(given) < 2 or any(isinstance(argument, ast.Starred) for argument in given[:2]):
+            return
+        edits = keywords_for(site.file, given, rename=True)
+        names = {keyword.arg for keyword in site.call.keywords}
+        fix = None
+        if edits is not None and not names & {None, *POSITIONS[: len(given) - 1]}:
+            fix = site.fix(Safety.SAFE, "give them by keyword", edits)
+        yield site.finding(
+            given[1],
+            "given by position",
+            f"On {site.on('jax')} this raises TypeError: jax.shard_map takes all but the function by keyword.",
+            help="write mesh=, in_specs= and out_specs=",
+            fix=fix,
+        )
+
+    def _fix(self, site: Site, keyword: ast.keyword, entry: Keyword) -> Fix | None:
+        start = site.file.span(keyword)[0]
+        if entry.rename is not None:
+            if any(other.arg in (entry.rename, None) for other in site.call.keywords):
+                return None
+            return site.fix(Safety.SAFE, f"write {entry.rename}=", [Edit(start, start + len(entry.keyword), entry.rename)])
+        if not entry.positional or site.form != "call" or site.call.args:
+            return None
+        first = min(site.call.keywords, key=lambda other: site.file.span(other)[0])
+        if first is keyword:
+            value = site.file.span(keyword.value)[0]
+            return site.fix(Safety.SAFE, "give it by position", [Edit(start, _value_start(site, start, value), "")])
+        return None
+
+
+def _function(site: Site) -> str | None:
+    """The function of the table that is called; None where it may be one of several."""
+    node = site.call.args[0] if site.form == "partial" else site.call.func
+    found = [option.written for option in options(site.value(node)) if isinstance(option, Api)]
+    if len(options(site.value(node))) != 1 or not found:
+        return None
+    name = _SAME.get(found[0], found[0])
+    if name not in {function for function, _ in table().keywords}:
+        return None
+    entry = table().names.get(name)
+    there = entry is None or entry.state(site.target("jax")) in ("current", "deprecated")
+    return name if there else None
+
+
+def _history(entry: Keyword, site: Site) -> str:
+    if entry.rename is not None and (entry.never or entry.accepted_until is None):
+        return f"{entry.function} has no {entry.keyword}, it is called {entry.rename} there"
+    if entry.never:
+        return f"{entry.function} never had {entry.keyword}"
+    if entry.accepted_until is not None and not _before(entry, site):
+        renamed = f", which is now {entry.rename}" if entry.rename else ""
+        return f"jax {show(entry.accepted_until)} removed {entry.keyword}{renamed}"
+    assert entry.accepted_from is not None
+    return f"{entry.function} takes {entry.keyword} from jax {show(entry.accepted_from)} on"
+
+
+def _before(entry: Keyword, site: Site) -> bool:
+    return entry.accepted_from is not None and site.runs("jax", f"<{show(entry.accepted_from)}")
+
+
+def _value_start(site: Site, start: int, value: int) -> int:
+    """Where a keyword's value starts, a parenthesis around it included."""
+    text = site.file.source.text
+    position = text.index("=", start) + 1
+    while position < value and text[position] in " \t":
+        position += 1
+    return position

@@ -1,0 +1,195 @@
+"""Where a name of the table is used: one place a use, the most specific name, and what keeps a place quiet."""
+
+from __future__ import annotations
+
+import ast
+import re
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from shardlint.facts import FileFacts
+from shardlint.program import api
+from shardlint.program.guards import guarded
+from shardlint.program.values import Api, options
+from shardlint.rule import Certainty
+from shardlint.site import Site
+from shardlint.versions import Release
+from shardlint_rules.upgrade.table import Name, State, table
+
+# Files whose purpose is to bridge releases.
+_COMPATIBILITY = re.compile(r"compat|shim|backport", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Use:
+    """A name of the table where it is imported or referred to.
+
+    `dotted` is the name as far as it is written there, `root` the Name node an attribute chain starts with.
+    """
+
+    form: Literal["import", "from", "attribute"]
+    node: ast.alias | ast.expr
+    dotted: str
+    entry: Name
+    root: ast.Name | None = None
+
+    def error(self, release: Release) -> str:
+        """What importing or reading it raises on a release that does not have it."""
+        if self.form == "attribute":
+            return "AttributeError"
+        module = table().find(self.dotted.rpartition(".")[0])
+        gone = module is not None and module.kind == "module" and module.state(release) == "removed"
+        return "ModuleNotFoundError" if self.form == "import" or gone else "ImportError"
+
+
+def use_of(site: Site, *wanted: State) -> Use | None:
+    """The use of a name at a site, where its state on the target is among those wanted and nothing keeps it quiet."""
+    if isinstance(site.syntax, ast.alias):
+        use = _imported(site, site.syntax)
+    elif isinstance(site.syntax, ast.Name | ast.Attribute):
+        use = _referred(site, site.syntax)
+    else:
+        return None
+    if use is None:
+        return None
+    state = use.entry.state(site.target("jax"))
+    if state not in wanted or (state == "not yet" and use.dotted != use.entry.name):
+        return None
+    if site.expected_to_fail or guarded(site.file, use.node) or _COMPATIBILITY.search(site.file.path.stem):
+        return None
+    if is_the_library(site.program.project.root) or (use.root is not None and _answered_for(site, use, state)):
+        return None
+    return None if _patched(site, use.dotted) else use
+
+
+def _imported(site: Site, alias: ast.alias) -> Use | None:
+    statement = site.file.parent(alias)
+    entry = table().find(site.written)
+    if entry is None or not entry.wake or (entry.kind == "namespace" and site.written == entry.name):
+        return None
+    if not isinstance(statement, ast.ImportFrom):
+        return Use("import", alias, site.written, entry)
+    if entry.name != site.written and entry.kind == "module":
+        # The module itself is what is gone: said once, at the first of the names taken from it.
+        others = (table().find(f"{statement.module}.{other.name}") for other in statement.names)
+        first = next(other for other, found in zip(statement.names, others, strict=True) if found is entry)
+        if first is not alias:
+            return None
+    return Use("from", alias, site.written, entry)
+
+
+def _referred(site: Site, node: ast.Name | ast.Attribute) -> Use | None:
+    """The longest part of an attribute chain that is in the table; in a module that went, the module."""
+    chain: list[tuple[ast.expr, str]] = [(node, site.written)]
+    outer = site.file.parent(node)
+    while isinstance(outer, ast.Attribute):
+        chain.append((outer, f"{chain[-1][1]}.{outer.attr}"))
+        outer = site.file.parent(outer)
+    inner: ast.expr = node
+    while isinstance(inner, ast.Attribute):
+        inner = inner.value
+    if not isinstance(inner, ast.Name):
+        return None
+    for part, dotted in reversed(chain):
+        entry = table().names.get(dotted)
+        if entry is not None and entry.wake and entry.kind != "namespace":
+            return Use("attribute", part, dotted, entry, inner) if part is not inner else None
+    for part, dotted in chain:
+        entry = table().find(dotted)
+        if entry is not None and entry.kind == "namespace" and dotted != entry.name and part is not inner:
+            return Use("attribute", part, dotted, entry, inner)
+    return None
+
+
+def imports_of(file: FileFacts, root: ast.Name) -> Iterator[tuple[ast.alias, str]]:
+    """The imports in this file that give a name its value, each with the dotted name it imports."""
+    for scope in file.home(root).outward():
+        bindings = file.bindings(scope, root.id)
+        for binding in bindings:
+            if not isinstance(binding.node, ast.alias):
+                continue
+            statement = file.parent(binding.node)
+            if isinstance(statement, ast.ImportFrom):
+                module = "." * statement.level + (statement.module or "")
+                yield binding.node, f"{module}.{binding.node.name}"
+            else:
+                yield binding.node, binding.node.name
+        if bindings:
+            return
+
+
+def _answered_for(site: Site, use: Use, state: State) -> bool:
+    """Whether an import of the file is reported in the use's stead, or decides which release the use is for."""
+    assert use.root is not None
+    if len(options(site.value(use.root))) > 1:
+        return True
+    for alias, dotted in imports_of(site.file, use.root):
+        if dotted.partition(".")[0] not in api.LIBRARIES:
+            return True  # taken through a module of the project, which has its own reasons
+        entry = table().find(dotted)
+        if entry is None or not entry.wake or not (use.dotted == dotted or use.dotted.startswith(f"{dotted}.")):
+            continue
+        if guarded(site.file, alias):
+            return True
+        if entry.kind == "namespace" and dotted == entry.name:
+            continue
+        if entry.state(site.target("jax")) in (state, "removed"):
+            return True
+    return False
+
+
+def _patched(site: Site, dotted: str) -> bool:
+    """Whether the file puts the name there itself: `jax.tree_map = jax.tree.map`."""
+    module, _, last = dotted.rpartition(".")
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and any(isinstance(base, Api) and base.written == module for base in options(site.value(node.value)))
+        for node in site.file.mentions(last)
+    )
+
+
+def certainty(site: Site, use: Use) -> Certainty:
+    """Annotations that are never evaluated raise nothing by themselves."""
+    if use.form != "attribute" or not _postponed(site.file):
+        return Certainty.PROVEN
+    inner: ast.AST = use.node
+    for outer in site.file.ancestors(use.node):
+        if isinstance(outer, ast.arg):
+            return Certainty.LIKELY
+        if isinstance(outer, ast.AnnAssign) and inner is outer.annotation:
+            return Certainty.LIKELY
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            arguments = outer.args
+            every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+            annotations = [outer.returns, *(arg.annotation for arg in every if arg is not None)]
+            return Certainty.LIKELY if inner in annotations else Certainty.PROVEN
+        if isinstance(outer, ast.stmt):
+            return Certainty.PROVEN
+        inner = outer
+    return Certainty.PROVEN
+
+
+def _postponed(file: FileFacts) -> bool:
+    return any(
+        isinstance(statement, ast.ImportFrom)
+        and statement.module == "__future__"
+        and any(alias.name == "annotations" for alias in statement.names)
+        for statement in file.tree.body
+    )
+
+
+@lru_cache(maxsize=64)
+def is_the_library(root: Path) -> bool:
+    """Whether the checked project is jax or jaxlib, which define these names."""
+    if (root / "jax" / "_src").is_dir() or (root / "_src").is_dir() and root.name in ("jax", "jaxlib"):
+        return True
+    try:
+        project = tomllib.loads((root / "pyproject.toml").read_text("utf-8")).get("project", {})
+    except (OSError, ValueError):
+        return False
+    return isinstance(project, dict) and project.get("name") in ("jax", "jaxlib")

@@ -1,0 +1,160 @@
+"""Fixes that give an old name its new spelling: at an import, at an attribute, or at both ends of a module's import."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.program.values import Api, ModuleValue, Place, options
+from shardlint.rule import Edit, Fix, Safety
+from shardlint.site import Site
+from shardlint_rules.upgrade.importing import move_import
+from shardlint_rules.upgrade.places import Use, imports_of
+from shardlint_rules.upgrade.shard_map import new_call
+from shardlint_rules.upgrade.table import table
+
+_SHARD_MAP = "jax.experimental.shard_map.shard_map"
+_USE_MESH = "jax.sharding.use_mesh"
+# Modules that `import jax` brings along, so that `jax.tree.map` needs no import of its own.
+_COME_WITH_JAX = frozenset({"jax", "jax.sharding", "jax.lax", "jax.tree", "jax.tree_util", "jax.errors"})
+
+
+def renamed(site: Site, use: Use) -> Fix | None:
+    """The fix that writes the replacement instead, where that is all there is to do."""
+    if use.entry.kind == "module" and use.dotted == use.entry.name and isinstance(use.node, ast.alias):
+        return _module(site, use, use.node)
+    new = use.entry.replacement
+    if new is None or use.entry.name != use.dotted or not _there(site, new):
+        return None
+    if not (use.entry.rename_is_enough or use.dotted in (_SHARD_MAP, _USE_MESH)):
+        return None
+    if isinstance(use.node, ast.alias):
+        return _import(site, use, use.node, new)
+    edits = _at_use(site, use.dotted, use.node)
+    text = _spelled(site, use.node, new)
+    if edits is None or text is None:
+        return None
+    drops = [use.root.id] if use.root is not None else []
+    return site.fix(Safety.SAFE, f"write {text[0]}", [*edits, site.replace(use.node, text[0]), *text[1]], drops=drops)
+
+
+def _there(site: Site, name: str) -> bool:
+    entry = table().names.get(name)
+    return entry is not None and entry.state(site.target("jax")) == "current"
+
+
+def _spelled(site: Site, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]] | None:
+    """How to write the new name at a node; None where the file's own binding for it is itself an old name."""
+    if name.rpartition(".")[0] not in _COME_WITH_JAX:
+        return None
+    text, edits = site.spell(name)
+    if not edits:
+        for binding in site.file.bindings(site.file.module, text.partition(".")[0]):
+            statement = site.file.parent(binding.node)
+            if isinstance(statement, ast.ImportFrom) and isinstance(binding.node, ast.alias):
+                old = table().find(f"{statement.module}.{binding.node.name}")
+                if old is not None and old.kind == "name" and old.state(site.target("jax")) != "current":
+                    return None
+    return text, edits
+
+
+def _at_use(site: Site, old: str, node: ast.expr) -> list[Edit] | None:
+    """What else changes where a name is used; None where the new name cannot be used the same way."""
+    if old == _SHARD_MAP:
+        return new_call(site.file, node)
+    if old == _USE_MESH and not _entered(site, node):
+        return None  # called outside a `with`, jax.set_mesh sets the mesh at once and for good
+    return []
+
+
+def _entered(site: Site, node: ast.expr) -> bool:
+    call = site.file.parent(node)
+    if not isinstance(call, ast.Call) or call.func is not node:
+        return False
+    outer = site.file.parent(call)
+    if isinstance(outer, ast.withitem):
+        return True
+    return isinstance(outer, ast.Call) and isinstance(outer.func, ast.Attribute) and outer.func.attr == "enter_context"
+
+
+def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
+    """Take the name from where it lives now. What it is called in the file stays, but for `use_mesh`."""
+    file = site.file
+    bound = alias.asname or alias.name
+    local = bound
+    edits: list[Edit] = []
+    uses = [
+        node
+        for node in file.mentions(bound)
+        if isinstance(node, ast.Name) and any(found is alias for found, _ in imports_of(file, node))
+    ]
+    if use.dotted in (_SHARD_MAP, _USE_MESH):
+        if not uses or _taken_elsewhere(site, bound):
+            return None
+        if use.dotted == _USE_MESH and alias.asname is None and not file.mentions("set_mesh"):
+            local = "set_mesh"
+        for node in uses:
+            more = _at_use(site, use.dotted, node)
+            if more is None:
+                return None
+            edits += more
+            if local != bound:
+                edits.append(site.replace(node, local))
+    moved = move_import(file, alias, new, local)
+    return site.fix(Safety.SAFE, f"import {new}", [*moved, *edits]) if moved else None
+
+
+def _taken_elsewhere(site: Site, name: str) -> bool:
+    """Whether another file of the project may use this file's name, called the old way."""
+    evaluator = site.program.evaluator
+    for file in site.program.project.importing(site.file.path, name):
+        if file is None:
+            return True
+        for node in file.mentions(name):
+            statement = file.parent(node)
+            if isinstance(node, ast.alias) and isinstance(statement, ast.ImportFrom):
+                module = evaluator.imported(file, statement)
+            elif isinstance(node, ast.Attribute):
+                module = evaluator.value(Place(file, node.value))
+            else:
+                continue
+            if isinstance(module, ModuleValue) and module.file.path == site.file.path:
+                return True
+    return False
+
+
+def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
+    """A module that went, where each of its names used in the file has a new one."""
+    file = site.file
+    statement = file.parent(alias)
+    if file.statement_in_block(alias, file.module) is None or not isinstance(statement, ast.Import | ast.ImportFrom):
+        return None
+    bound = alias.asname or alias.name.rpartition(".")[2]
+    edits: list[Edit] = []
+    messages: list[str] = []
+    for node in file.mentions(bound):
+        if node is alias or not isinstance(node, ast.Name | ast.Attribute):
+            continue
+        if not any(value_name == use.entry.name for value_name in _written(site, node)):
+            continue
+        member = file.parent(node)
+        entry = table().names.get(f"{use.entry.name}.{member.attr}") if isinstance(member, ast.Attribute) else None
+        if entry is None or entry.replacement is None or not entry.rename_is_enough or not _there(site, entry.replacement):
+            return None
+        text = _spelled(site, node, entry.replacement)
+        if text is None:
+            return None
+        assert isinstance(member, ast.Attribute)
+        edits += [site.replace(member, text[0]), *text[1]]
+        messages.append(text[0])
+    if not edits:
+        return None
+    if isinstance(statement, ast.Import) and alias.asname is None:
+        # It also binds `jax`.
+        start, end = file.span(alias)
+        edits.append(Edit(start, end, alias.name.partition(".")[0]))
+        bound = alias.name.partition(".")[0]
+    return site.fix(Safety.SAFE, f"write {', '.join(dict.fromkeys(messages))}", edits, drops=[bound])
+
+
+def _written(site: Site, node: ast.AST) -> list[str]:
+    return [option.written for option in options(site.value(node)) if isinstance(option, Api)]

@@ -1,0 +1,179 @@
+"""Writes what docs/ and the README say of rules, settings and decisions; `--check` fails when it is stale."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import typing
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from shardlint.pages import page
+from shardlint.registry import rules
+from shardlint.rule import Rule
+from shardlint.settings import Settings
+from shardlint.targets import PACKAGES
+
+ROOT = Path(__file__).resolve().parent.parent
+DOCS = ROOT / "docs"
+
+GROUPS = {
+    "SL0": "shardlint itself",
+    "SL1": "Equinox",
+    "SL2": "jit, placement, donation",
+    "SL3": "Meshes, specs, contexts",
+    "SL4": "shard_map, collectives, pmap",
+    "SL5": "Flax",
+    "SL6": "Haliax, einshard",
+    "SL7": "Optimizers and checkpoints",
+    "SL8": "Processes, environment, data",
+    "SL9": "Upgrades",
+}
+FIXES = {"none": "", "safe": "safe", "unsafe": "unsafe", "both": "safe or unsafe"}
+
+SETTINGS = {
+    "select": "Only these rules: codes, prefixes (SL2), names, harms, or all.",
+    "ignore": "Leave out these rules.",
+    "pedantic": "Also report findings that the program text does not prove.",
+    "exclude": "Paths to leave out: patterns as in .gitignore, relative to the settings file.",
+    "targets": "The release of each package the code runs on; without it, it is found in the project.",
+    "per-file-ignores": "Rules to leave out in some files: pattern to rules.",
+    "jit-decorators": "Dotted names of the project's own functions that trace what they are given.",
+}
+
+
+def rules_table(kinds: list[type[Rule]], link: str) -> Iterator[str]:
+    """A Markdown table of rules; `link` leads to the folder of their pages."""
+    yield "| code | name | harm | fix | |"
+    yield "|---|---|---|---|---|"
+    for rule in kinds:
+        summary = (rule.__doc__ or "").strip().splitlines()[0]
+        state = "" if rule.default else " *(off by default)*"
+        cells = (rule.name, rule.harm.value, FIXES[rule.fixes], f"{summary}{state}")
+        yield f"| [{rule.code}]({link}{rule.code}.md) | {' | '.join(cells)} |"
+
+
+def rules_index() -> str:
+    """docs/rules.md."""
+    lines = [
+        "# Rules",
+        "",
+        "Harm: `silent` runs with wrong placement or numbers, `crash` raises, `cost` pays in memory,",
+        "communication or recompiles, `removed` uses a name that a release took away or will. Unsafe fixes",
+        "need `--unsafe-fixes`.",
+    ]
+    for prefix, title in GROUPS.items():
+        kinds = [rule for rule in rules() if rule.code.startswith(prefix)]
+        if kinds:
+            lines += ["", f"## {prefix} {title}", "", *rules_table(kinds, "rules/")]
+    return "\n".join(lines) + "\n"
+
+
+def settings_schema() -> str:
+    """docs/settings.schema.json: what `[tool.shardlint]` and shardlint.toml may hold."""
+    types = typing.get_type_hints(Settings)
+    names = [name for name in types if name != "path"]
+    properties = {}
+    for name in names:
+        key = name.replace("_", "-")
+        properties[key] = {"description": SETTINGS[key], **_kind(types[name])}
+    properties["targets"] |= {"propertyNames": {"enum": list(PACKAGES)}}
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Settings of shardlint",
+        "description": "[tool.shardlint] in pyproject.toml, or the whole of shardlint.toml.",
+        "type": "object",
+        "properties": properties,
+        "additionalProperties": False,
+    }
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def _kind(annotation: Any) -> dict[str, Any]:
+    if annotation is bool:
+        return {"type": "boolean"}
+    if annotation is str:
+        return {"type": "string"}
+    arguments = typing.get_args(annotation)
+    if typing.get_origin(annotation) is tuple:
+        return {"type": "array", "items": _kind(arguments[0])}
+    if typing.get_origin(annotation) is dict:
+        return {"type": "object", "additionalProperties": _kind(arguments[1])}
+    raise TypeError(f"no JSON schema is known for {annotation}")
+
+
+def decisions_index() -> str:
+    """docs/decisions/README.md, from the first heading of each decision."""
+    lines = ["# Decisions", "", "What was decided, why, and what would change our minds."]
+    entries = []
+    for path in sorted((DOCS / "decisions").glob("*.md")):
+        if path.name != "README.md":
+            heading = re.search(r"^# (.+)$", path.read_text("utf-8"), re.MULTILINE)
+            entries.append(f"- [{heading[1] if heading else path.stem}]({path.name})")
+    return "\n".join([*lines, *([""] if entries else []), *entries]) + "\n"
+
+
+def readme() -> str:
+    """README.md with its table of rules brought up to date."""
+    text = (ROOT / "README.md").read_text("utf-8")
+    table = "\n".join(rules_table(list(rules()), "docs/rules/"))
+    return re.sub(
+        r"(<!-- rules: written by scripts/docs.py -->\n).*?(\n<!-- end of rules -->)",
+        lambda match: match[1] + table + match[2],
+        text,
+        flags=re.DOTALL,
+    )
+
+
+def documents() -> dict[Path, Callable[[], str]]:
+    """Every generated file and what writes it."""
+    found: dict[Path, Callable[[], str]] = {
+        DOCS / "rules.md": rules_index,
+        DOCS / "settings.schema.json": settings_schema,
+        DOCS / "decisions" / "README.md": decisions_index,
+        ROOT / "README.md": readme,
+    }
+    for rule in rules():
+        found[DOCS / "rules" / f"{rule.code}.md"] = lambda rule=rule: page(rule)  # type: ignore[misc]
+    return found
+
+
+def stale() -> dict[Path, str | None]:
+    """Files that are not as they should be, each with its text (None: of a rule that is no more)."""
+    found: dict[Path, str | None] = {}
+    wanted = documents()
+    for path, write in wanted.items():
+        text = write()
+        if not path.is_file() or path.read_text("utf-8") != text:
+            found[path] = text
+    for path in (DOCS / "rules").glob("*.md"):
+        if path not in wanted:
+            found[path] = None
+    return found
+
+
+def main() -> int:
+    """Write the documents, or only say which are stale."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; fail when something is stale")
+    check = parser.parse_args().check
+    found = stale()
+    for path, text in sorted(found.items()):
+        shown = path.relative_to(ROOT)
+        if check:
+            print(f"{shown} is stale: run `make docs`")
+        elif text is None:
+            path.unlink()
+            print(f"{shown} removed")
+        else:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, "utf-8")
+            print(f"{shown} written")
+    return 1 if check and found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

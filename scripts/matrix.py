@@ -1,0 +1,152 @@
+"""The proofs of all rules on several releases of jax and equinox, each in an environment under .matrix/.
+
+`python scripts/matrix.py` makes the environments that are not there yet, runs `shardlint verify --rules all`
+with each, and writes docs/matrix.md. `--only 0.8.3` runs one release and writes nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TABLE = ROOT / "docs" / "matrix.md"
+
+
+@dataclass(frozen=True)
+class Release:
+    """A row of requirements. `pythons` are tried in order; the first one present is taken."""
+
+    jax: str
+    equinox: str
+    pythons: tuple[str, ...]
+    others: tuple[str, ...] = ("optax",)
+
+    @property
+    def name(self) -> str:
+        """How the table heads it."""
+        return f"jax {self.jax}, equinox {self.equinox}"
+
+    @property
+    def folder(self) -> Path:
+        """Its environment."""
+        return ROOT / ".matrix" / f"jax-{self.jax}"
+
+    def requirements(self) -> list[str]:
+        """What pip is asked for."""
+        return [f"jax=={self.jax}", f"jaxlib=={self.jax}", f"equinox=={self.equinox}", *self.others]
+
+
+_OLDEST_FIRST = ("3.11", "3.12", "3.13")
+RELEASES = (
+    Release("0.4.38", "0.11.11", _OLDEST_FIRST, ("optax", "numpy<2.3")),
+    Release("0.6.2", "0.12.2", _OLDEST_FIRST),
+    Release("0.8.3", "0.13.8", _OLDEST_FIRST),
+    Release("0.10.2", "0.13.8", _OLDEST_FIRST),
+    Release("0.12.*", "0.13.8", ("3.13", "3.12")),
+)
+
+
+def prepare(release: Release) -> Path:
+    """The Python of a release's environment, made anew where it is missing or holds something else."""
+    stamp = release.folder / "ready"
+    wanted = "\n".join(release.requirements())
+    python = release.folder / "bin" / "python"
+    if not (stamp.is_file() and stamp.read_text("utf-8") == wanted):
+        found = subprocess.run(
+            ["sh", "scripts/python.sh", *release.pythons], cwd=ROOT, text=True, stdout=subprocess.PIPE
+        )
+        if found.returncode:
+            raise SystemExit(f"no Python for {release.name}")
+        environment = {**os.environ, "PYTHON": found.stdout.strip()}
+        command = ["sh", "scripts/environment.sh", str(release.folder.relative_to(ROOT)), "ready"]
+        if subprocess.run([*command, *release.requirements()], cwd=ROOT, env=environment).returncode:
+            raise SystemExit(f"no environment for {release.name}")
+        stamp.write_text(wanted, "utf-8")
+    return python
+
+
+def verify(python: Path) -> dict[str, Any]:
+    """The report of `shardlint verify --rules all` with this Python."""
+    command = [sys.executable, "-m", "shardlint", "verify", "--rules", "all", "--python", str(python)]
+    done = subprocess.run([*command, "--output-format", "json"], cwd=ROOT, text=True, stdout=subprocess.PIPE)
+    if done.returncode not in (0, 1) or not done.stdout.startswith("{"):
+        raise SystemExit(f"shardlint verify could not be run with {python}")
+    report: dict[str, Any] = json.loads(done.stdout)
+    return report
+
+
+def cells(report: Mapping[str, Any]) -> dict[str, str]:
+    """Rule to what its proof showed: "holds", "-" (not claimed for these releases) or "FAILS"."""
+    found: dict[str, str] = {}
+    rank = ("-", "holds", "FAILS")
+    for result in report["results"]:
+        cell = {"pass": "holds", "skip": "-", "fail": "FAILS"}[result["status"]]
+        found[result["target"]] = max(cell, found.get(result["target"], "-"), key=rank.index)
+    return found
+
+
+def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
+    """docs/matrix.md."""
+    columns = []
+    for _, report in reports:
+        releases = report["releases"]
+        columns.append(f"jax {releases['jax']}, equinox {releases['equinox']}, Python {releases['python']}")
+    found = [cells(report) for _, report in reports]
+    codes = sorted({code for column in found for code in column})
+    lines = [
+        "# Proofs by release",
+        "",
+        "Written by `make matrix`, which runs `shardlint verify --rules all` in an environment for each",
+        "release: each rule's `bad.py` must show its mistake there, and its `good.py` none and the same numbers.",
+        "A dash: the rule claims nothing for these releases.",
+        "",
+        f"| rule | {' | '.join(columns)} |",
+        f"|---|{'---|' * len(columns)}",
+    ]
+    for code in codes:
+        shown = " | ".join(column.get(code, "-") for column in found)
+        lines.append(f"| [{code}](rules/{code}.md) | {shown} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Run the matrix."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--only", metavar="JAX", help="one release of jax")
+    only = parser.parse_args().only
+    chosen = [release for release in RELEASES if only in (None, release.jax)]
+    if not chosen:
+        parser.error(f"there is no {only}; there are {', '.join(release.jax for release in RELEASES)}")
+    reports = []
+    failed = False
+    for release in chosen:
+        started = time.monotonic()
+        report = verify(prepare(release))
+        reports.append((release, report))
+        seconds = time.monotonic() - started
+        counts = f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
+        print(f"{release.name}: {counts} ({seconds:.0f} s)", flush=True)
+        for result in report["results"]:
+            if result["status"] == "fail":
+                failed = True
+                said = "; ".join(failure["message"] for failure in result["failures"])
+                print(f"  {result['target']} {result['level']}: {said}", flush=True)
+    if only is None:
+        TABLE.write_text(table(reports), "utf-8")
+        print(f"{TABLE.relative_to(ROOT)} written")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

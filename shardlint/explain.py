@@ -1,0 +1,170 @@
+"""What shardlint knows at a line: for people who debug their sharding, or a rule."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from shardlint.facts import FileFacts, Scope, read_facts
+from shardlint.program import Program, project_root
+from shardlint.program.contexts import Context
+from shardlint.program.evaluate import scope_label
+from shardlint.program.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
+from shardlint.program.traced import Region
+from shardlint.program.values import (
+    Api,
+    Choice,
+    ClassValue,
+    Constant,
+    Function,
+    Items,
+    Made,
+    Parameter,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from shardlint.settings import find_settings
+from shardlint.sources.text import decode, read_bytes
+from shardlint.targets import find_targets
+from shardlint.versions import show
+
+_SHOWN = ("jax", "equinox", "flax")
+
+
+def explain(path: Path, line: int) -> Iterator[str]:
+    """Lines of text about a line of a file: where it runs, under which mesh, what its names are.
+
+    Raises `Unreadable` and `NotParsed` for a file that cannot be read, `LookupError` for a line that is not there.
+    """
+    absolute = path.resolve()
+    source = decode(path, read_bytes(path))
+    facts = read_facts(source, absolute)
+    if not 1 <= line <= len(source.line_starts):
+        raise LookupError(f"{path} has {len(source.line_starts)} lines, so no line {line}")
+    settings = find_settings(absolute.parent)
+    root = project_root(absolute)
+    program = Program(root, jit_decorators=settings.jit_decorators)
+    program.project.remember(absolute, facts)
+    yield f"{path}:{line}: {source.line(line).strip()}"
+    targets = find_targets(root, {}, settings.targets, settings.name)
+    releases = (f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN)
+    yield f"  releases  {', '.join(releases)}"
+    nodes = list(_on_line(facts, line))
+    if not nodes:
+        yield "  nothing is evaluated on this line"
+        return
+    yield f"  region    {_region(program.region(facts, nodes[0]), facts)}"
+    yield from _context(program.context(facts, nodes[0]), facts)
+    seen: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+            text = " ".join(facts.text(node).split())
+            value = program.value(facts, node)
+            if text not in seen and not isinstance(value, Unknown):
+                seen.add(text)
+                yield f"  {text:<9} {describe(value, program)}"
+
+
+def _on_line(facts: FileFacts, line: int) -> Iterator[ast.expr]:
+    """Expressions that start on a line, outermost first."""
+    inner: Scope | None = facts.scope_at(line)
+    while inner is not None:
+        facts.walked(inner)
+        inner = inner.parent
+    found = [
+        node
+        for node in facts.evaluated()
+        if isinstance(node, ast.expr) and node.lineno == line and not isinstance(node, ast.Constant)
+    ]
+    return iter(sorted(found, key=lambda node: (node.col_offset, -(node.end_col_offset or 0))))
+
+
+def _region(region: Region, facts: FileFacts) -> str:
+    if region.scope is None or region.scope.kind == "module":
+        return "the module, run when it is imported"
+    words = {
+        "always": "traced, always",
+        "sometimes": "traced on some ways, not on others",
+        "never": "not traced",
+        "unknown": "not known to be traced: it may be called from code that is not here",
+    }
+    if region.steps:
+        return f"{words[region.traced]}: {region.describe(facts)}"
+    return f"{words[region.traced]}: in {scope_label(region.scope)}"
+
+
+def _context(context: Context, facts: FileFacts) -> Iterator[str]:
+    for found in context.contexts:
+        where = f"line {found.place.line}"
+        if found.place.file is not facts:
+            where = f"{found.place.file.path.name}:{found.place.line}"
+        mesh = _mesh(found.mesh) if found.mesh is not None else "a mesh that is not known"
+        yield f"  mesh      {found.kind} at {where}: {mesh}"
+    if context.never:
+        yield "  mesh      none is in context, on any way here"
+    elif context.bare and context.contexts:
+        yield "  mesh      none is in context on other ways here"
+    if not context.complete:
+        yield "  mesh      there may be others: not every caller or context manager is known"
+
+
+def describe(value: Value, program: Program) -> str:
+    """A value in words."""
+    mesh = mesh_of(value, program.evaluator)
+    if mesh is not None:
+        return _mesh(mesh)
+    spec = spec_of(value, program.evaluator)
+    if spec is not None:
+        return _spec(spec)
+    parts = sharding_parts(value, program.evaluator)
+    if parts is not None:
+        return f"NamedSharding({describe(parts[0], program)}, {describe(parts[1], program)})"
+    match value:
+        case Constant(value=constant):
+            return repr(constant)
+        case Items(kind=kind, items=items, open=more):
+            inside = ", ".join(describe(item, program) for item in items) + (", ..." if more else "")
+            return f"{kind} ({inside})"
+        case Api(written=written):
+            return written
+        case Function(place=place):
+            return f"function at {place.file.path.name}:{place.line}"
+        case ClassValue(node=node):
+            return f"class {node.name}"
+        case Wrapped(api=wrapper, inner=inner):
+            return f"{wrapper.written} of {describe(inner, program)}"
+        case Made(by=by):
+            return f"made by {describe(by, program)}"
+        case Parameter(name=name):
+            return f"parameter {name}"
+        case Choice(options=options):
+            return " or ".join(dict.fromkeys(describe(option, program) for option in options))
+        case Unknown(why=why):
+            return f"not known ({why})" if why else "not known"
+    return type(value).__name__
+
+
+def _mesh(mesh: Mesh) -> str:
+    if mesh.axis_names is None:
+        return "a mesh whose axes are not known"
+    axes = ", ".join(
+        f"{name}={size}" if size is not None else name
+        for name, size in zip(mesh.axis_names, mesh.sizes, strict=False)
+    )
+    kind = "" if mesh.axis_types in ("default", "unknown") else f", {mesh.axis_types} axes"
+    return f"mesh ({axes}){kind} at {mesh.place.file.path.name}:{mesh.place.line}"
+
+
+def _spec(spec: Spec) -> str:
+    parts = []
+    for entry in spec.entries:
+        if entry.unconstrained:
+            parts.append("UNCONSTRAINED")
+        elif not entry.known:
+            parts.append("?")
+        else:
+            parts.append("None" if not entry.axes else " and ".join(map(repr, entry.axes)))
+    return f"P({', '.join(parts)}{', ...' if spec.open else ''})"
+

@@ -1,0 +1,149 @@
+"""Small projects on disk, and the command line as a user runs it."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from shardlint import registry
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.values import Value
+
+PACK = Path(__file__).parent / "pack"
+
+
+def _forget() -> None:
+    for remembered in (registry._packs, registry.entries, registry.rules):
+        remembered.cache_clear()
+
+
+@pytest.fixture
+def pack(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The rules of tests/pack, found as any pack is, and no others: the engine is tested apart from what it ships with."""
+    monkeypatch.syspath_prepend(PACK)
+    found = registry.entry_points
+    monkeypatch.setattr(registry, "entry_points", lambda group: [p for p in found(group=group) if p.name == "testpack"])
+    _forget()
+    yield
+    _forget()
+
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Write files of a project, `write({"a.py": "..."})`; the project's folder is returned."""
+    root = tmp_path / "project"
+
+    def make(files: dict[str, str | bytes]) -> Path:
+        root.mkdir(exist_ok=True)
+        (root / "setup.cfg").touch()
+        for name, text in files.items():
+            path = root / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(text if isinstance(text, bytes) else textwrap.dedent(text).encode())
+        return root
+
+    return make
+
+
+class Asked:
+    """A project, and questions about places in it, by the text that stands there."""
+
+    def __init__(self, root: Path, jit_decorators: tuple[str, ...] = ()) -> None:
+        self.root = root
+        self.program = Program(root, None, jit_decorators)
+
+    def file(self, name: str) -> FileFacts:
+        facts = self.program.project.facts(self.root / name)
+        assert facts is not None, f"{name} was not read"
+        return facts
+
+    def node(self, text: str, name: str = "a.py", nth: int = 0) -> tuple[FileFacts, ast.expr]:
+        """The nth expression that is written so."""
+        file = self.file(name)
+        for scope in list(file.inner_scopes(file.module)):
+            file.walked(scope)
+        found = [node for node in ast.walk(file.tree) if isinstance(node, ast.expr) and file.text(node) == text]
+        found.sort(key=lambda node: (node.lineno, node.col_offset))
+        return file, found[nth]
+
+    def value(self, text: str, name: str = "a.py", nth: int = 0) -> Value:
+        return self.program.value(*self.node(text, name, nth))
+
+    def traced(self, text: str = "here()", name: str = "a.py", nth: int = 0) -> str:
+        return self.program.region(*self.node(text, name, nth)).traced
+
+    def why(self, text: str = "here()", name: str = "a.py", nth: int = 0) -> str:
+        file, node = self.node(text, name, nth)
+        return self.program.region(file, node).describe(file)
+
+
+@pytest.fixture
+def ask(write: Write) -> Callable[..., Asked]:
+    """A project from the text of a.py and of other files."""
+
+    def make(text: str = "", files: dict[str, str] | None = None, **kwargs: tuple[str, ...]) -> Asked:
+        return Asked(write({"a.py": text, **(files or {})}), **kwargs)
+
+    return make
+
+
+class Ran(SimpleNamespace):
+    """What a run of the command line gave."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def run(pack: None, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Ran]:
+    """The command line in this process, in a folder."""
+    from shardlint.cli import main
+
+    def call(*args: object, cwd: Path | None = None) -> Ran:
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        monkeypatch.setattr(sys, "argv", ["shardlint", *map(str, args)])
+        capsysbinary.readouterr()
+        code, limit = 0, sys.getrecursionlimit()
+        try:
+            main()
+        except SystemExit as stop:
+            code = int(stop.code or 0)
+        finally:  # what a whole process may keep changed
+            gc.enable()
+            sys.setrecursionlimit(limit)
+        out, err = capsysbinary.readouterr()
+        return Ran(code=code, out=out.decode(), err=err.decode())
+
+    return call
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
+    """The command line in a process of its own."""
+
+    def call(*args: object, cwd: Path | None = None, input: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "shardlint", *map(str, args)],
+            cwd=cwd or tmp_path,
+            input=input,
+            capture_output=True,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": str(PACK), **env},
+        )
+
+    return call

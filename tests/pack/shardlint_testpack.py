@@ -1,0 +1,158 @@
+"""A rule pack as anyone could write one, with just enough rules to see the engine work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.rule import Calls, Certainty, Edit, Finding, Harm, Rule, Safety, Uses
+from shardlint.site import Site
+
+RULES = {
+    "XT101": "shardlint_testpack:Told",
+    "XT102": "shardlint_testpack:Moved",
+    "XT103": "shardlint_testpack:Changed",
+    "XT104": "shardlint_testpack:Perhaps",
+    "XT105": "shardlint_testpack:Quiet",
+    "XT106": "shardlint_testpack:Old",
+    "XT107": "shardlint_testpack:Named",
+    "XT201": "shardlint_testpack:Nested",
+    "XT202": "shardlint_testpack:Ruinous",
+    "XT203": "shardlint_testpack:Foreign",
+    "XT204": "shardlint_testpack:Forth",
+    "XT205": "shardlint_testpack:Back",
+    "XT206": "shardlint_testpack:Faulty",
+}
+
+
+class _Call(Rule):
+    """Reports every call that wakes it."""
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        if not site.expected_to_fail and not site.guarded:
+            yield site.finding(site.call, "here", f"On {site.on('jax')} this is told.", fix=self.mend(site))
+
+    def mend(self, site: Site):  # noqa: ANN201
+        return None
+
+
+class Told(_Call):
+    """No fix."""
+
+    code, name, harm = "XT101", "device-put-told", Harm.SILENT
+    wakes = (Calls("jax.device_put"),)
+
+
+class Moved(_Call):
+    """A safe fix that needs an import and leaves one unused."""
+
+    code, name, harm, fixes = "XT102", "asarray-moved", Harm.REMOVED, "safe"
+    wakes = (Calls("numpy.asarray", "numpy.array"),)
+
+    def mend(self, site: Site):  # noqa: ANN201
+        text, imports = site.spell("jax.numpy.asarray")
+        first = site.text(site.call.func).partition(".")[0]
+        return site.fix(Safety.SAFE, f"write {text}", [site.replace(site.call.func, text), *imports], drops=[first])
+
+
+class Changed(_Call):
+    """An unsafe fix."""
+
+    code, name, harm, fixes = "XT103", "zeros-changed", Harm.COST, "unsafe"
+    wakes = (Calls("jax.numpy.zeros"),)
+
+    def mend(self, site: Site):  # noqa: ANN201
+        text, imports = site.spell("jax.numpy.ones")
+        edits = [site.replace(site.call.func, text), *imports]
+        return site.fix(Safety.UNSAFE, f"write {text}", edits, "the numbers change")
+
+
+class Perhaps(_Call):
+    """Likely only."""
+
+    code, name, harm, certainty = "XT104", "sum-perhaps", Harm.COST, Certainty.LIKELY
+    wakes = (Calls("jax.numpy.sum"),)
+
+
+class Quiet(_Call):
+    """Off unless selected."""
+
+    code, name, harm, default = "XT105", "max-quiet", Harm.COST, False
+    wakes = (Calls("jax.numpy.max"),)
+
+
+class Old(_Call):
+    """Holds for old releases only."""
+
+    code, name, harm, holds = "XT106", "cos-old", Harm.CRASH, {"jax": "<0.5"}
+    wakes = (Calls("numpy.cos"),)
+
+
+class Named(Rule):
+    """Wakes for a name, wherever it stands."""
+
+    code, name, harm = "XT107", "tree-map-named", Harm.REMOVED
+    wakes = (Uses("jax.tree_map", "jax.experimental.pjit.*"),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        yield site.finding(site.syntax, site.form, f"{site.written} is gone.")
+
+
+class Nested(_Call):
+    """A fix that takes the whole call, so that nested ones overlap."""
+
+    code, name, harm, fixes = "XT201", "square-nested", Harm.COST, "safe"
+    wakes = (Calls("numpy.square"),)
+
+    def mend(self, site: Site):  # noqa: ANN201
+        return site.fix(Safety.SAFE, "write a power", [site.replace(site.call, f"({site.text(site.call.args[0])}) ** 2")])
+
+
+class Ruinous(_Call):
+    """A fix that breaks the file."""
+
+    code, name, harm, fixes = "XT202", "sin-ruinous", Harm.COST, "safe"
+    wakes = (Calls("numpy.sin"),)
+
+    def mend(self, site: Site):  # noqa: ANN201
+        return site.fix(Safety.SAFE, "ruin", [site.replace(site.call, "((")])
+
+
+class Foreign(_Call):
+    """A fix in letters that few encodings have."""
+
+    code, name, harm, fixes = "XT203", "tan-foreign", Harm.COST, "safe"
+    wakes = (Calls("numpy.tan"),)
+
+    def mend(self, site: Site):  # noqa: ANN201
+        return site.fix(Safety.SAFE, "translate", [site.replace(site.call, "'→'")])
+
+
+class Forth(_Call):
+    """Undone by the next one."""
+
+    code, name, harm, fixes = "XT204", "floor-forth", Harm.COST, "safe"
+    wakes = (Calls("numpy.floor"),)
+    other = "ceil"
+
+    def mend(self, site: Site):  # noqa: ANN201
+        start, end = site.file.span(site.call.func)
+        return site.fix(Safety.SAFE, "turn", [Edit(start, end, f"np.{self.other}")])
+
+
+class Back(Forth):
+    """Undone by the one before."""
+
+    code, name = "XT205", "ceil-back"
+    wakes = (Calls("numpy.ceil"),)
+    other = "floor"
+
+
+class Faulty(Rule):
+    """Has a bug."""
+
+    code, name, harm = "XT206", "exp-faulty", Harm.COST
+    wakes = (Calls("numpy.exp"),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        raise KeyError("a bug in a rule")
+        yield

@@ -1,0 +1,231 @@
+"""Names through scopes, aliases, files and partials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from shardlint.program.values import Api, Choice, ClassValue, Constant, Function, Items, Made, Table, Unknown, Value, Wrapped
+from tests.conftest import Asked
+
+Ask = Callable[..., Asked]
+
+
+def name(value: Value) -> str:
+    """A value in a word, for tests."""
+    match value:
+        case Api():
+            return value.name
+        case Constant():
+            return repr(value.value)
+        case Function():
+            return f"def {getattr(value.node, 'name', 'lambda')}" + (" bound" if value.bound else "")
+        case ClassValue():
+            return f"class {value.node.name}"
+        case Made():
+            return f"{name(value.by)}()"
+        case Wrapped():
+            return f"{value.api.name}<{name(value.inner)}>"
+        case Items():
+            return f"{value.kind}[{', '.join(map(name, value.items))}{', ...' if value.open else ''}]"
+        case Table():
+            return f"dict[{', '.join(f'{key}: {name(item)}' for key, item in value.entries)}{', ...' if value.open else ''}]"
+        case Choice():
+            return " | ".join(dict.fromkeys(map(name, value.options)))
+    return "?" if isinstance(value, Unknown) else type(value).__name__.lower()
+
+
+SPEC = "jax.sharding.PartitionSpec"
+
+
+@pytest.mark.parametrize(
+    ("text", "expression", "found"),
+    [
+        ("import jax\nhere = jax.device_put", "jax.device_put", "jax.device_put"),
+        ("import jax as j\nhere = j.device_put", "j.device_put", "jax.device_put"),
+        ("from jax import device_put as put\nhere = put", "put", "jax.device_put"),
+        ("from jax import numpy as jnp\nhere = jnp.zeros", "jnp.zeros", "jax.numpy.zeros"),
+        ("import jax.numpy as jnp\nhere = jnp.zeros", "jnp.zeros", "jax.numpy.zeros"),
+        ("import jax.sharding\nhere = jax.sharding.Mesh", "jax.sharding.Mesh", "jax.sharding.Mesh"),
+        ("from jax.sharding import PartitionSpec as P\nhere = P", "P", SPEC),
+        ("import jax\nhere = jax.P", "jax.P", SPEC),
+        ("from jax.experimental.pjit import PartitionSpec\nhere = PartitionSpec", "PartitionSpec", SPEC),
+        ("import jax.sharding as shd\nhere = shd.PartitionSpec", "shd.PartitionSpec", SPEC),
+        ("from jax import sharding\nhere = sharding.PartitionSpec", "sharding.PartitionSpec", SPEC),
+        ("from jax.sharding import PartitionSpec\nP = PartitionSpec\nhere = P", "P", SPEC),
+        ("from jax.sharding import PartitionSpec\nPS = P = PartitionSpec\nhere = PS", "PS", SPEC),
+        ("import jax\nclass C:\n    put = jax.device_put\nhere = C.put", "C.put", "jax.device_put"),
+        ("import jax\nclass C:\n    def __init__(self): self.put = jax.device_put\n    def f(self): return self.put",
+         "self.put", "jax.device_put"),
+        ("import jax\ndef f(put=jax.device_put): return put", "put", "parameter"),
+        ("from jax import *\nhere = device_put", "device_put", "?"),
+        ("import numpy as jnp\nhere = jnp.zeros", "jnp.zeros", "numpy.zeros"),
+        ("here = nothing", "nothing", "?"),
+        ("here = print", "print", "builtins.print"),
+        ("print = 1\nhere = print", "print", "1"),
+        ("def f(jax): return jax.device_put", "jax.device_put", "?"),
+        ("import jax\ndef f():\n    jax = g()\n    return jax.device_put", "jax.device_put", "?"),
+        ("import jax\ndel jax\nhere = jax.device_put", "jax.device_put", "?"),
+        ("import jax\njax = fake()\nhere = jax.device_put", "jax.device_put", "?"),
+        ("import jax\ndef f():\n    global put\n    put = 1\nput = jax.device_put\ndef g(): return put", "put", "?"),
+        ("try:\n    from jax import shard_map\nexcept ImportError:\n    from jax.experimental.shard_map import shard_map\n"
+         "here = shard_map", "shard_map", "jax.shard_map"),
+        ("try:\n    import jax\nexcept ImportError:\n    jax = None\nhere = jax.jit", "jax.jit", "jax.jit | ?"),
+        ("import jax\nif a:\n    put = jax.device_put\nelse:\n    put = jax.jit\nhere = put", "put", "jax.device_put | jax.jit"),
+        ("import jax\nhere = jax.device_put if a else jax.jit", "jax.device_put if a else jax.jit", "jax.device_put | jax.jit"),
+        ("import jax\n(put := jax.device_put)\nhere = put", "put", "jax.device_put"),
+        ("import jax\nput, _ = jax.device_put, 1\nhere = put", "put", "jax.device_put"),
+        ("import jax\nputs = [jax.device_put]\nhere = puts[0]", "puts[0]", "jax.device_put"),
+        ("import jax\nputs = {'a': jax.device_put}\nhere = puts['a']", "puts['a']", "jax.device_put"),
+    ],
+)  # fmt: skip
+def test_a_name_is_known_by_where_it_comes_from(ask: Ask, text: str, expression: str, found: str) -> None:
+    assert name(ask(text).value(expression, nth=-1)) == found
+
+
+@pytest.mark.parametrize(
+    ("expression", "found"),
+    [
+        ("1", "1"),
+        ("-1", "-1"),
+        ("'a' + 'b'", "'ab'"),
+        ("2 * 4 - 1", "7"),
+        ("7 // 2", "3"),
+        ("7 // 0", "?"),
+        ("('a', 'b')", "tuple['a', 'b']"),
+        ("('a',) + ('b',)", "tuple['a', 'b']"),
+        ("('a',) * 2", "tuple['a', 'a']"),
+        ("('a',) * 1000000", "?"),
+        ("[1, *two, 4]", "list[1, 2, 3, 4]"),
+        ("[1, *other]", "list[1, ...]"),
+        ("two[1]", "3"),
+        ("two[5]", "?"),
+        ("{'a': 1, **other}", "dict[a: 1, ...]"),
+        ("dict(a=1)", "dict[a: 1]"),
+        ("tuple([1, 2])", "tuple[1, 2]"),
+        ("None or 'a'", "'a'"),
+        ("other or 'a'", "? | 'a'"),
+        ("twice('a')", "tuple['a', 'a']"),
+        ("twice(x='b')", "tuple['b', 'b']"),
+        ("twice(*other)", "tuple[?, ?]"),
+        ("either(other)", "'a' | 'b'"),
+        ("(lambda x: (x, 1))('a')", "tuple['a', 1]"),
+        ("deep(1)", "?"),
+        ("gen()", "?"),
+        ("corou()", "?"),
+        ("nothing_back()", "?"),
+        ("defaulted()", "'d'"),
+        ("Config().axis", "'data'"),
+        ("Config.axis", "'data'"),
+        ("Sub().axis", "'data'"),
+        ("f'{two}'", "?"),
+    ],
+)
+def test_constants_are_followed_and_nothing_is_guessed(ask: Ask, expression: str, found: str) -> None:
+    text = f"""\
+two = [2, 3]
+def twice(x): return (x, x)
+def either(x):
+    if x: return 'a'
+    return 'b'
+def deep(x): return deep(x)
+def gen(): yield 1
+async def corou(): return 1
+def nothing_back(): pass
+def defaulted(x='d'): return x
+class Config:
+    axis = 'data'
+class Sub(Config): pass
+here = {expression}
+"""
+    assert name(ask(text).value(expression, nth=-1)) == found
+
+
+@pytest.mark.parametrize(
+    ("files", "text", "expression", "found"),
+    [
+        pytest.param({"b.py": "AXIS = 'data'"}, "from b import AXIS\nAXIS", "AXIS", "'data'", id="sibling"),
+        pytest.param({"b.py": "AXIS = 'data'"}, "import b\nb.AXIS", "b.AXIS", "'data'", id="module"),
+        pytest.param({"b.py": "AXIS = 'data'"}, "import b as c\nc.AXIS", "c.AXIS", "'data'", id="renamed"),
+        pytest.param({"b.py": "from c import *", "c.py": "AXIS = 'data'"}, "from b import AXIS\nAXIS", "AXIS", "'data'", id="star"),
+        pytest.param({"b.py": "AXIS = 'data'"}, "from b import *\nAXIS", "AXIS", "'data'", id="star-here"),
+        pytest.param({"p/__init__.py": "from .b import AXIS", "p/b.py": "AXIS = 'data'"}, "import p\np.AXIS", "p.AXIS",
+                     "'data'", id="re-export"),
+        pytest.param({"p/__init__.py": "", "p/b.py": "AXIS = 'data'"}, "import p.b\np.b.AXIS", "p.b.AXIS", "'data'",
+                     id="submodule"),
+        pytest.param({"p/__init__.py": "", "p/b.py": "AXIS = 'data'"}, "from p import b\nb.AXIS", "b.AXIS", "'data'",
+                     id="submodule-from"),
+        pytest.param({"p/q/b.py": "AXIS = 'data'"}, "from p.q import b\nb.AXIS", "b.AXIS", "'data'", id="namespace-package"),
+        pytest.param({"src/p/__init__.py": "", "src/p/b.py": "AXIS = 'data'"}, "from p.b import AXIS\nAXIS", "AXIS", "'data'",
+                     id="src-layout"),
+        pytest.param({"b.py": "import a\nAXIS = a.OTHER"}, "import b\nOTHER = b.AXIS\nb.AXIS", "b.AXIS", "?", id="circle"),
+        pytest.param({"b.py": "from b import AXIS"}, "from b import AXIS\nAXIS", "AXIS", "?", id="from-itself"),
+        pytest.param({"b.py": "from a import *"}, "from b import *\nAXIS", "AXIS", "?", id="stars-in-a-circle"),
+        pytest.param({"b.py": "AXIS = ("}, "from b import AXIS\nAXIS", "AXIS", "?", id="does-not-parse"),
+        pytest.param({"b.py": "AXIS = 'x'\nAXIS = 'data'"}, "from b import AXIS\nAXIS", "AXIS", "'data'", id="last-one-stands"),
+        pytest.param({"b.py": "if A:\n    AXIS = 'x'\nelse:\n    AXIS = 'data'"}, "from b import AXIS\nAXIS", "AXIS",
+                     "'x' | 'data'", id="either"),
+        pytest.param({"jax.py": "device_put = 1"}, "import jax\njax.device_put", "jax.device_put", "jax.device_put",
+                     id="a-library-is-itself"),
+        pytest.param({}, "from gone import AXIS\nAXIS", "AXIS", "gone.AXIS", id="not-here"),
+        pytest.param({"b.py": ""}, "from b import AXIS\nAXIS", "AXIS", "?", id="not-in-it"),
+        pytest.param({"b.py": "from jax.sharding import PartitionSpec as P"}, "from b import P\nP", "P", SPEC, id="library-through-us"),
+        pytest.param({"compat.py": "try:\n    from jax import shard_map\nexcept ImportError:\n    from jax.experimental.shard_map"
+                      " import shard_map"}, "from compat import shard_map\nshard_map", "shard_map", "jax.shard_map", id="compat"),
+    ],
+)  # fmt: skip
+def test_names_of_other_files(ask: Ask, files: dict[str, str], text: str, expression: str, found: str) -> None:
+    assert name(ask(text, files).value(expression, nth=-1)) == found
+
+
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("from . import b\nb.AXIS", "'here'"),
+        ("from .b import AXIS\nAXIS", "'here'"),
+        ("from .. import b\nb.AXIS", "'above'"),
+        ("from ..b import AXIS\nAXIS", "'above'"),
+        ("from ..q.b import AXIS\nAXIS", "'here'"),
+        ("from .gone import AXIS\nAXIS", "?"),
+        ("from ....... import b\nb.AXIS", "?"),
+    ],
+)
+def test_relative_imports(ask: Ask, statement: str, found: str) -> None:
+    files = {
+        "p/__init__.py": "",
+        "p/b.py": "AXIS = 'above'",
+        "p/q/__init__.py": "",
+        "p/q/b.py": "AXIS = 'here'",
+        "p/q/a.py": statement,
+    }
+    asked = ask("", files)
+    assert name(asked.value(statement.splitlines()[-1], "p/q/a.py", -1)) == found
+
+
+@pytest.mark.parametrize(
+    ("text", "expression", "found"),
+    [
+        ("h = partial(jax.jit, donate_argnums=0)\nh", "h", "functools.partial<jax.jit>"),
+        ("h = partial(f, 'a')()\nh", "h", "tuple['a', ?]"),
+        ("h = partial(f, y='b')('a')\nh", "h", "tuple['a', 'b']"),
+        ("h = partial(partial(f, 'a'), 'b')()\nh", "h", "tuple['a', 'b']"),
+        ("h = jax.jit(f)\nh", "h", "jax.jit<def f>"),
+        ("h = jax.jit(f)(1, 2)\nh", "h", "jax.jit<def f>()"),
+        ("h = jax.jit(donate_argnums=0)\nh", "h", "jax.jit()"),
+        ("h = eqx.filter_jit(donate='all')(f)\nh", "h", "equinox.filter_jit<def f>"),
+        ("@jax.jit\ndef h(): pass\nh", "h", "jax.jit<def h>"),
+        ("@partial(jax.jit, donate_argnums=0)\ndef h(): pass\nh", "h", "jax.jit<def h>"),
+        ("@jax.jit\n@jax.vmap\ndef h(): pass\nh", "h", "jax.jit<jax.vmap<def h>>"),
+        ("@unknown\ndef h(): pass\nh", "h", "<def h>"),
+        ("class C:\n    @jax.jit\n    def m(self): pass\nh = C().m\nh", "h", "jax.jit<def m bound>"),
+        ("class C:\n    @staticmethod\n    def m(x): pass\nh = C().m\nh", "h", "def m"),
+        ("class C:\n    @classmethod\n    def m(cls): pass\nh = C.m\nh", "h", "def m bound"),
+        ("class C:\n    def m(self): return self\nh = C().m\nh", "h", "def m bound"),
+        ("class B:\n    def m(self): pass\nclass C(B): pass\nh = C().m\nh", "h", "def m bound"),
+        ("class C: pass\ndef g(c: C): return c\n", "c", "class C()"),
+    ],
+)
+def test_functions_through_wrappers(ask: Ask, text: str, expression: str, found: str) -> None:
+    before = "from functools import partial\nimport jax, equinox as eqx\ndef f(x, y): return (x, y)\n"
+    assert name(ask(before + text).value(expression, nth=-1)) == found

@@ -1,0 +1,110 @@
+"""The demo, and that it would not call a failure a success."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from shardlint.check import Options, check
+from tests.loading import load
+
+ROOT = Path(__file__).parent.parent
+PROJECT = ROOT / "fixtures" / "projects" / "charlm"
+FIXTURES = ("charlm.model:make_model", "charlm.optim:init_optimizer")
+
+
+@pytest.fixture(scope="module")
+def demo() -> ModuleType:
+    return load("demo")
+
+
+def test_it_passes() -> None:
+    pytest.importorskip("jax")
+    pytest.importorskip("optax")
+    done = subprocess.run(
+        [sys.executable, "scripts/demo.py"], cwd=ROOT, text=True, capture_output=True, timeout=900
+    )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    assert "Demo passed" in done.stdout
+    assert "10 passed, 0 failed, 0 skipped" in done.stdout
+
+
+def test_check_finds_the_mistakes_that_have_rules() -> None:
+    targets = {"jax": "0.12.0", "equinox": "0.13.8"}
+    report = check([PROJECT], Options(targets=targets))
+    found = {(file.path.name, finding.rule.code) for file in report.reports for finding in file.findings}
+    assert found == {
+        ("train.py", "SL101"),
+        ("sharding.py", "SL201"),
+        ("model.py", "SL203"),
+        ("evaluate.py", "SL214"),
+    }
+
+
+def outcomes(demo: ModuleType, first: str, second: str) -> dict[str, str]:
+    report = (
+        f"{first} {FIXTURES[0]}  mesh data=4  level compile\n{second} {FIXTURES[1]}  mesh data=4  level x\n"
+    )
+    found: dict[str, str] = demo.outcome(report)
+    return found
+
+
+def test_it_knows_success(demo: ModuleType) -> None:
+    before, fixed, after = (
+        outcomes(demo, *statuses) for statuses in (("FAIL", "FAIL"), ("PASS", "FAIL"), ("PASS", "PASS"))
+    )
+    assert demo.problems(before, fixed, after) == []
+
+
+@pytest.mark.parametrize(
+    ("before", "fixed", "after", "said"),
+    [
+        (("PASS", "FAIL"), ("PASS", "FAIL"), ("PASS", "PASS"), "make_model did not fail before"),
+        (("SKIP", "FAIL"), ("PASS", "FAIL"), ("PASS", "SKIP"), "init_optimizer still fails"),
+        (("FAIL", "FAIL"), ("FAIL", "FAIL"), ("PASS", "PASS"), "make_model fails after"),
+        (("FAIL", "FAIL"), ("PASS", "PASS"), ("PASS", "PASS"), "init_optimizer passes after"),
+        (("FAIL", "FAIL"), ("PASS", "FAIL"), ("PASS", "FAIL"), "init_optimizer still fails"),
+    ],
+)
+def test_it_knows_failure(
+    demo: ModuleType, before: tuple[str, str], fixed: tuple[str, str], after: tuple[str, str], said: str
+) -> None:
+    found = demo.problems(*(outcomes(demo, *statuses) for statuses in (before, fixed, after)))
+    assert any(said in problem for problem in found), found
+
+
+def test_fixtures_that_vanish_are_noticed(demo: ModuleType) -> None:
+    before, fixed = outcomes(demo, "FAIL", "FAIL"), outcomes(demo, "PASS", "FAIL")
+    assert demo.problems(before, fixed, {FIXTURES[1]: "PASS"}) == [
+        "not the same fixtures were verified each time"
+    ]
+    assert demo.problems({}, {}, {}) != []
+
+
+def test_one_failing_level_is_a_failure(demo: ModuleType) -> None:
+    report = (
+        f"PASS {FIXTURES[0]}  level compile\nFAIL {FIXTURES[0]}  level execute\nPASS {FIXTURES[0]}  level x\n"
+    )
+    assert demo.outcome(report) == {FIXTURES[0]: "FAIL"}
+
+
+def test_long_lists_of_arrays_are_cut_and_say_so(demo: ModuleType) -> None:
+    lines = ["FAIL x", *(f"  out[{index}]" for index in range(5)), "  fn: y"]
+    assert demo.shorter("\n".join(lines)).splitlines() == [
+        "FAIL x",
+        "  out[0]",
+        "  out[1]",
+        "  ... 3 more arrays like these",
+        "  fn: y",
+    ]
+
+
+def test_a_step_that_breaks_down_ends_it(
+    demo: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit, match="broke down"):
+        demo.run(tmp_path, "check", "--no-such-option")

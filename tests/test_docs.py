@@ -1,0 +1,93 @@
+"""Generated documents are up to date, the schema accepts what the settings accept, links lead somewhere."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from shardlint.settings import BadSettings, read_settings
+from tests.loading import load
+
+ROOT = Path(__file__).parent.parent
+docs = load("docs")
+DOCUMENTS = sorted(
+    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "fixtures").rglob("README.md")]
+)
+FULL = """
+select = ["SL2", "silent"]
+ignore = ["SL203"]
+pedantic = true
+exclude = ["vendored/"]
+jit-decorators = ["proj.utils.traced"]
+targets = {jax = "0.8", equinox = "0.13.8"}
+per-file-ignores = {"tests/*" = ["SL2"]}
+"""
+
+
+def test_nothing_is_stale() -> None:
+    assert [str(path.relative_to(ROOT)) for path in docs.stale()] == [], "run `make docs`"
+
+
+def test_a_stale_page_and_a_page_without_rule_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(docs, "DOCS", tmp_path)
+    (tmp_path / "rules").mkdir()
+    orphan = tmp_path / "rules" / "SL999.md"
+    orphan.write_text("# SL999", "utf-8")
+    for path, write in docs.documents().items():
+        if tmp_path in path.parents:
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(write(), "utf-8")
+    page = tmp_path / "rules" / "SL201.md"
+    page.write_text(page.read_text("utf-8") + "\n", "utf-8")
+    assert {path: text is None for path, text in docs.stale().items() if tmp_path in path.parents} == {
+        orphan: True,
+        page: False,
+    }
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+def test_links_lead_somewhere(document: Path) -> None:
+    text = re.sub(r"```.*?```", "", document.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+        assert (document.parent / target).exists(), f"{document.name} links to {target}, which is not there"
+
+
+def test_the_schema_accepts_what_the_settings_accept(tmp_path: Path) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = json.loads(docs.settings_schema())
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.check_schema(schema)
+    path = tmp_path / "shardlint.toml"
+    path.write_text(FULL, "utf-8")
+    settings = read_settings(path)
+    table = tomllib.loads(FULL)
+    validator.validate(table)
+    assert set(table) == set(schema["properties"]), "FULL shows every setting"
+    assert settings.targets == table["targets"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "select = 'SL2'",
+        "pedantic = 1",
+        "exclude = [1]",
+        "targets = {torch = '2'}",
+        "per-file-ignores = []",
+        "color = true",
+    ],
+)
+def test_the_schema_refuses_what_the_settings_refuse(tmp_path: Path, line: str) -> None:
+    jsonschema = pytest.importorskip("jsonschema")
+    path = tmp_path / "shardlint.toml"
+    path.write_text(line, "utf-8")
+    with pytest.raises(BadSettings):
+        read_settings(path)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(tomllib.loads(line), json.loads(docs.settings_schema()))
