@@ -145,8 +145,7 @@ class Checker:
             data = read_bytes(path) if data is None else data
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
-        needles = scope.wakes.words
-        hits = [word for word, needle in zip(needles, scope.wakes.needles, strict=True) if needle in data]
+        hits = scope.wakes.hits(data)
         if not hits and b"shardlint:" not in data:
             return None, None
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from shardlint.facts import FileFacts
 from shardlint.program import Program, api
@@ -25,8 +26,9 @@ class Wakes:
 
     calls: dict[str, list[Rule]] = field(default_factory=dict)
     uses: dict[str, list[Rule]] = field(default_factory=dict)
-    words: dict[str, None] = field(default_factory=dict)
-    """Identifiers to look for; a file without any of them needs no parse."""
+    words: dict[str, set[bytes] | None] = field(default_factory=dict)
+    """Identifiers to look for, each with the texts of which one must stand in the file too (None: it is enough alone).
+    A file without any of them needs no parse."""
 
     @classmethod
     def of(cls, rules: Iterable[Rule]) -> Wakes:
@@ -37,13 +39,35 @@ class Wakes:
                 table = wakes.calls if isinstance(wake, Calls) else wakes.uses
                 for name in wake.names:
                     table.setdefault(name, []).append(rule)
-                    wakes.words.update(dict.fromkeys(_words(wake, name)))
+                    for word in _words(wake, name):
+                        near, known = _near(wake, name), wakes.words.get(word, set())
+                        wakes.words[word] = None if near is None or known is None else known | near
         return wakes
 
-    @property
-    def needles(self) -> tuple[bytes, ...]:
-        """The identifiers as bytes, for the screen."""
-        return tuple(word.encode() for word in self.words)
+    @cached_property
+    def _needles(self) -> tuple[tuple[str, bytes, tuple[bytes, ...] | None], ...]:
+        return tuple((word, word.encode(), tuple(near) if near else None) for word, near in self.words.items())
+
+    def hits(self, data: bytes) -> list[str]:
+        """The identifiers that make a file worth parsing, of those its bytes hold."""
+        return [
+            word
+            for word, needle, near in self._needles
+            if needle in data and (near is None or any(text in data for text in near))
+        ]
+
+
+def _near(wake: Calls | Uses, name: str) -> set[bytes] | None:
+    """What stands in a file besides a name's last word when the name is used there; None where that says nothing."""
+    if isinstance(wake, Calls):
+        return {word.encode() for word in wake.near} or None
+    module, _, last = name.rpartition(".")
+    if last == "*" or not module:
+        return None
+    # `jax.tree_map` stands in few files, `tree_map` in every third.
+    own = module.rpartition(".")[2]
+    texts = [f"{own}.{last}", f"from {module} import", f"{own} as "]
+    return {text.encode() for text in (texts if own == module else [*texts, f"= {module}"])}
 
 
 def _words(wake: Calls | Uses, name: str) -> set[str]:

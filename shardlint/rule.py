@@ -88,12 +88,18 @@ class Finding:
 
 @dataclass(frozen=True)
 class Calls:
-    """Wake for calls of these library functions (canonical names), also through aliases and `functools.partial`."""
+    """Wake for calls of these library functions (canonical names), also through aliases and `functools.partial`.
+
+    `near` are words without which a call is of no interest, a keyword's name for one: a file that holds none of them is
+    not looked into for these calls.
+    """
 
     names: tuple[str, ...]
+    near: tuple[str, ...] = ()
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "near", near)
 
 
 @dataclass(frozen=True)

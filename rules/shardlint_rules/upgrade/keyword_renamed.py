@@ -69,14 +69,11 @@ class KeywordRenamed(Rule):
     name = "keyword-renamed"
     harm = Harm.REMOVED
     wakes = (
-        Calls(
-            "jax.shard_map",
-            "jax.experimental.pjit.pjit",
-            "jax.lax.with_sharding_constraint",
-            "jax.make_mesh",
-            "jax.pmap",
-            "jax.ShapeDtypeStruct",
-        ),
+        Calls("jax.shard_map"),
+        Calls("jax.experimental.pjit.pjit", "jax.lax.with_sharding_constraint", near=("axis_resources",)),
+        Calls("jax.make_mesh", near=("axis_shapes", "axis_sizes")),
+        Calls("jax.pmap", near=("global_arg_shapes",)),
+        Calls("jax.ShapeDtypeStruct", near=("vma",)),
     )
     fixes = "safe"
 
