@@ -6,14 +6,8 @@
 demo: .venv/demo
 	@.venv/bin/python scripts/demo.py
 
-# pytest comes last, so that its closing line ends the output.
 test: .venv/dev
-	.venv/bin/ruff check .
-	.venv/bin/mypy
-	.venv/bin/python scripts/docs.py --check
-	.venv/bin/shardlint check shardlint rules scripts benchmarks tests --exclude 'data/'
-	.venv/bin/shardlint verify --rules all
-	.venv/bin/pytest -n 2
+	@sh scripts/test.sh
 
 # The proofs of all rules on older and newer releases of jax and equinox, each in an environment under .matrix/.
 matrix: .venv/dev

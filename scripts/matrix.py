@@ -38,7 +38,7 @@ class Release:
     @property
     def folder(self) -> Path:
         """Its environment."""
-        return ROOT / ".matrix" / f"jax-{self.jax}"
+        return ROOT / ".matrix" / f"jax-{self.jax.removesuffix('.*')}"
 
     def requirements(self) -> list[str]:
         """What pip is asked for."""
@@ -106,7 +106,8 @@ def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
         "# Proofs by release",
         "",
         "Written by `make matrix`, which runs `shardlint verify --rules all` in an environment for each",
-        "release: each rule's `bad.py` must show its mistake there, and its `good.py` none and the same numbers.",
+        "release: each rule's `bad.py` must show its mistake there, and its `good.py` must not, with the same",
+        "numbers.",
         "A dash: the rule claims nothing for these releases.",
         "",
         f"| rule | {' | '.join(columns)} |",

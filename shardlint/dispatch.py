@@ -61,8 +61,8 @@ def _near(wake: Calls | Uses, name: str) -> set[bytes] | None:
     """What stands in a file besides a name's last word when the name is used there; None where that says nothing."""
     if isinstance(wake, Calls):
         return {word.encode() for word in wake.near} or None
-    module, _, last = name.rpartition(".")
-    if last == "*" or not module:
+    module, _, last = name.removesuffix(".*").rpartition(".")
+    if not module:
         return None
     # `jax.tree_map` stands in few files, `tree_map` in every third.
     own = module.rpartition(".")[2]

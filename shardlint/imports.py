@@ -130,7 +130,8 @@ def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
     text = file.source.text
     line_start = file.source.offset(statement.lineno, 0)
     rest = file.source.line(statement.end_lineno or statement.lineno)
-    alone = text[line_start:start].strip() == "" and rest[statement.end_col_offset or 0 :].strip() in ("",)
+    after = rest.encode()[statement.end_col_offset or 0 :].decode().strip()  # a comment goes with its import
+    alone = text[line_start:start].strip() == "" and (not after or after.startswith("#"))
     if not alone:
         return Edit(start, end, "pass")
     line = statement.end_lineno or statement.lineno

@@ -118,7 +118,7 @@ def _one(selector: str) -> Iterator[str]:
         return
     harm = selector.lower() if selector.lower() in {harm.value for harm in Harm} else None
     for rule in rules():
-        if selector == "all" or rule.name == selector or rule.harm.value == harm:
+        if selector.lower() == "all" or rule.name == selector or rule.harm.value == harm:
             yield rule.code
 
 

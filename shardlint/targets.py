@@ -142,14 +142,16 @@ def _pins(root: Path) -> tuple[dict[str, tuple[Release, str]], dict[str, tuple[s
     ranges: dict[str, tuple[str, str]] = {}
     for name in ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml"):
         for package, version in _locked(root / name):
-            exact.setdefault(package, (version, name))
+            _pin(exact, package, version, name)
     stated = _requirements(root)
-    for where, requirement in (*stated, *_elsewhere(root, stated)):
+    # jaxlib last: it speaks for jax only where jax itself is not named.
+    every = (*stated, *_elsewhere(root, stated))
+    for where, requirement in sorted(every, key=lambda found: found[1].lstrip().startswith("jaxlib")):
         match = _REQUIREMENT.match(requirement)
         if match is None:
             continue
         package = match["name"].lower().replace("_", "-")
-        spec = match["spec"].strip()
+        spec = re.split(r"\s+--|\\", match["spec"])[0].strip()  # hashes, and the backslash before them
         if package in _SAME and package not in KNOWN:
             package = _SAME[package]
             if any(package in table for table in (exact, ranges)):
@@ -160,12 +162,19 @@ def _pins(root: Path) -> tuple[dict[str, tuple[Release, str]], dict[str, tuple[s
             allows(spec, (0,))
         except ValueError:
             continue  # a URL or something this does not understand
-        only = re.fullmatch(r"={2,3}\s*v?(\d+(?:\.\d+)*)", spec)
+        only = re.fullmatch(r"={2,3}\s*v?(\d+(?:\.\d+)*)(?!\.?[\d*])[^\s,]*", spec)
         if only is not None:
-            exact.setdefault(package, (parse(only[1]), where))
+            _pin(exact, package, parse(only[1]), where)
         elif spec:
             ranges.setdefault(package, (spec, where))
     return exact, ranges
+
+
+def _pin(exact: dict[str, tuple[Release, str]], package: str, release: Release, where: str) -> None:
+    """The first file that pins a package decides; of several pins in it (one a Python, say) the newest."""
+    known = exact.get(package)
+    if known is None or (known[1] == where and compare(release, known[0]) > 0):
+        exact[package] = (release, where)
 
 
 def _locked(path: Path) -> Iterator[tuple[str, Release]]:
@@ -202,6 +211,9 @@ def _stated(root: Path) -> Iterator[tuple[str, str]]:
     project = _toml(root / "pyproject.toml")
     yield from (("pyproject.toml", line) for line in _strings(_at(project, "project", "dependencies")))
     yield from (("pyproject.toml", line) for line in _poetry(_at(project, "tool", "poetry", "dependencies")))
+    poetry = _at(project, "tool", "poetry", "group")
+    for part in poetry.values() if isinstance(poetry, dict) else ():
+        yield from (("pyproject.toml", line) for line in _poetry(part.get("dependencies") if isinstance(part, dict) else None))
     for path in files:
         yield from ((path.name, line) for line in _lines(path))
     for groups in (_at(project, "project", "optional-dependencies"), _at(project, "dependency-groups")):
@@ -234,6 +246,13 @@ def _poetry(table: object) -> Iterator[str]:
             index = next((i for i, part in enumerate(parts) if part), len(parts) - 1)
             high = [*parts[:index], parts[index] + 1] if parts else []
             spec = f">={low},<{'.'.join(map(str, high))}" if parts else ""
+        elif re.fullmatch(r"~\s*\d+(\.\d+)*", spec):
+            low = spec[1:].strip()
+            parts = [int(part) for part in low.split(".")]
+            high = [parts[0], parts[1] + 1] if len(parts) > 1 else [parts[0] + 1]
+            spec = f">={low},<{'.'.join(map(str, high))}"
+        elif re.fullmatch(r"\d+(\.\d+)*\.\*", spec):
+            spec = f"=={spec}"
         elif re.fullmatch(r"\d+(\.\d+)*", spec):
             spec = f"=={spec}"
         yield f"{name} {'' if spec == '*' else spec}"

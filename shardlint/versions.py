@@ -45,9 +45,9 @@ def allows(specifier: str, release: Release) -> bool:
 
 
 def _allows_one(operator: str, bound: Release, prefix: bool, release: Release) -> bool:
-    if prefix:
+    if prefix and operator in ("==", "===", "!="):
         same = compare(release[: len(bound)], bound) == 0
-        return same if operator == "==" else not same
+        return same if operator != "!=" else not same
     order = compare(release, bound)
     match operator:
         case "==" | "===":

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 import tomllib
 from pathlib import Path
 
 import pytest
 
+from shardlint.check import Options, check
+from shardlint.registry import proof_folders
+from shardlint.reports import text
 from shardlint.settings import BadSettings, read_settings
 from tests.loading import load
 
@@ -51,11 +55,41 @@ def test_a_stale_page_and_a_page_without_rule_are_noticed(
     }
 
 
+def test_the_matrix_has_every_proof_and_no_failure() -> None:
+    rows = re.findall(
+        r"^\| \[(SL\d+)\]\S+ \|(.*)\|$", (ROOT / "docs" / "matrix.md").read_text("utf-8"), re.MULTILINE
+    )
+    assert [code for code, _ in rows] == list(proof_folders()), "run `make matrix`"
+    assert {cell.strip() for _, cells in rows for cell in cells.split("|")} <= {"holds", "-"}
+    assert not [code for code, cells in rows if "holds" not in cells]
+
+
+def test_a_failure_shows_in_the_matrix() -> None:
+    matrix = load("matrix")
+    statuses = {"SL201": ("pass", "fail", "skip"), "SL203": ("skip", "pass"), "SL301": ("skip",)}
+    results = [{"target": code, "status": status} for code, each in statuses.items() for status in each]
+    releases = {"jax": "0.8.3", "equinox": "0.13.8", "python": "3.11.7"}
+    page = matrix.table([(matrix.RELEASES[0], {"results": results, "releases": releases})])
+    assert page.splitlines()[-3:] == [
+        "| [SL201](rules/SL201.md) | FAILS |",
+        "| [SL203](rules/SL203.md) | holds |",
+        "| [SL301](rules/SL301.md) | - |",
+    ]
+
+
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(document: Path) -> None:
-    text = re.sub(r"```.*?```", "", document.read_text("utf-8"), flags=re.DOTALL)
-    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", text):
+    prose = re.sub(r"```.*?```", "", document.read_text("utf-8"), flags=re.DOTALL)
+    for target in re.findall(r"\]\(([^)#:\s]+)(?:#[^)]*)?\)", prose):
         assert (document.parent / target).exists(), f"{document.name} links to {target}, which is not there"
+
+
+def test_the_finding_in_the_readme_is_what_check_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT / "fixtures" / "projects" / "charlm")
+    report = check([Path()], Options(select=("SL201",), targets={"jax": "0.12.0.1", "equinox": "0.13.8"}))
+    frame, *_ = text.full(report)
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert textwrap.indent(frame, "    ") in readme
 
 
 def test_the_schema_accepts_what_the_settings_accept(tmp_path: Path) -> None:

@@ -80,13 +80,8 @@ class Scope:
             scope = scope.parent
 
     def function(self) -> Scope | None:
-        """The function or lambda whose body this is part of: comprehensions run inside it."""
-        for scope in self.outward():
-            if scope.kind in ("function", "lambda"):
-                return scope
-            if scope.kind in ("class", "module"):
-                return None
-        return None
+        """The function or lambda whose body this is part of: comprehensions and class bodies run inside it."""
+        return next((scope for scope in self.outward() if scope.kind in ("function", "lambda")), None)
 
 
 def split(tree: ast.Module) -> tuple[Scope, dict[ast.AST, Scope], dict[ast.AST, tuple[ast.AST, Scope]]]:

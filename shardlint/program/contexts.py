@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, Scope
 from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.flow import Ends, Flow
@@ -87,6 +88,8 @@ class Contexts:
 
     def _at(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
         lexical = list(self._lexical(file, node))
+        if any(isinstance(outer, ast.GeneratorExp) for outer in file.ancestors(node)):
+            return Context(tuple(lexical), not lexical, False)  # it runs where it is read
         if nested:
             outer = self._callers(file, node, True)
             inner = tuple(context for context in lexical if context.kind != "unknown")
@@ -113,6 +116,8 @@ class Contexts:
         self._open.add(function.node)
         try:
             result = self._merged(self.flow.ends(file, function.node), nested)
+            if _runs_later(file, function):
+                result = Context(result.contexts, result.bare, False)
         finally:
             self._open.discard(function.node)
         if not self._open:
@@ -191,7 +196,7 @@ class Contexts:
             return True
         if self._set_in_function is None:
             self._set_in_function = self.flow.project.anywhere("set_mesh") and any(
-                other is None or (not _is_test(other) and self._sets_in_function(other))
+                other is None or (not _is_test(other, self.flow.project.root) and self._sets_in_function(other))
                 for other in self.flow.project.with_attribute(file, "set_mesh")
             )
         return self._set_in_function
@@ -240,8 +245,16 @@ class Contexts:
         return MeshContext("unknown", None, place)
 
 
-def _is_test(file: FileFacts) -> bool:
-    return any(part.startswith("test") or part.endswith("_test.py") for part in file.path.parts[-3:])
+def _runs_later(file: FileFacts, function: Scope) -> bool:
+    """Whether a call of the function only begins it: a generator runs where it is read, a coroutine where awaited."""
+    if isinstance(function.node, ast.AsyncFunctionDef):
+        return True
+    return any(isinstance(found, ast.Yield | ast.YieldFrom) for found in file.walked(function).returns)
+
+
+def _is_test(file: FileFacts, root: Path) -> bool:
+    inside = file.path.relative_to(root) if root in file.path.parents else file.path
+    return any(part.startswith("test") or part.endswith("_test.py") for part in inside.parts[-3:])
 
 
 def _harmless(name: str) -> bool:

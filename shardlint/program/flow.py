@@ -146,13 +146,18 @@ class Flow:
     ) -> None:
         """Uses of a name bound by `binder`, in its own file and, for a module's name, in its importers."""
         scope = file.home(binder)
-        for node in file.mentions(name):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and self._refers(file, node, name, binder):
-                self._expression(Place(file, node), wrappers, ends, depth + 1)
+        self._reads(file, binder, name, wrappers, ends, depth)
         if scope.kind == "module":
             self._importers(file, name, wrappers, ends, depth)
         elif scope.kind == "class":
             ends.add(End("escaped", Place(file, binder), wrappers, "a class attribute"))
+
+    def _reads(
+        self, file: FileFacts, binder: ast.AST, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        for node in file.mentions(name):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and self._refers(file, node, name, binder):
+                self._expression(Place(file, node), wrappers, ends, depth + 1)
 
     def _refers(self, file: FileFacts, use: ast.Name, name: str, binder: ast.AST) -> bool:
         bindings, _ = lookup(file, use, name)
@@ -169,8 +174,13 @@ class Flow:
                 ends.cut = True
             if other is None or ends.stops(wrappers):
                 return
+            starred = self._imports_all(other, file)
+            if starred and other.path.name == "__init__.py":
+                ends.add(End("escaped", Place(other, other.tree), wrappers, "exported by its package"))
             for node in other.mentions(name):
-                if isinstance(node, ast.alias):
+                if isinstance(node, ast.Name) and starred and lookup(other, node, name)[1] is None:
+                    self._expression(Place(other, node), wrappers, ends, depth + 1)
+                elif isinstance(node, ast.alias):
                     if self._imports(other, node, file, name):
                         if other.path.name == "__init__.py":
                             ends.add(End("escaped", Place(other, node), wrappers, "exported by its package"))
@@ -179,6 +189,16 @@ class Flow:
                     base = self.evaluator.value(Place(other, node.value))
                     if isinstance(base, ModuleValue) and base.file.path == file.path:
                         self._expression(Place(other, node), wrappers, ends, depth + 1)
+
+    def _imports_all(self, other: FileFacts, file: FileFacts) -> bool:
+        """Whether a file holds `from file import *`."""
+        for binding in other.bindings(other.module, "*"):
+            statement = other.parent(binding.node)
+            if isinstance(statement, ast.ImportFrom):
+                module = self.evaluator.imported(other, statement)
+                if isinstance(module, ModuleValue) and module.file.path == file.path:
+                    return True
+        return False
 
     def _imports(self, other: FileFacts, alias: ast.alias, file: FileFacts, name: str) -> bool:
         statement = other.parent(alias)
@@ -200,6 +220,7 @@ class Flow:
         if node.name.startswith("__") and node.name.endswith("__"):
             ends.add(End("escaped", Place(file, node), wrappers, f"Python calls {node.name} itself"))
             return
+        self._reads(file, node, node.name, wrappers, ends, 0)  # `step = jax.jit(_step)` in the class body
         self._attribute(file, node.name, cls, wrappers, ends, 0)
 
     def _attribute(

@@ -8,7 +8,8 @@ from shardlint.facts import FileFacts
 
 _IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException", "TypeError"}
 _EXPECTING = {"raises", "assertRaises", "assertRaisesRegex", "assert_raises", "assertWarns", "assertWarnsRegex", "warns", "deprecated_call"}
-_VERSION_WORDS = ("version", "hasattr", "getattr", "TYPE_CHECKING", "find_spec", "signature", "_is_available")
+_VERSION_WORDS = ("version", "TYPE_CHECKING", "find_spec", "signature", "_is_available", "sys.modules")
+_ASKING = ("hasattr", "getattr")
 
 
 def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
@@ -50,6 +51,8 @@ def guarded(file: FileFacts, node: ast.AST) -> bool:
             # The handler is a guarded place too: it is what runs when the try did not work.
             if catches and (inner in outer.body or inner in outer.handlers or inner in outer.orelse):
                 return True
+        elif isinstance(outer, ast.With) and any(_suppresses(item.context_expr) for item in outer.items):
+            return True
         elif (isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test) or isinstance(outer, ast.While):
             if _tests_version(file, outer.test):
                 return True
@@ -83,18 +86,36 @@ def _early_exit(file: FileFacts, node: ast.AST) -> bool:
 
 
 def _tests_version(file: FileFacts, test: ast.expr) -> bool:
-    text = file.text(test)
-    if any(word.lower() in text.lower() for word in _VERSION_WORDS):
+    if _speaks_of_release(file, test):
         return True
     # A flag set from such a test: `if HAS_SHARD_MAP:`
     for part in ast.walk(test):
         if isinstance(part, ast.Name):
             for binding in file.bindings(file.module, part.id):
                 if binding.kind == "assign" and binding.value is not None:
-                    value = file.text(binding.value)
-                    if any(word in value for word in _VERSION_WORDS) or isinstance(binding.value, ast.Constant):
+                    if _speaks_of_release(file, binding.value) or isinstance(binding.value, ast.Constant):
                         return len(file.bindings(file.module, part.id)) > 1 or not isinstance(binding.value, ast.Constant)
     return False
+
+
+def _speaks_of_release(file: FileFacts, node: ast.expr) -> bool:
+    """Whether an expression asks for a version, or whether a module has something (not whether `self` has)."""
+    text = file.text(node).lower()
+    if any(word.lower() in text for word in _VERSION_WORDS):
+        return True
+    if not any(word in text for word in _ASKING):
+        return False
+    asked = [part.args[0] for part in ast.walk(node) if isinstance(part, ast.Call) and _last_name(part) in _ASKING and part.args]
+    return any(not (isinstance(subject, ast.Name) and subject.id in ("self", "cls")) for subject in asked)
+
+
+def _suppresses(context: ast.expr) -> bool:
+    """`with contextlib.suppress(ImportError)`."""
+    return (
+        isinstance(context, ast.Call)
+        and _last_name(context) == "suppress"
+        and any(_last_name(kind) in _IMPORT_ERRORS for kind in context.args)
+    )
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:

@@ -7,6 +7,7 @@ from typing import Literal
 
 from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
+from shardlint.program.shapes import shape_of
 from shardlint.program.values import (
     Api,
     CallArguments,
@@ -78,10 +79,15 @@ def mesh_of(value: Value, evaluator: Evaluator) -> Mesh | None:
     names = _axis_names(evaluator.value(names_at, call.environment)) if names_at else None
     sizes: tuple[int | None, ...] = (None,) * len(names or ())
     if value.api != "jax.sharding.Mesh":
-        shape = call.get(signature[0], signature) or call.keywords.get("axis_sizes")
-        shape_value = evaluator.value(shape, call.environment) if shape else Unknown()
+        sizes_at = call.get(signature[0], signature) or call.keywords.get("axis_sizes")
+        shape_value = evaluator.value(sizes_at, call.environment) if sizes_at else Unknown()
         if isinstance(shape_value, Items) and not shape_value.open and len(shape_value.items) == len(names or ()):
             sizes = tuple(_integer(item) for item in shape_value.items)
+    else:
+        devices = call.get("devices", signature)
+        shape = shape_of(evaluator, devices, call.environment) if devices else None
+        if names is not None and shape is not None and len(shape) == len(names):
+            sizes = shape
     return Mesh(value.api, names, sizes, _axis_types(call, signature, evaluator), call.place)
 
 

@@ -85,10 +85,13 @@ class Project:
         return texts
 
     def importing(self, path: Path, name: str) -> Iterator[FileFacts | None]:
-        """Other files that may import `name` from the file: they hold both words. None when there are too many to read."""
-        stem = path.parent.name if path.stem == "__init__" else path.stem
+        """Other files that may import `name` from the file: they hold both words, or its module's and a star.
+
+        None when there are too many to read.
+        """
+        stem = (path.parent.name if path.stem == "__init__" else path.stem).encode()
         word = name.encode()
-        yield from self._holding(lambda data: stem.encode() in data and holds_word(data, word), path)
+        yield from self._holding(lambda data: stem in data and (holds_word(data, word) or b"import *" in data), path)
 
     def with_attribute(self, file: FileFacts, name: str) -> Iterator[FileFacts | None]:
         """Files in which `.name` stands, the given one first. None when there are too many to read."""

@@ -52,7 +52,7 @@ def _runs_at(use: ast.AST, home: Scope, scope: Scope) -> ast.AST | None:
 
 
 def _closure(file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scope) -> list[Binding]:
-    """A nested function sees the last value; where it was defined inside a branch, only what can reach there."""
+    """A nested function sees the value at its call; where it was defined inside a branch, only what can reach there."""
     real = [binding for binding in bindings if binding.kind not in ("declared", "delete")]
     if len(real) <= 1:
         return real
@@ -64,10 +64,10 @@ def _closure(file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scop
             if not _exclusive(file, inner, binding.node):
                 last.append(binding)
         real = last or real
-    # Of straight-line rebindings in the scope's own block the last one stands.
-    top = [binding for binding in real if file.statement_in_block(binding.node, scope) is not None]
-    if top and len(top) == len(real):
-        return [top[-1]]
+    # Of straight-line rebindings before the function one stands; which of the later ones does depends on its calls.
+    if all(file.statement_in_block(binding.node, scope) is not None for binding in real):
+        before = [binding for binding in real if inner is None or _position(binding.node) < _position(inner)]
+        return before[-1:] + real[len(before) :]
     return real
 
 

@@ -92,10 +92,12 @@ class Tracing:
         ends = self.flow.ends(file, scope.node)
         traced: list[Region] = []
         other = ends.lost
+        ways: list[str] = []
         for end in ends.found:
             region = self._end(end)
             if region is None:
                 continue
+            ways.append(region.traced)
             if region.traced in ("always", "sometimes"):
                 traced.append(region)
             if region.traced != "always":
@@ -111,7 +113,8 @@ class Tracing:
                 return Region("always", (step, *around.steps), around.by, scope)
         if traced:
             return Region("sometimes", traced[0].steps, traced[0].by, scope)
-        return _NEVER if ends.found and not ends.lost else _UNKNOWN
+        # Ways that tell nothing (a caller nobody is seen to call, an abstract trace) prove nothing.
+        return _NEVER if ways and not ends.lost and all(way == "never" for way in ways) else _UNKNOWN
 
     def _on_host(self, ends: list[End]) -> bool:
         return any(wrapper.effect == "host" for end in ends for wrapper in end.wrappers)

@@ -78,12 +78,13 @@ class DevicePutInJit(Rule):
     def _certainty(self, site: Site, target: ast.expr) -> Certainty | None:
         if site.region.traced not in ("always", "sometimes"):
             return None
-        places = self._places(site, target)
-        if places is None or self._explicit(site, target) or _knows_it_is_traced(site):
+        places, explicit = self._places(site, target), self._explicit(site, target)
+        if places is None or explicit is True or _knows_it_is_traced(site):
             return None
-        if any(word in site.file.source.text for word in ("pinned_host", "memory_kind")):
-            return Certainty.LIKELY  # its input may come from another memory, which device_put does leave
-        return Certainty.PROVEN if places and site.region.proven else Certainty.LIKELY
+        # Its input may come from another memory, which device_put does leave.
+        memories = any(word in site.file.source.text for word in ("pinned_host", "memory_kind"))
+        sure = places and explicit is False and not memories and site.region.proven
+        return Certainty.PROVEN if sure else Certainty.LIKELY
 
     def _places(self, site: Site, target: ast.expr) -> bool | None:
         """Whether the target is a sharding: True when it surely is, False when it may be, None when it is not."""
@@ -100,20 +101,20 @@ class DevicePutInJit(Rule):
                 sure = False
         return True if sure else (False if "shard" in site.text(target).lower() else None)
 
-    def _explicit(self, site: Site, target: ast.expr) -> bool:
-        """Whether the mesh may have Explicit axes, where device_put in jit does reshard."""
+    def _explicit(self, site: Site, target: ast.expr) -> bool | None:
+        """Whether the mesh has Explicit axes, where device_put in jit does reshard; None when it may have."""
+        answer: bool | None = False
         for option in options(site.value(target)):
             parts = site.sharding_parts(option)
             mesh = site.mesh_of(parts[0]) if parts is not None else None
             if mesh is None:
-                if site.program.project.anywhere("Explicit"):
-                    return True
-                continue
-            if mesh.axis_types in ("explicit", "mixed", "unknown"):
+                # Auto is what Mesh() gives and nearly all code has; a project that says Explicit may mean this one.
+                answer = None if site.program.project.anywhere("AxisType.Explicit") else answer
+            elif mesh.axis_types in ("explicit", "mixed", "unknown"):
                 return True
-            if mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9"):
+            elif mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9"):
                 return True
-        return False
+        return answer
 
     def _fix(self, site: Site) -> Fix | None:
         if site.form != "call" or site.arguments.open_keywords or site.arguments.open_positional:

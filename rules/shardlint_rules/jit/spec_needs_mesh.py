@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
 from collections.abc import Iterator
 
 from shardlint.facts import Scope
-from shardlint.program.contexts import Context, ContextKind
+from shardlint.program.contexts import Context, ContextKind, MeshContext
 from shardlint.program.meshes import MESH_MAKERS
 from shardlint.program.reach import lookup
 from shardlint.program.values import Made, options
-from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.mesh.given import Given, given, jitted
 
@@ -26,13 +25,10 @@ _NO_USE: dict[str, tuple[ContextKind, ...]] = {
     _PJIT: ("set_mesh", "use_mesh"),
 }
 # Makers of arrays that, where no mesh is set, are on one device.
-_FRESH = tuple(
-    f"jax.{name}"
-    for name in (
-        "numpy.ones", "numpy.zeros", "numpy.full", "numpy.arange", "numpy.linspace", "numpy.eye", "numpy.empty",
-        "random.normal", "random.uniform", "random.randint",
-    )
-)  # fmt: skip
+_FRESH = (
+    *(f"jax.numpy.{name}" for name in ("ones", "zeros", "full", "arange", "linspace", "eye", "empty")),
+    *(f"jax.random.{name}" for name in ("normal", "uniform", "randint")),
+)
 _WHY = "it names one mesh for good, where the context could have changed"
 
 
@@ -40,13 +36,14 @@ class SpecNeedsMesh(Rule):
     """A bare `PartitionSpec` is used where no mesh is in context.
 
     ## What it does
-    Reports a `PartitionSpec` without a mesh in the shardings of a jit, in a constraint or in `device_put`, when every
-    way to the call is known and none has a mesh in context that serves it. For a jit the ways to its calls count, since
-    that is when its shardings are read.
+    Reports a `PartitionSpec` without a mesh in the shardings of a jit, in a constraint or in
+    `device_put`, when every way to the call is known and none has a mesh in context that serves it. For a
+    jit the ways to its calls count, since that is when its shardings are read.
 
     ## Why it hurts
-    A spec names the axes of a mesh it does not have, so the call raises: `RuntimeError: ... requires a non-empty mesh in
-    context`, `ValueError: Please set a mesh via jax.set_mesh`. `P()` is no exception. What serves which call:
+    A spec names the axes of a mesh it does not have, so the call raises: `RuntimeError: ... requires a
+    non-empty mesh in context`, `ValueError: Please set a mesh via jax.set_mesh`. `P()` is no exception.
+    What serves which call:
 
     | call | `with mesh:` | `jax.set_mesh` |
     |---|---|---|
@@ -83,9 +80,10 @@ class SpecNeedsMesh(Rule):
     Unsafe: it names the one mesh that is visible there, and you may want the mesh of the context.
 
     ## Evidence
-    Rows C1, C2, D6, B6, F07h-k and F20e-h of the experiments, run on jax 0.4.38 to 0.12. Up to 0.4.38 `jax.jit` and
-    `device_put` take no bare spec at all. A function that may have callers out of sight, code that asks for a mesh
-    first, a mesh set by a helper or fixture, and the bodies of `shard_map` are left alone.
+    Rows C1, C2, D6, B6, F07h-k and F20e-h of the experiments, run on jax 0.4.38 to 0.12. Up to 0.4.38
+    `jax.jit` and `device_put` take no bare spec at all. A function that may have callers out of sight,
+    code that asks for a mesh first, a mesh set by a helper or fixture, and the bodies of `shard_map` are
+    left alone.
     """
 
     code = "SL214"
@@ -103,7 +101,7 @@ class SpecNeedsMesh(Rule):
         if problem is None:
             return
         label, message = problem
-        help = "give it a NamedSharding, or run it under jax.set_mesh(mesh)"
+        help = "give it a NamedSharding, or call it under jax.set_mesh(mesh)"
         if site.api == _PJIT:
             help = "give it a NamedSharding, or use jax.jit, which reads the mesh that jax.set_mesh sets"
         yield site.finding(specs[0].node, label, message, help=help, fix=self._fix(site, specs))
@@ -121,8 +119,9 @@ class SpecNeedsMesh(Rule):
         error = "ValueError" if site.api == _PUT else "RuntimeError"
         when = " when it is called" if site.api in (_JIT, _PJIT) else ""
         if not context.contexts:
-            return "no mesh is in context here", f"On {on} this raises {error}{when}: a spec needs a mesh to name axes of."
-        if all(one.kind in _NO_USE.get(site.api, ()) for one in context.contexts):
+            message = f"On {on} this raises {error}{when}: a spec alone does not say which mesh."
+            return "no mesh is in context", message
+        if all(one.kind in _NO_USE.get(site.api, ()) and _surely_a_mesh(one) for one in context.contexts):
             line = context.contexts[0].place.line
             if site.api == _PJIT:
                 return (
@@ -138,8 +137,8 @@ class SpecNeedsMesh(Rule):
         if site.api in _CONSTRAINTS and self._fresh_array(site, context):
             return (
                 "an array on one device has no mesh",
-                f"On {on} this raises TypeError: outside jit, under jax.set_mesh, a spec is taken only for an array "
-                "that is on a mesh already.",
+                f"On {on} this raises TypeError: outside jit, under jax.set_mesh, a spec is taken only for "
+                "an array that is on a mesh already.",
             )
         return None
 
@@ -174,12 +173,9 @@ class SpecNeedsMesh(Rule):
         if mesh is None:
             return None
         name, imports = site.spell("jax.sharding.NamedSharding")
-        edits: list[Edit] = [
-            site.replace(node, f"{name}({mesh}, {site.text(node)})") for node in dict.fromkeys(one.node for one in specs)
-        ]
-        return site.fix(
-            Safety.UNSAFE, f"write {name}({mesh}, {site.text(specs[0].node)})", [*edits, *imports], _WHY
-        )
+        written = {one.node: f"{name}({mesh}, {site.text(one.node)})" for one in specs}
+        edits = [site.replace(node, text) for node, text in written.items()]
+        return site.fix(Safety.UNSAFE, f"write {written[specs[0].node]}", [*edits, *imports], _WHY)
 
 
 def _asks_first(site: Site) -> bool:
@@ -197,6 +193,13 @@ def _asks_first(site: Site) -> bool:
             )
         inner = outer
     return False
+
+
+def _surely_a_mesh(context: MeshContext) -> bool:
+    """Whether what is entered is known to be a mesh, or called one: `ctx_mesh` may come from jax.set_mesh."""
+    if context.mesh is not None or context.kind != "with mesh":
+        return True
+    return context.place.text().rpartition(".")[2].lstrip("_") in ("mesh", "device_mesh", "global_mesh")
 
 
 def _about_meshes(site: Site, test: ast.expr) -> bool:
@@ -224,7 +227,6 @@ def _stands_for_mesh(site: Site, scope: Scope, name: str) -> bool:
         return False
     if name == "mesh" and all(binding.kind == "param" for binding in bindings):
         return True
-    values: Sequence[object] = [
-        option for binding in bindings for option in options(site.program.evaluator.binding(site.file, binding))
-    ]
-    return all(isinstance(value, Made) and value.api in MESH_MAKERS for value in values)
+    values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
+    found = [option for value in values for option in options(value)]
+    return all(isinstance(option, Made) and option.api in MESH_MAKERS for option in found)

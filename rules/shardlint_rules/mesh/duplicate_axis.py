@@ -15,12 +15,12 @@ class DuplicateAxis(Rule):
     """One mesh axis shards two dimensions.
 
     ## What it does
-    Reports a `PartitionSpec` with the same axis name twice, where it is given to `NamedSharding`, to a constraint, to
-    `device_put`, to the shardings of a jit or to the specs of `shard_map`.
+    Reports a `PartitionSpec` with the same axis name twice, where it is given to `NamedSharding`, to a
+    constraint, to `device_put`, to the shardings of a jit or to the specs of `shard_map`.
 
     ## Why it hurts
-    A mesh axis can split one dimension of an array only. `P("data", "data")` itself is accepted, so nothing is seen
-    until the sharding is made: `DuplicateSpecError` (`ValueError` up to jax 0.4.38).
+    A mesh axis can split one dimension of an array only. `P("data", "data")` itself is accepted, so
+    nothing is seen until the sharding is made: `DuplicateSpecError` (`ValueError` up to jax 0.4.38).
 
     ## Example
     ```python
@@ -34,8 +34,9 @@ class DuplicateAxis(Rule):
     Which dimension keeps the axis is yours to say.
 
     ## Evidence
-    Row F01 of the experiments; `shard_map` raises when it is called. Run on jax 0.4.38 to 0.12. A spec of logical
-    names, turned into mesh axes by rules, may repeat a name, and `P.UNCONSTRAINED` may repeat: both are left alone.
+    Row F01 of the experiments; `shard_map` raises when it is called. Run on jax 0.4.38 to 0.12. A spec of
+    logical names, turned into mesh axes by rules, may repeat a name, and `P.UNCONSTRAINED` may repeat:
+    both are left alone.
     """
 
     code = "SL302"

@@ -1,4 +1,4 @@
-"""Specs where they are given to something that takes them apart against a mesh. Shared by the rules of this folder."""
+"""Specs where they are given to something that reads them against a mesh. Shared by rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.program.meshes import Mesh, Spec, SpecEntry, mesh_of, spec_of
-from shardlint.program.values import Constant, Items, Place, Table, Value, options
+from shardlint.program.values import Constant, Items, Table, Value, options
 from shardlint.site import Site
 
 TAKERS: dict[str, tuple[str, ...]] = {
@@ -102,10 +102,5 @@ def meshes(site: Site, value: Value) -> list[Mesh] | None:
 
 
 def jitted(site: Site) -> ast.AST:
-    """What to ask for the calls of a jitted function: the definition a jit call decorates, or the call itself."""
+    """What a jit makes callable: the definition that the site's call decorates, or the call itself."""
     return site.decorated or site.call
-
-
-def place(site: Site, node: ast.AST) -> Place:
-    """A node of the site's file as a place."""
-    return Place(site.file, node)

@@ -22,12 +22,13 @@ class NamedShardingArguments(Rule):
     """`NamedSharding` is given something else than a mesh and a spec.
 
     ## What it does
-    Reports a string, a tuple or list of axis names, or `None` in the place of the `PartitionSpec`; axis names spread
-    over the call; mesh and spec in the wrong order; and devices, or an array of devices, in the place of the mesh.
+    Reports a string, a tuple or list of axis names, or `None` in the place of the `PartitionSpec`; axis
+    names spread over the call; mesh and spec in the wrong order; and devices, or an array of devices, in
+    the place of the mesh.
 
     ## Why it hurts
-    It raises where the sharding is made, with a message about something inside jax: `'str' object has no attribute
-    'partitions'`, `'numpy.ndarray' object has no attribute '_internal_device_list'`.
+    It raises where the sharding is made, with a message about something inside jax: `'str' object has no
+    attribute 'partitions'`, `'numpy.ndarray' object has no attribute '_internal_device_list'`.
 
     ## Example
     ```python
@@ -42,12 +43,13 @@ class NamedShardingArguments(Rule):
     ```
 
     ## Fix safety
-    Safe: the call raises as it stands. There is no fix for devices in the place of the mesh, since which mesh they should
-    form is not told, and none for `None` or a name.
+    Safe: the call raises as it stands, and each of these has one meaning. There is no fix for devices in
+    the place of the mesh, since the text does not tell which mesh they should form.
 
     ## Evidence
-    Row F07 of the experiments, run on jax 0.4.38 to 0.12. `None` and an empty tuple were accepted up to 0.4.38, tuples
-    on 0.5: each is reported only where it raises. A third argument that is a memory kind is left alone.
+    Row F07 of the experiments, run on jax 0.4.38 to 0.12. `None` and an empty tuple were accepted up to
+    0.4.38, tuples on 0.5: each is reported only where it raises. A third argument that is a memory kind
+    is left alone.
     """
 
     code = "SL305"
@@ -94,7 +96,7 @@ class NamedShardingArguments(Rule):
             case Constant(value=str()):
                 return self._strings(site, spec)
             case Constant(value=None) if site.runs("jax", ">=0.5.3"):
-                return self._wrong(site, spec, "None is no spec", "", "TypeError")
+                return self._none(site, spec)
             case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
                 if site.runs("jax", ">=0.5,<0.6") or (not items and site.runs("jax", "<0.6")):
                     return None
@@ -112,37 +114,40 @@ class NamedShardingArguments(Rule):
         """A string, and the axis names that follow it as further arguments."""
         rest = site.call.args[2:] if spec in site.call.args else []
         values = [site.value(node) for node in rest]
-        axes = [value.value for value in values if isinstance(value, Constant) and value.value not in _MEMORIES]
-        if rest and len(axes) == len(rest):
+        if rest and all(isinstance(value, Constant) and value.value not in _MEMORIES for value in values):
             start, end = site.file.span(spec)[0], site.file.span(rest[-1])[1]
             inner = ", ".join(site.text(node) for node in (spec, *rest))
             return self._wrong(site, spec, "axis names, not a spec", inner, span=(start, end))
         return self._wrong(site, spec, "a string is no spec", site.text(spec))
 
+    def _none(self, site: Site, spec: ast.expr) -> Finding:
+        fix: Fix | None = None
+        if isinstance(spec, ast.Constant):
+            name, imports = site.spell(_SPEC)
+            fix = site.fix(Safety.SAFE, f"write {name}()", [site.replace(spec, f"{name}()"), *imports])
+        return site.finding(
+            spec,
+            "None is no spec",
+            f"On {site.on('jax')} this raises TypeError: NamedSharding takes a mesh and a PartitionSpec.",
+            help="an empty PartitionSpec says replicated",
+            fix=fix,
+        )
+
     def _wrong(
-        self,
-        site: Site,
-        spec: ast.expr,
-        label: str,
-        inner: str,
-        error: str = "",
-        span: tuple[int, int] | None = None,
+        self, site: Site, spec: ast.expr, label: str, inner: str, span: tuple[int, int] | None = None
     ) -> Finding:
         start, end = span or site.file.span(spec)
         fix: Fix | None = None
-        named_none = label.startswith("None") and not isinstance(spec, ast.Constant)
-        if not named_none and (span is not None or isinstance(spec, ast.Constant | ast.Tuple | ast.List | ast.Name)):
+        if isinstance(spec, ast.Constant | ast.Tuple | ast.List | ast.Name):
             name, imports = site.spell(_SPEC)
-            fix = site.fix(
-                Safety.SAFE, f"write {name}({inner})", [Edit(start, end, f"{name}({inner})"), *imports]
-            )
-        kind = error or ("AttributeError" if site.runs("jax", ">=0.9") else "TypeError")
-        if isinstance(spec, ast.List) and site.runs("jax", ">=0.9"):
-            kind = "TypeError"
+            edit = Edit(start, end, f"{name}({inner})")
+            fix = site.fix(Safety.SAFE, f"write {name}({inner})", [edit, *imports])
+        hashed = site.runs("jax", ">=0.9") and not isinstance(spec, ast.List)
         return site.finding(
             spec,
             label,
-            f"On {site.on('jax')} this raises {kind}: NamedSharding takes a mesh and a PartitionSpec.",
+            f"On {site.on('jax')} this raises {'AttributeError' if hashed else 'TypeError'}: "
+            "NamedSharding takes a mesh and a PartitionSpec.",
             help="wrap it in PartitionSpec",
             fix=fix,
             span=(start, end),
@@ -155,7 +160,7 @@ class NamedShardingArguments(Rule):
             mesh,
             "devices, not a mesh",
             f"On {site.on('jax')} this raises AttributeError: the first argument of NamedSharding is a mesh.",
-            help=f'name the axes first: jax.sharding.Mesh({site.text(mesh)}, ("data",)), one name a dimension',
+            help=f"name the axes first, one a dimension: jax.sharding.Mesh({site.text(mesh)}, axis_names)",
         )
 
 

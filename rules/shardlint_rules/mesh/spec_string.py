@@ -18,13 +18,14 @@ class SpecString(Rule):
     """An entry of a `PartitionSpec` that does not say what it seems to.
 
     ## What it does
-    Reports entries of a literal spec that are an empty string, several axes in one string, a set, or a tuple or list
-    with `None` inside. With `--pedantic` also a list as the only entry: `P(["data", "model"])`.
+    Reports entries of a literal spec that are an empty string, several axes in one string, a set, or a
+    tuple or list with `None` inside. With `--pedantic` also a list as the only entry: `P(["data",
+    "model"])`.
 
     ## Why it hurts
-    An empty string is taken for `None` since jax 0.5.3: the dimension is replicated and nothing is said. Two axes in one
-    string are looked up as one axis, which no mesh has. A set raises `TypeError`. `None` inside a tuple is looked up as
-    an axis. A list is one entry, so both axes split the first dimension.
+    An empty string is taken for `None` since jax 0.5.3: the dimension is replicated and nothing is said.
+    Two axes in one string are looked up as one axis, which no mesh has. A set raises `TypeError`. `None`
+    inside a tuple is looked up as an axis. A list is one entry, so both axes split the first dimension.
 
     ## Example
     ```python
@@ -40,10 +41,11 @@ class SpecString(Rule):
     ```
 
     ## Fix safety
-    Safe for an empty string, which becomes the `None` it is taken for (up to jax 0.4.38 it raised), and for a list or
-    tuple with `None` inside that is the only entry: it becomes the entries of the spec. Several axes in one string are
-    written as a tuple where the spec has other entries (unsafe: it says what one entry can mean); alone, the string may
-    mean either of the two forms above, and is left to you.
+    Safe for an empty string, which becomes the `None` it is taken for (up to jax 0.4.38 it raised), and
+    for a list or tuple with `None` inside that is the only entry: it becomes the entries of the spec.
+    Several axes in one string are written as a tuple where the spec has other entries (unsafe: it takes
+    the string for one dimension); alone, the string may mean either of the two forms above, and is left
+    to you.
 
     ## Evidence
     Row F05 of the experiments, run on jax 0.4.38 to 0.12.
@@ -99,7 +101,8 @@ class SpecString(Rule):
         return site.finding(
             node,
             "one string is one axis",
-            f"On {site.on('jax')} this raises ValueError when a sharding is made of it: no mesh has an axis {text!r}.",
+            f"On {site.on('jax')} this raises ValueError when a sharding is made of it: "
+            f'no mesh has an axis "{text}".',
             help=f"write {callee}({joined}) for one axis a dimension, or {callee}(({joined})) for all on one",
             fix=fix,
             harm=Harm.CRASH,
@@ -119,12 +122,13 @@ class SpecString(Rule):
         fix: Fix | None = None
         if _alone(site) and isinstance(node, ast.Tuple | ast.List):
             spread = ", ".join(site.text(element) for element in node.elts)
-            fix = site.fix(Safety.SAFE, f"write {site.text(site.call.func)}({spread})", [site.replace(node, spread)])
+            whole = f"{site.text(site.call.func)}({spread})"
+            fix = site.fix(Safety.SAFE, f"write {whole}", [site.replace(node, spread)])
         return site.finding(
             node,
             "None inside one entry",
-            f"On {site.on('jax')} this raises ValueError when a sharding is made of it: an entry lists the axes that "
-            "split one dimension, and None is looked up as one of them.",
+            f"On {site.on('jax')} this raises ValueError when a sharding is made of it: an entry lists the "
+            "axes that split one dimension, and None is looked up as one of them.",
             help="give each dimension its own entry",
             fix=fix,
             harm=Harm.CRASH,
@@ -136,8 +140,8 @@ class SpecString(Rule):
         return site.finding(
             node,
             "a list is one entry",
-            f"All of these axes split the first dimension, as in {callee}(({spread})); the others are replicated.",
-            help=f"write {callee}({spread}) for one axis a dimension",
+            "All of these axes split the first dimension; the other dimensions are replicated.",
+            help=f"write {callee}({spread}) for one axis a dimension, or a tuple if it is meant so",
             certainty=Certainty.LIKELY,
         )
 

@@ -15,7 +15,8 @@ from shardlint_rules.mesh.given import TAKERS, Given, given, jitted, literal, me
 
 # Where the axis name stands in a collective's arguments.
 _COLLECTIVES = {
-    **dict.fromkeys("psum pmean pmax pmin ppermute pshuffle all_gather all_to_all psum_scatter".split(), 1),
+    **dict.fromkeys(("psum", "pmean", "pmax", "pmin", "ppermute", "pshuffle"), 1),
+    **dict.fromkeys(("all_gather", "all_to_all", "psum_scatter"), 1),
     "axis_index": 0,
     "axis_size": 0,
 }
@@ -25,14 +26,14 @@ class UnknownAxis(Rule):
     """A spec names an axis that its mesh does not have.
 
     ## What it does
-    Reports an axis name in a `PartitionSpec` that no mesh it can meet has: the mesh given beside it, or the meshes in
-    context where it is used. Also a collective in a function given to `shard_map`. It speaks only when all of those
-    meshes, and all names of their axes, are known.
+    Reports an axis name in a `PartitionSpec` that no mesh it can meet has: the mesh given beside it, or
+    the meshes in context where it is used. Also a collective in a function given to `shard_map`. It
+    speaks only when all of those meshes, and all names of their axes, are known.
 
     ## Why it hurts
-    The program raises `ValueError: Resource axis ... is not found in mesh` when the sharding is made, and that can be
-    late: when a step is traced after the data was loaded. A collective over an unknown axis raises an
-    `AssertionError` without a message since jax 0.8.3.
+    The program raises `ValueError: Resource axis ... is not found in mesh` when the sharding is made, and
+    that can be late: when a step is traced after the data was loaded. A collective over an unknown axis
+    raises an `AssertionError` without a message since jax 0.8.3.
 
     ## Example
     ```python
@@ -50,8 +51,8 @@ class UnknownAxis(Rule):
     Safe, and offered only for a name written out where exactly one axis of the mesh is nearly the same.
 
     ## Evidence
-    Rows F02, G05a and C3d of the experiments, run on jax 0.4.38 to 0.12. Axis names that come from a configuration,
-    a mesh that comes from a caller, and logical names are left alone.
+    Rows F02, G05a and C3d of the experiments, run on jax 0.4.38 to 0.12. Axis names that come from a
+    configuration, a mesh that comes from a caller, and logical names are left alone.
     """
 
     code = "SL301"
@@ -90,7 +91,7 @@ class UnknownAxis(Rule):
             elif site.api != "jax.shard_map" or site.form == "partial" or site.arguments.open_keywords:
                 return None
         if site.api not in ("jax.jit", "jax.experimental.pjit.pjit", "jax.shard_map"):
-            # A mesh entered by `with mesh:` is not read where jax.set_mesh is in force, so the outer ones count.
+            # A mesh entered by `with mesh:` is not read where jax.set_mesh is in force: outer ones count.
             entered = any(one.kind == "with mesh" for one in site.context.contexts)
             return _in_context(site.program.around(site.file, site.call) if entered else site.context)
         if site.form == "partial" and site.decorated is None:
@@ -109,12 +110,12 @@ class UnknownAxis(Rule):
             if quote in "\"'":
                 text = f"{quote}{near[0]}{quote}"
                 fix = site.fix(Safety.SAFE, f"write {text}", [site.replace(node, text)])
-        subject = "the mesh" if len(known) == 1 else "every mesh it can meet"
+        which = f"the mesh{at} has no axis" if len(known) == 1 else "none of its meshes has an axis"
         return site.finding(
             node,
-            f'no axis of {subject} is called "{axis}"' if len(known) > 1 else f'the mesh{at} has no axis "{axis}"',
+            f'{which} "{axis}"',
             self._message(site, one),
-            help=f"its axes are {listed}" if axes else "it has no axes",
+            help=f"the axes are {listed}" if axes else "it has no axes",
             fix=fix,
             certainty=Certainty.PROVEN if one is None or one.certain else Certainty.LIKELY,
         )
@@ -142,8 +143,9 @@ class UnknownAxis(Rule):
         for call in site.file.walked(site.file.scope(body.node)).calls:
             for node in _axis_nodes(site, call):
                 axis = node.value
-                if isinstance(axis, str) and axis not in _axes(known) and not self._bound_elsewhere(site, axis):
-                    yield self._finding(site, node, axis, known, None)
+                if not isinstance(axis, str) or axis in _axes(known) or self._bound_elsewhere(site, axis):
+                    continue
+                yield self._finding(site, node, axis, known, None)
 
     def _body(self, site: Site) -> Function | None:
         """The mapped function, if it is one of this project."""
@@ -156,7 +158,7 @@ class UnknownAxis(Rule):
         return value if isinstance(value, Function) else None
 
     def _inside_a_map(self, site: Site) -> bool:
-        """Whether the mapping itself may run where other axes are bound: in a vmap, pmap or shard_map body."""
+        """Whether the mapping itself may run where other axes are bound: a vmap, pmap or shard_map body."""
         function = site.scope.function()
         return function is not None and site.region.traced != "never" and "jit" not in site.region.by
 

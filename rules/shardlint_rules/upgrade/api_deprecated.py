@@ -17,8 +17,8 @@ class ApiDeprecated(Rule):
 
     ## What it does
     Reports imports and uses of names that the target release deprecates and has not removed yet, such as
-    `jax.experimental.shard_map.shard_map` or `jax.experimental.pjit.pjit` on jax 0.8 and later. Guarded uses and modules
-    named after compatibility are left alone.
+    `jax.experimental.shard_map.shard_map` or `jax.experimental.pjit.pjit` on jax 0.8 and later. Guarded uses
+    and modules named after compatibility are left alone.
 
     ## Why it hurts
     It raises on a later release; for many names the finding says on which. Until then most of them print a
@@ -26,31 +26,30 @@ class ApiDeprecated(Rule):
 
     ## Example
     ```python
-    import jax
     from jax.experimental.shard_map import shard_map
     from jax.sharding import PartitionSpec as P
 
-    mean = shard_map(lambda x: jax.lax.pmean(x, "data"), mesh, in_specs=P("data"), out_specs=P(), check_rep=False)
+    mean = shard_map(local_mean, mesh, in_specs=P("data"), out_specs=P(), check_rep=False)
     ```
 
     ## Use instead
     ```python
-    import jax
     from jax import shard_map
     from jax.sharding import PartitionSpec as P
 
-    mean = shard_map(lambda x: jax.lax.pmean(x, "data"), mesh=mesh, in_specs=P("data"), out_specs=P(), check_vma=False)
+    mean = shard_map(local_mean, mesh=mesh, in_specs=P("data"), out_specs=P(), check_vma=False)
     ```
 
     ## Fix safety
-    Safe, and made only where another name of the same thing takes the old one's place. `shard_map` is rewritten where
-    every call of it in the file can be: on the releases that deprecate it, the old function hands its arguments to the
-    new one, with `check_rep` as `check_vma`. `pjit` is never rewritten: it resolves bare PartitionSpecs under
-    `with mesh:`, where `jax.jit` raises, and the other way round under `jax.set_mesh`.
+    Safe, and made only where another name of the same thing takes the old one's place. `shard_map` is
+    rewritten where every call of it in the file can be: on the releases that deprecate it, the old function
+    hands its arguments to the new one, with `check_rep` as `check_vma`. `pjit` is never rewritten: it
+    resolves bare PartitionSpecs under `with mesh:`, where `jax.jit` raises, and the other way round under
+    `jax.set_mesh`.
 
     ## Evidence
-    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py. Rows G12 and F20 of the
-    experiments for shard_map and pjit.
+    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py. Rows G12 and F20
+    of the experiments for shard_map and pjit.
     """
 
     code = "SL902"

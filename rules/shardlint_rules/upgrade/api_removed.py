@@ -9,9 +9,9 @@ from shardlint.site import Site
 from shardlint.versions import show
 from shardlint_rules.upgrade.places import Use, certainty, use_of
 from shardlint_rules.upgrade.renaming import renamed
-from shardlint_rules.upgrade.table import awaited, woken_names
+from shardlint_rules.upgrade.table import woken_names
 
-# Releases people wrote down exactly. What a range or this machine allows does not prove that an older one is used.
+# Releases people wrote down exactly, in the project's own folder. A range proves no older one.
 _EXACT = ("pinned in", "--target", "targets in")
 
 
@@ -19,14 +19,15 @@ class ApiRemoved(Rule):
     """A name that the project's release of jax does not have.
 
     ## What it does
-    Reports imports and uses of names that the target release removed, such as `jax.sharding.PositionalSharding`,
-    `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`; and of names that an exactly pinned release does
-    not have yet, such as `jax.set_mesh` on jax 0.4.38. The table is in docs/api-versions.md. Code that asks first
-    (`try` with `except ImportError`, version tests, `hasattr`) and modules named after compatibility are left alone.
+    Reports imports and uses of names that the target release removed, such as
+    `jax.sharding.PositionalSharding`, `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`; and
+    of names that an exactly pinned release does not have yet, such as `jax.set_mesh` on jax 0.4.38. The table
+    is in docs/api-versions.md. Code that asks first (`try` with `except ImportError`, version tests,
+    `hasattr`) and modules named after compatibility are left alone.
 
     ## Why it hurts
-    The import or the attribute raises, often in a branch that is run late: at the first checkpoint, or on more than one
-    device only.
+    The import or the attribute raises, often in a branch that is run late: at the first checkpoint, or on
+    more than one device only.
 
     ## Example
     ```python
@@ -45,12 +46,14 @@ class ApiRemoved(Rule):
     ```
 
     ## Fix safety
-    Safe, and made only where another name of the same thing takes the old one's place on the target release. Where the
-    replacement is something else (`PositionalSharding`, `xmap`, `device_put_sharded`) the finding says what to write.
+    Safe, and made only where another name of the same thing takes the old one's place on the target release;
+    an older release that the project also supports may not have it.
+    Where the replacement is something else (`PositionalSharding`, `xmap`, `device_put_sharded`) the finding
+    says what to write.
 
     ## Evidence
-    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py, and the claims in between
-    come from jax's changelog.
+    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py, and the claims
+    in between come from jax's changelog.
     """
 
     code = "SL901"
@@ -68,28 +71,30 @@ class ApiRemoved(Rule):
             yield from self._not_yet(site, use)
             return
         assert use.entry.removed is not None
-        fix = renamed(site, use)
+        gone = f"jax {show(use.entry.removed)}"
+        error = use.error(site.target("jax"))
         yield site.finding(
             use.node,
-            f"removed in jax {show(use.entry.removed)}",
-            f"On {site.on('jax')} this raises {use.error(site.target('jax'))}: jax {show(use.entry.removed)} removed {use.entry.name}.",
+            f"removed in {gone}",
+            f"On {site.on('jax')} this raises {error}: {gone} removed {use.entry.name}.",
             help=use.entry.advice,
-            fix=fix,
+            fix=renamed(site, use),
             certainty=certainty(site, use),
         )
 
     def _not_yet(self, site: Site, use: Use) -> Iterator[Finding]:
-        if not awaited(use.entry.name):
+        if not use.entry.awaited:
             return
         assert use.entry.introduced is not None
         source = site.targets.found["jax"].source
+        exact = source.startswith(_EXACT) and "/" not in source
         since = show(use.entry.introduced)
+        error = use.error(site.target("jax"))
+        module, _, last = use.entry.name.rpartition(".")
         yield site.finding(
             use.node,
             f"not in {site.on('jax')}",
-            f"On {site.on('jax')} ({source}) this raises {use.error(site.target('jax'))}: {use.entry.name} is there from jax {since} on.",
-            help=f"require jax>={since}, or ask first: hasattr({use.entry.name.rpartition('.')[0]}, "
-            f"{use.entry.name.rpartition('.')[2]!r})",
-            certainty=certainty(site, use) if source.startswith(_EXACT) else Certainty.LIKELY,
+            f"On {site.on('jax')} ({source}) this raises {error}: {use.entry.name} came with jax {since}.",
+            help=f"require jax>={since}, or ask first: hasattr({module}, {last!r})",
+            certainty=certainty(site, use) if exact else Certainty.LIKELY,
         )
-

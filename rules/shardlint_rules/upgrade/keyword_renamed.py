@@ -25,11 +25,12 @@ class KeywordRenamed(Rule):
     """A keyword argument that the project's release of jax calls something else.
 
     ## What it does
-    Reports keyword arguments that the called function does not take on the target release: `check_rep` and `auto` of
-    `jax.shard_map`, `check_vma` of the experimental one, `auto` there from jax 0.8 on, `in_axis_resources` of pjit,
-    `axis_resources` of `with_sharding_constraint`, `axis_shapes` of `jax.make_mesh` from jax 0.12 on and `axis_sizes`
-    before. Also arguments of `jax.shard_map` given by position, which it takes by keyword only. Where the function
-    comes from decides: `jax.shard_map` and `jax.experimental.shard_map.shard_map` have different keywords.
+    Reports keyword arguments that the called function does not take on the target release: `check_rep` and
+    `auto` of `jax.shard_map`, `check_vma` of the experimental one, `auto` there from jax 0.8 on,
+    `in_axis_resources` of pjit, `axis_resources` of `with_sharding_constraint`, `axis_shapes` of
+    `jax.make_mesh` from jax 0.12 on and `axis_sizes` before. Also arguments of `jax.shard_map` given by
+    position, which it takes by keyword only. Where the function comes from decides: `jax.shard_map` and
+    `jax.experimental.shard_map.shard_map` have different keywords.
 
     ## Why it hurts
     The call raises a TypeError, at import where it is a decorator.
@@ -57,12 +58,12 @@ class KeywordRenamed(Rule):
     ```
 
     ## Fix safety
-    Safe: the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` is not rewritten:
-    it names the axes that are left alone, `axis_names` those that are mapped over.
+    Safe: the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` is not
+    rewritten: it names the axes that are left alone, `axis_names` those that are mapped over.
 
     ## Evidence
-    Rows G12 and F09h of the experiments; every keyword was looked up in the signatures of nine releases from jax 0.4.13
-    to 0.12 by scripts/observe_api.py.
+    Rows G12 and F09h of the experiments; every keyword was looked up in the signatures of nine releases from
+    jax 0.4.13 to 0.12 by scripts/observe_api.py.
     """
 
     code = "SL903"
@@ -80,7 +81,12 @@ class KeywordRenamed(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each keyword that is not taken."""
         function = _function(site)
-        if function is None or site.guarded or site.expected_to_fail or is_the_library(site.program.project.root):
+        if (
+            function is None
+            or site.guarded
+            or site.expected_to_fail
+            or is_the_library(site.program.project.root)
+        ):
             return
         release = site.target("jax")
         for keyword in site.call.keywords:
@@ -109,7 +115,7 @@ class KeywordRenamed(Rule):
         yield site.finding(
             given[1],
             "given by position",
-            f"On {site.on('jax')} this raises TypeError: jax.shard_map takes all but the function by keyword.",
+            f"On {site.on('jax')} this raises TypeError: only the function is taken by position.",
             help="write mesh=, in_specs= and out_specs=",
             fix=fix,
         )
@@ -119,13 +125,17 @@ class KeywordRenamed(Rule):
         if entry.rename is not None:
             if any(other.arg in (entry.rename, None) for other in site.call.keywords):
                 return None
-            return site.fix(Safety.SAFE, f"write {entry.rename}=", [Edit(start, start + len(entry.keyword), entry.rename)])
+            return site.fix(
+                Safety.SAFE, f"write {entry.rename}=", [Edit(start, start + len(entry.keyword), entry.rename)]
+            )
         if not entry.positional or site.form != "call" or site.call.args:
             return None
         first = min(site.call.keywords, key=lambda other: site.file.span(other)[0])
         if first is keyword:
             value = site.file.span(keyword.value)[0]
-            return site.fix(Safety.SAFE, "give it by position", [Edit(start, _value_start(site, start, value), "")])
+            return site.fix(
+                Safety.SAFE, "give it by position", [Edit(start, _value_start(site, start, value), "")]
+            )
         return None
 
 

@@ -1,4 +1,5 @@
-"""Where a name of the table is used: one place a use, the most specific name, and what keeps a place quiet."""
+"""Where a name of the table is used: one place a use, the most specific name, and what keeps a place
+quiet."""
 
 from __future__ import annotations
 
@@ -47,7 +48,8 @@ class Use:
 
 
 def use_of(site: Site, *wanted: State) -> Use | None:
-    """The use of a name at a site, where its state on the target is among those wanted and nothing keeps it quiet."""
+    """The use of a name at a site, where its state on the target is among those wanted and nothing keeps it
+    quiet."""
     if isinstance(site.syntax, ast.alias):
         use = _imported(site, site.syntax)
     elif isinstance(site.syntax, ast.Name | ast.Attribute):
@@ -61,7 +63,9 @@ def use_of(site: Site, *wanted: State) -> Use | None:
         return None
     if site.expected_to_fail or guarded(site.file, use.node) or _COMPATIBILITY.search(site.file.path.stem):
         return None
-    if is_the_library(site.program.project.root) or (use.root is not None and _answered_for(site, use, state)):
+    if is_the_library(site.program.project.root) or (
+        use.root is not None and _answered_for(site, use, state)
+    ):
         return None
     return None if _patched(site, use.dotted) else use
 
@@ -123,7 +127,8 @@ def imports_of(file: FileFacts, root: ast.Name) -> Iterator[tuple[ast.alias, str
 
 
 def _answered_for(site: Site, use: Use, state: State) -> bool:
-    """Whether an import of the file is reported in the use's stead, or decides which release the use is for."""
+    """Whether an import of the file is reported in the use's stead, or decides which release the use is
+    for."""
     assert use.root is not None
     if len(options(site.value(use.root))) > 1:
         return True
@@ -131,7 +136,11 @@ def _answered_for(site: Site, use: Use, state: State) -> bool:
         if dotted.partition(".")[0] not in api.LIBRARIES:
             return True  # taken through a module of the project, which has its own reasons
         entry = table().find(dotted)
-        if entry is None or not entry.wake or not (use.dotted == dotted or use.dotted.startswith(f"{dotted}.")):
+        if (
+            entry is None
+            or not entry.wake
+            or not (use.dotted == dotted or use.dotted.startswith(f"{dotted}."))
+        ):
             continue
         if guarded(site.file, alias):
             return True
@@ -165,7 +174,13 @@ def certainty(site: Site, use: Use) -> Certainty:
             return Certainty.LIKELY
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = outer.args
-            every = (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs, arguments.vararg, arguments.kwarg)
+            every = (
+                *arguments.posonlyargs,
+                *arguments.args,
+                *arguments.kwonlyargs,
+                arguments.vararg,
+                arguments.kwarg,
+            )
             annotations = [outer.returns, *(arg.annotation for arg in every if arg is not None)]
             return Certainty.LIKELY if inner in annotations else Certainty.PROVEN
         if isinstance(outer, ast.stmt):
@@ -186,7 +201,7 @@ def _postponed(file: FileFacts) -> bool:
 @lru_cache(maxsize=64)
 def is_the_library(root: Path) -> bool:
     """Whether the checked project is jax or jaxlib, which define these names."""
-    if (root / "jax" / "_src").is_dir() or (root / "_src").is_dir() and root.name in ("jax", "jaxlib"):
+    if (root / "jax" / "_src").is_dir() or ((root / "_src").is_dir() and root.name in ("jax", "jaxlib")):
         return True
     try:
         project = tomllib.loads((root / "pyproject.toml").read_text("utf-8")).get("project", {})

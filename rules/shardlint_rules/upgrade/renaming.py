@@ -1,9 +1,11 @@
-"""Fixes that give an old name its new spelling: at an import, at an attribute, or at both ends of a module's import."""
+"""Fixes that give an old name its new spelling: at an import, at an attribute, or at both ends of a module's
+import."""
 
 from __future__ import annotations
 
 import ast
 
+from shardlint.imports import spell
 from shardlint.program.values import Api, ModuleValue, Place, options
 from shardlint.rule import Edit, Fix, Safety
 from shardlint.site import Site
@@ -34,7 +36,9 @@ def renamed(site: Site, use: Use) -> Fix | None:
     if edits is None or text is None:
         return None
     drops = [use.root.id] if use.root is not None else []
-    return site.fix(Safety.SAFE, f"write {text[0]}", [*edits, site.replace(use.node, text[0]), *text[1]], drops=drops)
+    return site.fix(
+        Safety.SAFE, f"write {text[0]}", [*edits, site.replace(use.node, text[0]), *text[1]], drops=drops
+    )
 
 
 def _there(site: Site, name: str) -> bool:
@@ -46,7 +50,7 @@ def _spelled(site: Site, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...
     """How to write the new name at a node; None where the file's own binding for it is itself an old name."""
     if name.rpartition(".")[0] not in _COME_WITH_JAX:
         return None
-    text, edits = site.spell(name)
+    text, edits = spell(site.program, site.file, node, name)
     if not edits:
         for binding in site.file.bindings(site.file.module, text.partition(".")[0]):
             statement = site.file.parent(binding.node)
@@ -73,7 +77,11 @@ def _entered(site: Site, node: ast.expr) -> bool:
     outer = site.file.parent(call)
     if isinstance(outer, ast.withitem):
         return True
-    return isinstance(outer, ast.Call) and isinstance(outer.func, ast.Attribute) and outer.func.attr == "enter_context"
+    return (
+        isinstance(outer, ast.Call)
+        and isinstance(outer.func, ast.Attribute)
+        and outer.func.attr == "enter_context"
+    )
 
 
 def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
@@ -126,7 +134,9 @@ def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
     """A module that went, where each of its names used in the file has a new one."""
     file = site.file
     statement = file.parent(alias)
-    if file.statement_in_block(alias, file.module) is None or not isinstance(statement, ast.Import | ast.ImportFrom):
+    if file.statement_in_block(alias, file.module) is None or not isinstance(
+        statement, ast.Import | ast.ImportFrom
+    ):
         return None
     bound = alias.asname or alias.name.rpartition(".")[2]
     edits: list[Edit] = []
@@ -137,8 +147,17 @@ def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
         if not any(value_name == use.entry.name for value_name in _written(site, node)):
             continue
         member = file.parent(node)
-        entry = table().names.get(f"{use.entry.name}.{member.attr}") if isinstance(member, ast.Attribute) else None
-        if entry is None or entry.replacement is None or not entry.rename_is_enough or not _there(site, entry.replacement):
+        entry = (
+            table().names.get(f"{use.entry.name}.{member.attr}")
+            if isinstance(member, ast.Attribute)
+            else None
+        )
+        if (
+            entry is None
+            or entry.replacement is None
+            or not entry.rename_is_enough
+            or not _there(site, entry.replacement)
+        ):
             return None
         text = _spelled(site, node, entry.replacement)
         if text is None:

@@ -11,7 +11,8 @@ POSITIONS = ("mesh", "in_specs", "out_specs", "check_rep")
 
 
 def new_call(file: FileFacts, function: ast.expr) -> list[Edit] | None:
-    """Edits of the arguments given to a shard_map named by `function`: keywords after the first, and their new names.
+    """Edits of the arguments given to a shard_map named by `function`: keywords after the first, and their
+    new names.
 
     None where the text does not show all of them, or where `auto` needs thought.
     """
@@ -37,7 +38,8 @@ def new_call(file: FileFacts, function: ast.expr) -> list[Edit] | None:
 
 
 def keywords_for(file: FileFacts, given: list[ast.expr], rename: bool) -> list[Edit] | None:
-    """Edits that give every argument but the first its keyword; None with `*args` or more arguments than there are."""
+    """Edits that give every argument but the first its keyword; None with `*args` or more arguments than
+    there are."""
     if any(isinstance(argument, ast.Starred) for argument in given) or len(given) > 1 + len(POSITIONS):
         return None
     edits = []
@@ -63,7 +65,8 @@ def _opening(file: FileFacts, argument: ast.expr) -> int | None:
 
 
 def _completed(file: FileFacts, partial: ast.Call) -> bool:
-    """Whether all arguments but the function are in the partial: it decorates, or is called at once with one argument."""
+    """Whether all arguments but the function are in the partial: it decorates, or is called at once with one
+    argument."""
     outer = file.parent(partial)
     if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) and partial in outer.decorator_list:
         return True

@@ -1,8 +1,8 @@
 """The table behind SL9: when each name came, was deprecated and went, and what each release was seen to do.
 
-`api_versions.json` holds one entry a name and one a keyword argument. Its claims are written by people, from changelogs
-and experiments; its `observed` columns are written by scripts/observe_api.py from installed releases, and
-`disagreements` says where the two differ.
+`api_versions.json` holds one entry a name and one a keyword argument. Its claims are written by people, from
+changelogs and experiments; its `observed` columns are written by scripts/observe_api.py from installed
+releases, and `disagreements` says where the two differ.
 """
 
 from __future__ import annotations
@@ -22,21 +22,17 @@ State = Literal["not yet", "current", "deprecated", "removed"]
 Seen = Literal["there", "warns", "absent"]
 Kind = Literal["name", "module", "namespace"]
 
-# Modules whose members are found by the module's own word: the members' (Mesh, Device, P) are in every other file.
-_WOKEN_BY_MODULE = frozenset(
-    """
-    jax.experimental.maps jax.experimental.pjit jax.experimental.shard_map jax.interpreters.pxla jax.lib.xla_bridge
-    jax.lib.xla_client jax.lib.xla_extension jaxlib.xla_extension jax.experimental.global_device_array
-    """.split()
-)
-# Names worth looking for on releases that do not have them yet: new enough to be met, and rare as words.
-_AWAITED = frozenset(
-    """
-    jax.set_mesh jax.sharding.set_mesh jax.make_mesh jax.reshard jax.sharding.reshard jax.typeof jax.shard_map jax.smap
-    jax.lax.pcast jax.lax.pvary jax.sharding.AxisType jax.sharding.get_abstract_mesh jax.sharding.use_abstract_mesh
-    jax.sharding.get_mesh jax.sharding.auto_axes jax.sharding.explicit_axes jax.sharding.use_mesh
-    jax.make_array_from_process_local_data
-    """.split()
+# Modules whose members are found by the module's own word: the members' (Mesh, Device) are everywhere.
+_WOKEN_BY_MODULE = (
+    "jax.experimental.global_device_array",
+    "jax.experimental.maps",
+    "jax.experimental.pjit",
+    "jax.experimental.shard_map",
+    "jax.interpreters.pxla",
+    "jax.lib.xla_bridge",
+    "jax.lib.xla_client",
+    "jax.lib.xla_extension",
+    "jaxlib.xla_extension",
 )
 
 
@@ -44,9 +40,11 @@ _AWAITED = frozenset(
 class Name:
     """The life of one dotted name.
 
-    `introduced` is None for names older than every release looked at. A `module` that goes takes its import with it; a
-    `namespace` is a module whose members are deprecated one and all while importing it is fine. A `silent` deprecation
-    is one that the release does not warn of. `instead` says, in words, what to write where renaming is not enough.
+    `introduced` is None for names older than every release looked at. A `module` that goes takes its import
+    with it; a `namespace` is a module whose members are deprecated one and all while importing it is fine. A
+    `silent` deprecation is one that the release does not warn of. `instead` says, in words, what to write
+    where renaming is not enough. Rules look for a name if `wake`, and on releases that do not have it yet
+    if it is `awaited`: new enough to be met, and rare as a word.
     """
 
     name: str
@@ -59,6 +57,7 @@ class Name:
     kind: Kind
     silent: bool
     wake: bool
+    awaited: bool
     observed: Mapping[str, Seen]
 
     def state(self, release: Release) -> State:
@@ -153,6 +152,7 @@ def _name(entry: Mapping[str, Any]) -> Name:
         entry.get("kind", "name"),
         entry.get("silent", False),
         entry.get("wake", True),
+        entry.get("awaited", False),
         entry["observed"],
     )
 
@@ -173,11 +173,12 @@ def _keyword(entry: Mapping[str, Any]) -> Keyword:
 
 
 def woken_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
-    """The names for which the rules wake, a module's as `module.*`: those that some release removed or deprecated."""
+    """The names for which the rules wake, a module's as `module.*`: those that some release removed or
+    deprecated."""
     found: dict[str, None] = {}
     for entry in table().names.values():
         ended = entry.removed if kind == "removed" else entry.deprecated
-        awaited = kind == "removed" and entry.name in _AWAITED
+        awaited = kind == "removed" and entry.awaited
         if not entry.wake or (ended is None and not awaited):
             continue
         module = entry.name.rpartition(".")[0]
@@ -188,11 +189,6 @@ def woken_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
         else:
             found[entry.name] = None
     return tuple(found)
-
-
-def awaited(name: str) -> bool:
-    """Whether a name is looked for on releases that do not have it yet."""
-    return name in _AWAITED
 
 
 # claims and observations
@@ -226,7 +222,9 @@ def dump(data: Mapping[str, list[dict[str, Any]]]) -> str:
     for section, entries in data.items():
         shown = []
         for entry in entries:
-            claims = json.dumps({key: value for key, value in entry.items() if key != "observed"}, ensure_ascii=False)
-            shown.append(f"  {claims[:-1]},\n   \"observed\": {json.dumps(entry['observed'])}}}")
+            claims = json.dumps(
+                {key: value for key, value in entry.items() if key != "observed"}, ensure_ascii=False
+            )
+            shown.append(f'  {claims[:-1]},\n   "observed": {json.dumps(entry["observed"])}}}')
         lines.append(f' "{section}": [\n' + ",\n".join(shown) + "\n ]")
     return "{\n" + ",\n".join(lines) + "\n}\n"

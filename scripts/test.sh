@@ -1,0 +1,21 @@
+#!/bin/sh
+# Everything that must hold. All of it is run, also after a failure; pytest comes last, so that its closing line ends
+# the output of a run without failures.
+bin=.venv/bin
+failed=
+step() {
+    echo "== $*"
+    "$@" || failed="$failed
+  $*"
+}
+step $bin/ruff check --quiet --output-format concise .
+step $bin/mypy
+step $bin/python scripts/docs.py --check
+step $bin/python scripts/observe_api.py --check
+step $bin/shardlint check --exclude fixtures/ --exclude data/ .
+step $bin/shardlint verify --jobs 2 --rules all
+step $bin/pytest -n 2 --dist loadgroup
+if [ -n "$failed" ]; then
+    echo "Failed:$failed" >&2
+    exit 1
+fi

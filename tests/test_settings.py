@@ -1,0 +1,116 @@
+"""Settings: where they come from, and what is wrong with them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shardlint.settings import BadSettings, Settings, find_settings, read_settings
+
+Write = Callable[..., Path]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"pyproject.toml": "[project]\nname = 'x'\n"},
+        {"pyproject.toml": "[tool.other]\nshardlint = 1\n"},
+        {"pyproject.toml": "broken = = toml, but none of ours\n"},
+        {"sub/shardlint.toml": "pedantic = true\n"},
+        {"shardlint.toml/x": ""},
+    ],
+)
+def test_without_settings_the_defaults_hold(write: Write, files: dict[str, str]) -> None:
+    assert find_settings(write(files)) == Settings()
+
+
+def test_all_that_can_be_said(write: Write) -> None:
+    text = """\
+select = ["SL2", "silent"]
+ignore = ["SL203"]
+pedantic = true
+exclude = ["gen/"]
+jit-decorators = ["tools.fast"]
+[targets]
+jax = "0.8"
+[per-file-ignores]
+"tests/**" = ["SL2"]
+[verify]
+anything = 1
+"""
+    root = write({"shardlint.toml": text})
+    expected = Settings(
+        ("SL2", "silent"), ("SL203",), True, ("gen/",), {"jax": "0.8"}, {"tests/**": ("SL2",)}, ("tools.fast",),
+        root / "shardlint.toml",
+    )  # fmt: skip
+    assert find_settings(root) == expected
+    head, _, tables = text.partition("[targets]")
+    inside = "[tool.shardlint]\n" + head + "[tool.shardlint.targets]" + tables.replace("\n[", "\n[tool.shardlint.")
+    (root / "shardlint.toml").unlink()
+    write({"pyproject.toml": inside})
+    assert find_settings(root) == Settings(**{**expected.__dict__, "path": root / "pyproject.toml"})
+
+
+def test_the_nearest_file_wins_and_nothing_is_merged(write: Write) -> None:
+    root = write(
+        {
+            "pyproject.toml": "[tool.shardlint]\npedantic = true\nignore = ['SL2']\n",
+            "sub/pyproject.toml": "[tool.shardlint]\nignore = ['SL3']\n",
+            "sub/deep/pyproject.toml": "[project]\nname = 'x'\n",
+            "own/pyproject.toml": "[tool.shardlint]\nignore = ['SL4']\n",
+            "own/shardlint.toml": "ignore = ['SL5']\n",
+        }
+    )
+    assert find_settings(root).ignore == ("SL2",)
+    assert (find_settings(root / "sub").ignore, find_settings(root / "sub").pedantic) == (("SL3",), False)
+    assert find_settings(root / "sub" / "deep").ignore == ("SL3",), "a pyproject.toml without our table is passed by"
+    assert find_settings(root / "own").ignore == ("SL5",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("select = [", "not valid TOML"),
+        (b"select = ['\xff']", "not valid TOML"),
+        ("selct = ['SL2']", "unknown setting 'selct'; known are select, ignore"),
+        ("per_file_ignores = {}", "unknown setting 'per_file_ignores'"),
+        ("select = 'SL2'", "select is 'SL2'; write a list of strings"),
+        ("ignore = [2]", "ignore is [2]; write a list of strings"),
+        ("exclude = {}", "exclude is {}; write a list"),
+        ("pedantic = 'yes'", "pedantic is 'yes'; write true or false"),
+        ("pedantic = 1", "pedantic is 1; write true or false"),
+        ("targets = ['jax']", "targets is ['jax']; write a table such as {jax = \"0.8\"}"),
+        ("targets = {jax = 0.8}", "write a table such as {jax = \"0.8\"}"),
+        ("targets = {torch = '2'}", "is not a target"),
+        ("targets = {jax = 'new'}", "is not a version"),
+        ("per-file-ignores = ['a']", "write a table such as"),
+        ("per-file-ignores = {'a' = 'SL2'}", "per-file-ignores.a is 'SL2'; write a list"),
+        ("jit-decorators = 'f'", "write a list of strings"),
+    ],
+)
+def test_what_is_wrong_is_told_with_file_and_key(write: Write, text: str | bytes, says: str) -> None:
+    root = write({"shardlint.toml": text})
+    with pytest.raises(BadSettings) as error:
+        find_settings(root)
+    assert str(error.value).startswith(str(root / "shardlint.toml"))
+    assert says in str(error.value)
+
+
+def test_a_table_that_is_none(write: Write) -> None:
+    root = write({"pyproject.toml": "[tool]\n'shardlint' = 1 # tool.shardlint\n"})
+    with pytest.raises(BadSettings, match=r"\[tool.shardlint\] is not a table"):
+        read_settings(root / "pyproject.toml")
+
+
+def test_settings_that_cannot_be_read_are_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write({"shardlint.toml": ""})
+
+    def denied(self: Path) -> bytes:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "read_bytes", denied)
+    with pytest.raises(BadSettings, match=r"shardlint.toml: cannot be read: Permission denied"):
+        find_settings(root)

@@ -1,0 +1,232 @@
+"""Which releases a project runs on: pins of every kind, what is installed, what is asked for."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from packaging.specifiers import SpecifierSet
+
+from shardlint.targets import KNOWN, BadTarget, find_targets, parse_targets
+from shardlint.versions import allows, compare, parse, show
+
+Write = Callable[..., Path]
+
+
+@pytest.fixture(autouse=True)
+def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "-packages" not in entry])
+    monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+
+
+def target(root: Path, package: str = "jax") -> tuple[str, str]:
+    found = find_targets(root, {}, {}, "pyproject.toml").found[package]
+    return show(found.release), found.source
+
+
+NEWEST = (KNOWN["jax"][-1], "newest release known to this shardlint")
+
+
+@pytest.mark.parametrize(
+    ("file", "text"),
+    [
+        ("requirements.txt", "numpy==1.0\n# jax==0.4.38\n\n-r other.txt\n--index-url x\njaxtyping==0.2\nequinox\njax\n"),
+        ("requirements.txt", "jax @ git+https://example.org/jax@main\n./jax-0.4.38.whl\n"),
+        ("requirements.txt", "jax<<0.4\n"),
+        ("requirements.txt", b"\xff\xfejax==0.4.38"),
+        ("pyproject.toml", "not toml = = 1"),
+        ("pyproject.toml", "[project]\ndependencies = 'jax==0.4.38'\n"),
+        ("pyproject.toml", "[tool]\npoetry = 1\n[project]\nname = 'jax'\n"),
+        ("uv.lock", "[[package]]\nname = 'numpy'\nversion = '1.0'\n"),
+        ("uv.lock", "[[package]]\nname = 'jax'\n"),
+        ("uv.lock", "package = 'jax'\n"),
+        ("poetry.lock", "<<<<<<< HEAD"),
+        ("setup.py", "import jax.numpy\nname = 'jaxlint==0.4.38'\nextras = ['jax']\n"),
+        ("setup.cfg", "[metadata]\nname = jax-tools\n"),
+        ("jax.txt", "jax==0.4.38"),
+    ],
+)
+def test_what_tells_nothing(write: Write, file: str, text: str | bytes) -> None:
+    assert target(write({file: text})) == NEWEST
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "release", "source"),
+    [
+        ("requirements.txt", "jax==0.4.38", "0.4.38", "pinned in requirements.txt"),
+        ("requirements.txt", "jax == 0.4.38  # why", "0.4.38", "pinned in requirements.txt"),
+        ("requirements.txt", "JAX[cuda12] === 0.4.38 ; python_version > '3.9'", "0.4.38", "pinned in requirements.txt"),
+        ("requirements.txt", "jax[cuda12]==0.4.38 \\\n    --hash=sha256:00\n", "0.4.38", "pinned in requirements.txt"),
+        ("requirements.txt", "jax==0.4.38 --hash=sha256:00", "0.4.38", "pinned in requirements.txt"),
+        ("requirements.txt", "jax==0.5.0rc1", "0.5.0", "pinned in requirements.txt"),
+        ("requirements.txt", "jax==0.4.38.dev20250101+abc", "0.4.38", "pinned in requirements.txt"),
+        ("requirements.txt", "jaxlib==0.4.38", "0.4.38", "pinned in requirements.txt"),
+        ("requirements.txt", "jaxlib==0.4.36\njax==0.4.38", "0.4.38", "pinned in requirements.txt"),
+        ("requirements.txt", "jax==0.4.30; python_version<'3.10'\njax==0.8.0; python_version>='3.10'", "0.8.0",
+         "pinned in requirements.txt"),
+        ("requirements.txt", "jax>=0.4.30,<0.5", "0.4.38", "newest that >=0.4.30,<0.5 in requirements.txt allows"),
+        ("requirements.txt", "jax (>=0.4.30,<0.5)", "0.4.38", "newest that >=0.4.30,<0.5 in requirements.txt allows"),
+        ("requirements.txt", "jax~=0.4.30", "0.4.38", "newest that ~=0.4.30 in requirements.txt allows"),
+        ("requirements.txt", "jax==0.4.*", "0.4.38", "newest that ==0.4.* in requirements.txt allows"),
+        ("requirements.txt", "jax>=0.4.*", KNOWN["jax"][-1], "newest that >=0.4.* in requirements.txt allows"),
+        ("requirements.txt", "jax!=0.12.0,<=0.12.0", "0.11.2", "newest that !=0.12.0,<=0.12.0 in requirements.txt allows"),
+        ("requirements.txt", "jax>=0.4", KNOWN["jax"][-1], "newest that >=0.4 in requirements.txt allows"),
+        ("requirements.txt", "jax>=99.1", "99.1", ">=99.1 in requirements.txt"),
+        ("requirements.txt", "jax<0.2", "0.2", "<0.2 in requirements.txt"),
+        ("requirements-dev.txt", "jax==0.4.38", "0.4.38", "pinned in requirements-dev.txt"),
+        ("requirements/base.txt", "jax==0.4.38", "0.4.38", "pinned in base.txt"),
+        ("pyproject.toml", "[project]\ndependencies = ['jax==0.4.38']", "0.4.38", "pinned in pyproject.toml"),
+        ("pyproject.toml", "[project.optional-dependencies]\ngpu = ['jax[cuda]==0.4.38']", "0.4.38", "pinned in pyproject.toml"),
+        ("pyproject.toml", "[dependency-groups]\ndev = ['jax==0.4.38', {include-group = 'x'}]", "0.4.38",
+         "pinned in pyproject.toml"),
+        ("pyproject.toml", "[tool.poetry.dependencies]\njax = '0.4.38'", "0.4.38", "pinned in pyproject.toml"),
+        ("pyproject.toml", "[tool.poetry.dependencies]\njax = '^0.4.30'", "0.4.38",
+         "newest that >=0.4.30,<0.5 in pyproject.toml allows"),
+        ("pyproject.toml", "[tool.poetry.dependencies]\njax = '~0.4.30'", "0.4.38",
+         "newest that >=0.4.30,<0.5 in pyproject.toml allows"),
+        ("pyproject.toml", "[tool.poetry.dependencies]\njax = '0.4.*'", "0.4.38", "newest that ==0.4.* in pyproject.toml allows"),
+        ("pyproject.toml", "[tool.poetry.dependencies]\njax = {version = '^0.8', extras = ['cuda']}", "0.8.3",
+         "newest that >=0.8,<0.9 in pyproject.toml allows"),
+        ("pyproject.toml", "[tool.poetry.group.dev.dependencies]\njax = '0.4.38'", "0.4.38", "pinned in pyproject.toml"),
+        ("setup.cfg", "[options]\ninstall_requires =\n    numpy\n    jax==0.4.38\n", "0.4.38", "pinned in setup.cfg"),
+        ("setup.py", "setup(install_requires=['numpy', \"jax==0.4.38\"])", "0.4.38", "pinned in setup.py"),
+        ("uv.lock", "[[package]]\nname = 'jax'\nversion = '0.4.38'\n", "0.4.38", "pinned in uv.lock"),
+        ("uv.lock", "[[package]]\nname = 'jax'\nversion = '0.4.30'\n[[package]]\nname = 'jax'\nversion = '0.8.0'\n", "0.8.0",
+         "pinned in uv.lock"),
+        ("poetry.lock", "[[package]]\nname = 'jax'\nversion = '0.4.38'\n", "0.4.38", "pinned in poetry.lock"),
+        ("pdm.lock", "[[package]]\nname = 'jax'\nversion = '0.4.38'\n", "0.4.38", "pinned in pdm.lock"),
+        ("pylock.toml", "[[packages]]\nname = 'jax'\nversion = '0.4.38'\n", "0.4.38", "pinned in pylock.toml"),
+    ],
+)  # fmt: skip
+def test_a_pin(write: Write, file: str, text: str, release: str, source: str) -> None:
+    assert target(write({file: text})) == (release, source)
+
+
+@pytest.mark.parametrize(
+    ("caret", "spec"),
+    [("^1.2.3", ">=1.2.3,<2"), ("^0.2.3", ">=0.2.3,<0.3"), ("^0.0.3", ">=0.0.3,<0.0.4"), ("^0", ">=0,<1"), ("^1", ">=1,<2"),
+     ("^0.0", ">=0.0,<0.1"), ("~1.2.3", ">=1.2.3,<1.3"), ("~1.2", ">=1.2,<1.3"), ("~1", ">=1,<2"), ("*", ""), ("latest", None)],
+)  # fmt: skip
+def test_carets_and_tildes_of_poetry(write: Write, caret: str, spec: str | None) -> None:
+    root = write({"pyproject.toml": f"[tool.poetry.dependencies]\njax = '{caret}'\n"})
+    found = target(root)
+    if not spec:
+        assert found == NEWEST
+    else:
+        assert spec in found[1]
+
+
+def test_a_lock_file_wins_over_a_range_and_a_range_over_nothing(write: Write) -> None:
+    root = write({"pyproject.toml": "[project]\ndependencies = ['jax>=0.4', 'equinox<0.12']\n"})
+    assert target(root)[0] == KNOWN["jax"][-1]
+    assert target(root, "equinox")[0] == "0.11.12"
+    write({"uv.lock": "[[package]]\nname = 'jax'\nversion = '0.6.2'\n"})
+    assert target(root) == ("0.6.2", "pinned in uv.lock")
+
+
+def test_the_project_s_requirements_win_over_its_extras(write: Write) -> None:
+    root = write({"pyproject.toml": "[project]\ndependencies = ['jax==0.6.2']\n[project.optional-dependencies]\nold = ['jax==0.4.38']\n"})
+    assert target(root)[0] == "0.6.2"
+
+
+def _environment(folder: Path, *names: str) -> Path:
+    packages = folder / "lib" / "python3.12" / "site-packages"
+    for name in names:
+        (packages / name).mkdir(parents=True)
+    return packages
+
+
+def test_what_is_installed_tells_where_the_pins_allow_it(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({"requirements.txt": "jax>=0.4\nequinox>=0.12\n"})
+    _environment(root / ".venv", "jax-0.6.2.dist-info", "equinox-0.11.11.dist-info", "flax-x.dist-info", "jaxlib")
+    assert target(root) == ("0.6.2", "installed in .venv")
+    assert target(root, "equinox")[0] == KNOWN["equinox"][-1], "the pins do not allow what is installed"
+    assert target(root, "flax")[0] == KNOWN["flax"][-1]
+    monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "active"))
+    _environment(tmp_path / "active", "jax-0.7.0.dist-info", "flax-0.10.7.dist-info")
+    assert target(root) == ("0.6.2", "installed in .venv"), "the project's own comes first"
+    assert target(root, "flax") == ("0.10.7", "installed in the active environment")
+    monkeypatch.setattr(sys, "path", [str(_environment(tmp_path / "this", "optax-0.2.3.dist-info"))])
+    assert target(root, "optax") == ("0.2.3", "installed in this environment")
+
+
+def test_an_exact_pin_wins_over_what_is_installed(write: Write) -> None:
+    root = write({"requirements.txt": "jax==0.4.38\n"})
+    _environment(root / ".venv", "jax-0.6.2.dist-info")
+    assert target(root) == ("0.4.38", "pinned in requirements.txt")
+
+
+def test_what_is_asked_for_wins(write: Write) -> None:
+    root = write({"uv.lock": "[[package]]\nname = 'jax'\nversion = '0.6.2'\n"})
+    found = find_targets(root, {"jax": "0.8"}, {"jax": "0.7", "flax": "0.10"}, "pyproject.toml").found
+    assert (show(found["jax"].release), found["jax"].source) == ("0.8", "--target")
+    assert (show(found["flax"].release), found["flax"].source) == ("0.10", "targets in pyproject.toml")
+
+
+@pytest.mark.parametrize("option", ["jax", "jax=", "jax=latest", "=0.8", "", "torch=2.0", "jax<0.5"])
+def test_bad_targets_say_what_to_write(option: str) -> None:
+    with pytest.raises(BadTarget) as error:
+        parse_targets([option])
+    assert repr(option) in str(error.value)
+
+
+@pytest.mark.parametrize("option", ["jax=0.8", "jax==0.8", " JAX = 0.8 ", "jax=v0.8"])
+def test_targets_are_read_kindly(option: str) -> None:
+    assert parse(parse_targets([option])["jax"]) == (0, 8)
+
+
+# versions
+
+
+@pytest.mark.parametrize(
+    ("spec", "inside", "outside"),
+    [
+        ("", "0.1", None),
+        (">=0.8", "0.8", "0.7.9"),
+        (">=0.8", "0.8.0", "0.7"),
+        (">0.8", "0.8.1", "0.8.0"),
+        ("<0.8", "0.7.2", "0.8"),
+        ("<=0.8", "0.8", "0.8.1"),
+        ("==0.8", "0.8.0", "0.8.1"),
+        ("==0.8.*", "0.8.3", "0.9"),
+        ("!=0.8.*", "0.9", "0.8.3"),
+        ("!=0.8", "0.8.1", "0.8.0"),
+        ("~=0.8.1", "0.8.3", "0.9"),
+        ("~=0.8.1", "0.8.1", "0.8.0"),
+        ("~=0.8", "0.12", "1.0"),
+        (">=0.4,<0.5", "0.4.38", "0.5"),
+        (" >= 0.4 , < 0.5 ,", "0.4.38", "0.5.0"),
+        ("===0.8", "0.8", "0.9"),
+        (">=0.4.*", "0.4.1", "0.3"),
+        ("==v0.8", "0.8", "0.9"),
+    ],
+)
+def test_ranges(spec: str, inside: str, outside: str | None) -> None:
+    assert allows(spec, parse(inside))
+    assert outside is None or not allows(spec, parse(outside))
+
+
+@pytest.mark.parametrize("spec", ["0.8", "=0.8", ">=x", "~0.8", "latest", ">="])
+def test_what_is_no_range(spec: str) -> None:
+    with pytest.raises(ValueError, match="is not a version clause"):
+        allows(spec, (0, 8))
+
+
+_releases = st.lists(st.integers(0, 30), min_size=1, max_size=4).map(tuple)
+
+
+@given(_releases, _releases)
+@settings(derandomize=True, deadline=None, max_examples=150)
+def test_ranges_agree_with_packaging(one: tuple[int, ...], two: tuple[int, ...]) -> None:
+    version, bound = show(one), show(two)
+    for operator in ("==", "!=", ">=", "<=", "<", ">", *(("~=",) if len(two) > 1 else ())):
+        theirs = SpecifierSet(f"{operator}{bound}").contains(version)
+        assert allows(f"{operator}{bound}", one) == theirs, (version, operator, bound)
+    assert allows(f"=={bound}.*", one) == SpecifierSet(f"=={bound}.*").contains(version)
+    assert compare(one, two) == -compare(two, one)
