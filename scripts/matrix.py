@@ -105,9 +105,9 @@ def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
     lines = [
         "# Proofs by release",
         "",
-        "Written by `make matrix`, which runs `shardlint verify --rules all` in an environment for each",
-        "release: each rule's `bad.py` must show its mistake there, and its `good.py` must not, with the same",
-        "numbers.",
+        "Written by `make matrix`, which runs `shardlint verify --rules all` in an environment for",
+        "each release: each rule's `bad.py` must show its mistake there; its `good.py` must not, with the",
+        "same numbers.",
         "A dash: the rule claims nothing for these releases.",
         "",
         f"| rule | {' | '.join(columns)} |",

@@ -86,7 +86,7 @@ shows = "TODO: raises, warns, sharding, numbers or donation"
 
 
 def begin(root: Path, code: str, name: str, folder: str) -> list[Path]:
-    """Write the files of a new rule under `root`; return them. Raises `ValueError` for what is no new rule."""
+    """Write the files of a new rule under `root`; return them. Raises `ValueError` for what is no rule."""
     if not re.fullmatch(r"SL[1-9]\d\d", code):
         raise ValueError(f"{code!r} is no code such as SL212")
     if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", name):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,7 @@ from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 from shardlint.targets import Targets, find_targets
 
 _OWN = ("SL001", "SL002", "SL003")
+_NEWER_SIZE, _NEWER_DEPTH, _NEWER_STACK = 100_000, 200, 256 * 2**20
 
 
 @dataclass(frozen=True)
@@ -237,14 +239,46 @@ def _checked(site: Site) -> Iterator[Finding]:
 
 
 def _newer(source: Source) -> str:
-    """Whether a newer Python could parse it: libcst knows later grammars than the running one."""
+    """Whether a newer Python could parse it: libcst knows later grammars than the running one.
+
+    libcst overruns its stack, and ends the process, on nesting that Python refuses politely: it is asked about files
+    of modest size only, on a stack that holds the worst of them.
+    """
+    text = source.text
+    if len(text) > _NEWER_SIZE or _bracket_depth(text) > _NEWER_DEPTH:
+        return ""
+    import threading
+
     import libcst
 
+    parsed: list[bool] = []
+
+    def parse() -> None:
+        try:
+            libcst.parse_module(text)
+        except Exception:
+            return
+        parsed.append(True)
+
+    before = threading.stack_size(_NEWER_STACK)
     try:
-        libcst.parse_module(source.text)
-    except Exception:
+        thread = threading.Thread(target=parse)
+        thread.start()
+        thread.join()
+    except RuntimeError:  # no memory for the stack: no hint
         return ""
-    return "; a newer Python can parse it: run shardlint with the Python the project uses"
+    finally:
+        threading.stack_size(before)
+    return "; a newer Python can parse it: run shardlint with the Python the project uses" if parsed else ""
+
+
+def _bracket_depth(text: str) -> int:
+    """How deep brackets nest, those in strings counted too."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[(\[{)\]}]", text):
+        depth = depth + 1 if bracket in "([{" else max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest
 
 
 def _unused(source: Source, comment: Suppression, scope: _Scope) -> list[Finding]:

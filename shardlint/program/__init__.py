@@ -7,6 +7,7 @@ import gc
 from pathlib import Path
 
 from shardlint.facts import FileFacts
+from shardlint.program.callers import Callers
 from shardlint.program.contexts import Context, Contexts
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.flow import Flow
@@ -36,6 +37,7 @@ class Program:
         self.flow = Flow(self.project, self.evaluator)
         self.tracing = Tracing(self.flow)
         self.contexts = Contexts(self.evaluator, self.flow)
+        self.callers = Callers(self.evaluator, self.flow)
 
     def trim(self) -> None:
         """Between two files: let go of parsed trees and all that was learned from them once there are many.
@@ -50,6 +52,10 @@ class Program:
     def value(self, file: FileFacts, node: ast.AST) -> Value:
         """What an expression is."""
         return self.evaluator.value(Place(file, node))
+
+    def followed(self, value: Value) -> Value:
+        """A value with parameters replaced by what all their callers give, where these are known."""
+        return self.callers.followed(value)
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
         """Whether a node is traced, and why."""

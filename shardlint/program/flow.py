@@ -99,6 +99,15 @@ class Flow:
                 self._definition(file, node, ends)
         return self._ends[node]
 
+    def class_ends(self, file: FileFacts, node: ast.ClassDef) -> Ends:
+        """Where a class is called, that is, its instances are made."""
+        if node not in self._ends:
+            ends = self._ends[node] = Ends()
+            for decorator in node.decorator_list:
+                ends.add(End("escaped", Place(file, decorator), (), "a class decorator may call it"))
+            self._name(file, node, node.name, (), ends, 0)
+        return self._ends[node]
+
     def calls(self, place: Place) -> Ends:
         """Where what an expression makes (`jax.jit(f)`) is called."""
         if place.node not in self._ends:
@@ -349,7 +358,7 @@ class Flow:
             how = "passed to" if transform.now else "wrapped by"
             wrapper = Wrapper(transform.effect, spelled(where), where, how, name.name)
             if name.name == "functools.partial":
-                self._expression(where, wrappers, ends, depth + 1)
+                self._expression(where, (*wrappers, wrapper), ends, depth + 1)
             elif transform.now:
                 ends.add(End("called", where, (*wrappers, wrapper)))
             else:

@@ -50,7 +50,7 @@ def test_what_is_no_mesh(ask: Ask, expression: str) -> None:
         ("Mesh(d, ['a', 'b'])", ("a", "b"), (None, None), "default"),
         ("Mesh(d, 'a')", ("a",), (None,), "default"),
         ("Mesh(d, axis_names=('a',))", ("a",), (None,), "default"),
-        ("Mesh(np.array(d).reshape(2, 4), AXES)", ("data", "model"), (None, None), "default"),
+        ("Mesh(np.array(d).reshape(2, 4), AXES)", ("data", "model"), (2, 4), "default"),
         ("Mesh(d, Config.axes)", ("c", "d"), (None, None), "default"),
         ("Mesh(d, Config().axes)", ("c", "d"), (None, None), "default"),
         ("Mesh(d, (DATA,) + ('m',))", ("data", "m"), (None, None), "default"),

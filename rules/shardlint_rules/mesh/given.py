@@ -96,7 +96,7 @@ def literal(node: ast.AST, axis: str) -> bool:
 
 def meshes(site: Site, value: Value) -> list[Mesh] | None:
     """All meshes a value can be, if the text tells them and the names of their axes."""
-    found = [mesh_of(option, site.program.evaluator) for option in options(value)]
+    found = [mesh_of(option, site.program.evaluator) for option in options(site.program.followed(value))]
     known = [mesh for mesh in found if mesh is not None and mesh.axis_names is not None]
     return known if len(known) == len(found) else None
 

@@ -1,0 +1,110 @@
+"""SL218."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program import api
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.jit.devices import is_device
+
+_CONSTRAINT = "jax.lax.with_sharding_constraint"
+_JIT = ("jax.jit", "jax.experimental.pjit.pjit")
+_GIVEN = {
+    _CONSTRAINT: ("shardings",),
+    **{name: ("in_shardings", "out_shardings") for name in _JIT},
+    "jax.ShapeDtypeStruct": ("sharding",),
+    "jax.make_array_from_callback": ("sharding",),
+}
+_SIGNATURES = {"jax.make_array_from_callback": ("shape", "sharding", "data_callback")}
+
+
+class DeviceAsSharding(Rule):
+    """A device stands where a sharding must.
+
+    ## What it does
+    Reports a `Device` given to `with_sharding_constraint`, or in the shardings of a jit, of a ShapeDtypeStruct or of
+    `make_array_from_callback`.
+
+    ## Why it hurts
+    Only `device_put` and `eqx.filter_shard` take a device. The others raise `TypeError` (`ValueError` from
+    ShapeDtypeStruct), a jit when it is made and a constraint when it is traced.
+
+    ## Example
+    ```python
+    device = jax.devices()[0]
+    x = jax.lax.with_sharding_constraint(x, device)
+    step = jax.jit(f, out_shardings=device)
+    ```
+
+    ## Use instead
+    ```python
+    device = jax.devices()[0]
+    x = jax.lax.with_sharding_constraint(x, SingleDeviceSharding(device))
+    step = jax.jit(f, out_shardings=SingleDeviceSharding(device))
+    ```
+    or `jax.device_put(x, device)`, outside of jit.
+
+    ## Fix safety
+    Safe: the code could not run before. Not given in traced code, where a constraint to one device moves the whole
+    compiled program: SL202.
+
+    ## Evidence
+    Row A2c of the experiments; every form was run on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12.
+    """
+
+    code = "SL218"
+    name = "device-as-sharding"
+    harm = Harm.CRASH
+    wakes = (
+        Calls(_CONSTRAINT),
+        Calls(*_JIT, near=("in_shardings", "out_shardings")),
+        Calls("jax.ShapeDtypeStruct", near=("sharding",)),
+        Calls("jax.make_array_from_callback"),
+    )
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each device."""
+        if site.expected_to_fail:
+            return
+        for name in _GIVEN[site.api]:
+            place = site.arguments.get(name, _SIGNATURES.get(site.api) or api.SIGNATURES.get(site.api, ()))
+            if place is None or place.file is not site.file:
+                continue
+            for node in _leaves(place.node):
+                if is_device(site, node):
+                    yield self._finding(site, node)
+
+    def _finding(self, site: Site, node: ast.expr) -> Finding:
+        error = "ValueError" if site.api == "jax.ShapeDtypeStruct" else "TypeError"
+        text = " ".join(site.text(node).split())
+        return site.finding(
+            node,
+            "a device is no sharding",
+            f"On {site.on('jax')} this raises {error}: only device_put and filter_shard take a device.",
+            help=f"write SingleDeviceSharding({text}), or use jax.device_put outside of jit",
+            fix=self._fix(site, node),
+        )
+
+    def _fix(self, site: Site, node: ast.expr) -> Fix | None:
+        if site.api == _CONSTRAINT and site.region.traced in ("always", "sometimes"):
+            return None
+        name, imports = site.spell("jax.sharding.SingleDeviceSharding")
+        start, end = site.file.span(node)
+        edits = [Edit(start, start, f"{name}("), Edit(end, end, ")"), *imports]
+        return site.fix(Safety.SAFE, f"write {name}({' '.join(site.text(node).split())})", edits)
+
+
+def _leaves(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions at the leaves of a tree that is written out."""
+    if isinstance(node, ast.Tuple | ast.List):
+        for element in node.elts:
+            yield from _leaves(element)
+    elif isinstance(node, ast.Dict):
+        for value in node.values:
+            yield from _leaves(value)
+    elif isinstance(node, ast.expr):
+        yield node

@@ -1,0 +1,91 @@
+"""SL202."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.jit.devices import is_device, single_device
+from shardlint_rules.jit.placed import PLACING, knows_it_is_traced
+
+_PUT = "jax.device_put"
+_CONSTRAINT = "jax.lax.with_sharding_constraint"
+# Inside these a program runs on each device by itself, and what one device does there was not measured.
+_PER_DEVICE = ("shard_map", "pmap", "xmap", "smap")
+
+
+class DeviceInJit(Rule):
+    """A single device is asked for inside traced code.
+
+    ## What it does
+    Reports a `Device` or `SingleDeviceSharding` given to `device_put`, `filter_shard` or `with_sharding_constraint` in
+    code that is traced by jit, filter_jit, scan and the like.
+
+    ## Why it hurts
+    A compiled program runs on one set of devices, so one value in it cannot be moved to one of them.
+    `device_put(x, device)` is ignored without a word: the value stays where it is. The other spellings move the
+    whole program to that device, or raise `ValueError: Received incompatible devices` when an argument was placed
+    on other devices before.
+
+    ## Example
+    ```python
+    @jax.jit
+    def step(params, x):
+        loss = apply(params, x)
+        return jax.device_put(loss, jax.devices()[0])
+    ```
+
+    ## Use instead
+    ```python
+    @jax.jit
+    def step(params, x):
+        return apply(params, x)
+
+    loss = jax.device_put(step(params, x), jax.devices()[0])
+    ```
+
+    ## Evidence
+    Rows B1b, B4 and A2c of the experiments, run on jax 0.4.38 to 0.12. Left alone: memory kinds, the bodies of
+    shard_map and pmap with a SingleDeviceSharding, and code that asks whether it is traced. A device as the
+    sharding of `with_sharding_constraint` raises: SL218.
+    """
+
+    code = "SL202"
+    name = "device-in-jit"
+    harm = Harm.SILENT
+    wakes = (Calls(_PUT, "equinox.filter_shard", _CONSTRAINT),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a placement on one device in traced code."""
+        target = site.argument(PLACING[site.api])
+        if target is None or site.form != "call" or site.fate[0] == "dropped" or site.expected_to_fail:
+            return
+        if site.region.traced not in ("always", "sometimes") or knows_it_is_traced(site):
+            return
+        message = self._message(site, target)
+        if message is None:
+            return
+        yield site.finding(
+            target,
+            site.region.describe(site.file),
+            message,
+            help="move the result where the traced function is called: "
+            f"jax.device_put(result, {' '.join(site.text(target).split())})",
+            certainty=Certainty.PROVEN if site.region.proven else Certainty.LIKELY,
+        )
+
+    def _message(self, site: Site, target: ast.expr) -> str | None:
+        device = is_device(site, target)
+        value = " ".join(site.text(site.call.args[0]).split()) if site.call.args else "the value"
+        if device and site.api == _PUT:
+            return f"On {site.on('jax')} this is ignored: {value} stays where it is."
+        if (device and site.api != _CONSTRAINT) or (not device and single_device(site, target)):
+            if any(word in step.text for step in site.region.steps for word in _PER_DEVICE):
+                return None
+            return (
+                f"On {site.on('jax')} this moves the whole compiled program to that device, or raises ValueError "
+                "if an argument was placed on others."
+            )
+        return None
