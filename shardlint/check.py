@@ -21,7 +21,7 @@ from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 from shardlint.targets import Targets, find_targets
 
 _OWN = ("SL001", "SL002", "SL003")
-_NEWER_SIZE, _NEWER_DEPTH, _NEWER_STACK = 100_000, 200, 256 * 2**20
+_NEWER_SIZE, _NEWER_LINE, _NEWER_DEPTH, _NEWER_STACK = 300_000, 2_000, 200, 256 * 2**20
 
 
 @dataclass(frozen=True)
@@ -241,11 +241,11 @@ def _checked(site: Site) -> Iterator[Finding]:
 def _newer(source: Source) -> str:
     """Whether a newer Python could parse it: libcst knows later grammars than the running one.
 
-    libcst overruns its stack, and ends the process, on nesting that Python refuses politely: it is asked about files
-    of modest size only, on a stack that holds the worst of them.
+    libcst overruns its stack, and ends the process, on nesting that Python refuses politely: it is asked only about
+    what people write, on a stack that holds more than that.
     """
     text = source.text
-    if len(text) > _NEWER_SIZE or _bracket_depth(text) > _NEWER_DEPTH:
+    if len(text) > _NEWER_SIZE or max(map(len, text.splitlines())) > _NEWER_LINE or _bracket_depth(text) > _NEWER_DEPTH:
         return ""
     import threading
 

@@ -44,7 +44,7 @@ _PATHS = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 
 def _shared(command: Any) -> Any:
     """Options that choose rules and releases."""
-    many = {"multiple": True, "metavar": "RULES"}
+    many: dict[str, Any] = {"multiple": True, "metavar": "RULES"}
     for option in (
         click.option("--target", multiple=True, metavar="PKG=VERSION", help="Release the code runs on, as in jax=0.12."),
         click.option("--pedantic", is_flag=True, help="Also findings that the program text does not prove."),

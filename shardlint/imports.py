@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from shardlint.facts import Binding, FileFacts
@@ -48,7 +49,10 @@ def _visible(file: FileFacts, node: ast.AST, binding: Binding) -> bool:
 
 def _free(file: FileFacts, node: ast.AST, name: str) -> bool:
     """Whether a name can be bound at module level without taking it from anything in the file."""
-    return not file.mentions(name)
+    return all(
+        isinstance(node, ast.Attribute | ast.keyword) or (isinstance(node, ast.alias) and _bound(node) != name)
+        for node in file.mentions(name)
+    )
 
 
 def _extend(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]] | None:
@@ -93,7 +97,10 @@ def _after_imports(file: FileFacts) -> int:
             break
     if last is None:
         first = file.tree.body[0] if file.tree.body else None
-        return file.source.offset(first.lineno, 0) if first is not None else 0
+        if first is None:
+            return 0
+        decorators = getattr(first, "decorator_list", [])
+        return file.source.offset(min(node.lineno for node in (first, *decorators)), 0)
     line = last.end_lineno or last.lineno
     if line >= len(file.source.line_starts):
         return len(file.source.text)
@@ -112,7 +119,7 @@ def dropped(file: FileFacts, names: set[str]) -> list[Edit]:
         if len(gone) == len(statement.names):
             edits.append(_whole_line(file, statement))
         else:
-            edits.extend(_alias(file, statement, alias) for alias in gone)
+            edits.extend(_aliases(file, statement, gone))
     return edits
 
 
@@ -121,8 +128,13 @@ def _bound(alias: ast.alias) -> str:
 
 
 def _unused(file: FileFacts, name: str) -> bool:
-    quoted = f'"{name}"' in file.source.text or f"'{name}'" in file.source.text  # __all__ and string annotations
-    return not quoted and all(isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.mentions(name))
+    return not _quoted(file, name) and all(isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.mentions(name))
+
+
+def _quoted(file: FileFacts, name: str) -> bool:
+    """Whether a string may name it: `__all__`, or an annotation in quotes."""
+    pattern = re.compile(rf"""(['"])[\w.\[\], |]*\b{re.escape(name)}\b[\w.\[\], |]*\1""")
+    return pattern.search(file.source.text) is not None
 
 
 def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
@@ -139,9 +151,17 @@ def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
     return Edit(line_start, starts[line] if line < len(starts) else len(text), "")
 
 
-def _alias(file: FileFacts, statement: ast.Import | ast.ImportFrom, alias: ast.alias) -> Edit:
-    index = statement.names.index(alias)
-    start, end = file.span(alias)
-    if index + 1 < len(statement.names):
-        return Edit(start, file.span(statement.names[index + 1])[0], "")
-    return Edit(file.span(statement.names[index - 1])[1], end, "")
+def _only_a_comment(file: FileFacts, statement: ast.stmt, line: str) -> bool:
+    """Whether nothing but a comment about it follows a statement on its last line."""
+    end = file.source.position(file.span(statement)[1])[1] - 1
+    return line[end:].strip()[:1] in ("", "#")
+
+
+def _aliases(file: FileFacts, statement: ast.Import | ast.ImportFrom, gone: list[ast.alias]) -> Iterator[Edit]:
+    """Edits that take some names out of an import that keeps others."""
+    kept = [index for index, alias in enumerate(statement.names) if alias not in gone]
+    for index, alias in enumerate(statement.names):
+        if alias in gone and index < kept[-1]:
+            yield Edit(file.span(alias)[0], file.span(statement.names[index + 1])[0], "")
+    if statement.names[-1] in gone:
+        yield Edit(file.span(statement.names[kept[-1]])[1], file.span(statement.names[-1])[1], "")

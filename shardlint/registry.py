@@ -113,7 +113,7 @@ def matching(selectors: Iterable[str]) -> Iterator[str]:
 
 
 def _one(selector: str) -> Iterator[str]:
-    if re.fullmatch(r"[A-Z]+[0-9]*", selector):
+    if re.fullmatch(r"[A-Z]+[0-9]*", selector) and selector != "ALL":
         yield from (code for code in entries() if code.startswith(selector))
         return
     harm = selector.lower() if selector.lower() in {harm.value for harm in Harm} else None

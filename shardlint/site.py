@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
@@ -211,5 +212,8 @@ class Site:
     def fix(
         self, safety: Safety, message: str, edits: Sequence[Edit], why: str = "", drops: Sequence[str] = ()
     ) -> Fix:
-        """A fix of this finding."""
-        return Fix(safety, message, tuple(edits), why, tuple(drops))
+        """A fix of this finding. Its text gets the newlines of the file: rewritten code comes with its own."""
+        newline = self.file.source.newline
+        lines = re.compile(r"\r\n|\r|\n")
+        kept = tuple(Edit(edit.start, edit.end, lines.sub(newline, edit.text)) for edit in edits)
+        return Fix(safety, message, kept, why, tuple(drops))

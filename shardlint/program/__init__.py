@@ -9,8 +9,11 @@ from pathlib import Path
 from shardlint.facts import FileFacts
 from shardlint.program.callers import Callers
 from shardlint.program.contexts import Context, Contexts
+from shardlint.program.donation import Donations
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.flow import Flow
+from shardlint.program.lifetimes import Lifetimes
+from shardlint.program.modules import Modules
 from shardlint.program.project import Project, project_root
 from shardlint.program.traced import Region, Tracing
 from shardlint.program.values import Place, Value
@@ -37,6 +40,8 @@ class Program:
         self.flow = Flow(self.project, self.evaluator)
         self.tracing = Tracing(self.flow)
         self.contexts = Contexts(self.evaluator, self.flow)
+        self.lifetimes = Lifetimes(Donations(self.evaluator))
+        self.modules = Modules(self.evaluator)
         self.callers = Callers(self.evaluator, self.flow)
 
     def trim(self) -> None:

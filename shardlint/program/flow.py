@@ -15,7 +15,17 @@ from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.project import Project
 from shardlint.program.reach import lookup
-from shardlint.program.values import Api, ClassValue, Function, Made, ModuleValue, Place, Value, Wrapped, options
+from shardlint.program.values import (
+    Api,
+    ClassValue,
+    Function,
+    Made,
+    ModuleValue,
+    Place,
+    Value,
+    Wrapped,
+    options,
+)
 
 _DEPTH = 12
 _MAX_ENDS = 200

@@ -27,7 +27,7 @@ LEAVES: Mapping[str, tuple[tuple[str, Kind], ...]] = {
     "Identity": (),
     "RotaryPositionalEmbedding": (),
     "StateIndex": (),
-    "MLP": (),
+    "MLP": (("layers[0].weight", "array"),),
     "Lambda": (),
     "Sequential": (),
     "Dropout": (("p", "number"), ("inference", "number")),

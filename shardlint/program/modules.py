@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Literal
 
 from shardlint.facts import Binding
 from shardlint.program.evaluate import Environment, Evaluator
@@ -180,24 +179,21 @@ class Modules:
             return
         if binding.annotation is None:
             return
-        annotation = self.evaluator.value(Place(place.file, binding.annotation))
-        if isinstance(annotation, Api) and annotation.name in _PLAIN_TYPES:
+        node = binding.annotation.value if isinstance(binding.annotation, ast.Subscript) else binding.annotation
+        annotation = self.evaluator.value(Place(place.file, node))
+        whole = node is binding.annotation
+        if whole and isinstance(annotation, Api) and annotation.name in _PLAIN_TYPES:
             yield Leaf(binding.name, _PLAIN_TYPES[annotation.name])
         elif isinstance(annotation, Api) and annotation.name.rpartition(".")[2] == "Callable":
             yield Leaf(binding.name, "function", False)  # a Module is callable too
         elif isinstance(annotation, Api) and annotation.name in _ARRAY_TYPES:
             yield Leaf(binding.name, "array")
-        elif self._is_jaxtyping(binding.annotation, place):
-            yield Leaf(binding.name, "array")
-        elif isinstance(annotation, Api | ClassValue) and self.is_class(annotation):
+        elif not whole and isinstance(annotation, Api) and annotation.name.startswith("jaxtyping."):
+            if "PyTree" not in annotation.name:
+                yield Leaf(binding.name, "array")
+        elif whole and isinstance(annotation, Api | ClassValue) and self.is_class(annotation):
             inner = Instance(annotation, None)
             yield from (Leaf(f"{binding.name}.{leaf.path}", leaf.kind, leaf.sure) for leaf in self.leaves(inner, depth + 1))
-
-    def _is_jaxtyping(self, annotation: ast.expr, place: Place) -> bool:
-        if not isinstance(annotation, ast.Subscript):
-            return False
-        base = self.evaluator.value(Place(place.file, annotation.value))
-        return isinstance(base, Api) and base.name.startswith("jaxtyping.") and "Tree" not in base.name
 
     def _of_value(self, value: Value, path: str, depth: int) -> Iterator[Leaf]:
         """The leaves of what a field holds. A choice tells where all its ways agree."""
@@ -332,4 +328,5 @@ def leaf_kind(value: Value) -> Kind | None:
     return None
 
 
+# Functions of jax.numpy and jax.lax that people use as activations and reductions.
 _FUNCTIONS = frozenset("tanh sin cos exp log abs sqrt square sign maximum minimum sinh cosh arctan floor rsqrt erf add mul".split())

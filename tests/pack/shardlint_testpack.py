@@ -21,6 +21,7 @@ RULES = {
     "XT204": "shardlint_testpack:Forth",
     "XT205": "shardlint_testpack:Back",
     "XT206": "shardlint_testpack:Faulty",
+    "XT207": "shardlint_testpack:Rewritten",
 }
 
 
@@ -156,3 +157,18 @@ class Faulty(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         raise KeyError("a bug in a rule")
         yield
+
+
+class Rewritten(_Call):
+    """A fix that rewrites with libcst."""
+
+    code, name, harm, fixes = "XT207", "log-rewritten", Harm.COST, "safe"
+    wakes = (Calls("numpy.log"),)
+
+    def mend(self, site: Site):  # noqa: ANN201
+        from shardlint import islands
+
+        if site.keyword("out") is None:
+            return None
+        call = islands.without_keywords(site.node, {"out"})
+        return site.fix(Safety.SAFE, "leave out `out`", [site.replace(site.call, call)])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.program import api
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
@@ -58,6 +59,7 @@ class DeviceAsSharding(Rule):
     code = "SL218"
     name = "device-as-sharding"
     harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (
         Calls(_CONSTRAINT),
         Calls(*_JIT, near=("in_shardings", "out_shardings")),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
@@ -55,6 +56,7 @@ class DeviceInJit(Rule):
     code = "SL202"
     name = "device-in-jit"
     harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (Calls(_PUT, "equinox.filter_shard", _CONSTRAINT),)
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -1,0 +1,148 @@
+"""SL103."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.modules import Instance, Leaf
+from shardlint.program.values import Api, ClassValue, Constant, Function, Made, Place, Value, Wrapped, options
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.equinox.placement import by_parts, on_auto_mesh, two_arguments
+
+
+class DevicePutModule(Rule):
+    """`jax.device_put` of an Equinox Module that holds more than arrays.
+
+    ## What it does
+    Reports `jax.device_put(module, ...)` where a field that is not static holds a function, a string or a
+    number: an `eqx.nn.MLP` with its activations, an `eqx.nn.Dropout`, a class of the project with such a
+    field. Modules of arrays and static fields are left alone, and so is `eqx.filter(module, eqx.is_array)`.
+
+    ## Why it hurts
+    Functions and strings are leaves that `device_put` refuses with TypeError. Numbers it takes: they become
+    arrays without a word. An int or a bool is then traced under `eqx.filter_jit`, where a shape or an `if`
+    made of it raises; a float becomes a weight that `eqx.filter_grad` differentiates.
+
+    ## Example
+    ```python
+    model = eqx.nn.MLP(8, 8, 32, depth=2, key=key)
+    model = jax.device_put(model, replicated)
+    ```
+
+    ## Use instead
+    ```python
+    model = eqx.nn.MLP(8, 8, 32, depth=2, key=key)
+    model = eqx.filter_shard(model, replicated)
+    ```
+    `eqx.filter_shard` does not move arrays that are committed to other devices already. For those:
+    ```python
+    arrays, rest = eqx.partition(model, eqx.is_array)
+    model = eqx.combine(jax.device_put(arrays, replicated), rest)
+    ```
+
+    ## Fix safety
+    Unsafe: the placement takes effect, and numbers stay numbers, for each value of which jit compiles anew.
+    A Module built in sight is given to `filter_shard`, any other goes by parts.
+
+    ## Evidence
+    Row A3 of the experiments, run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. What the layers of
+    `equinox.nn` hold was read off the layers themselves on the same releases.
+    """
+
+    code = "SL103"
+    name = "device-put-module"
+    harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
+    wakes = (Calls("jax.device_put"),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call, for the leaf that does most harm."""
+        tree = site.argument("x")
+        if tree is None or site.form != "call" or site.expected_to_fail or site.guarded:
+            return
+        if not site.program.project.anywhere("equinox") or site.region.traced in ("always", "sometimes"):
+            return  # there it places nothing anyway: SL201
+        found = [
+            (instance, leaf)
+            for _, instance in site.program.modules.within(site.value(tree))
+            for leaf in site.program.modules.leaves(instance)
+            if leaf.kind in ("function", "text", "number")
+        ]
+        if not found:
+            return
+        instance, leaf = min(found, key=lambda one: (not _sure(*one), one[1].kind == "number"))
+        silent = leaf.kind == "number"
+        yield site.finding(
+            site.call.func,
+            f"`{leaf.path}` of {instance.name} is {_WORDS[leaf.kind]}",
+            _message(site, leaf),
+            help="shard it with eqx.filter_shard, or place only its arrays: eqx.filter(..., eqx.is_array)",
+            fix=self._fix(site, instance),
+            harm=Harm.SILENT if silent else Harm.CRASH,
+            certainty=Certainty.PROVEN if _sure(instance, leaf) else Certainty.LIKELY,
+        )
+
+    def _fix(self, site: Site, instance: Instance) -> Fix | None:
+        parts = two_arguments(site, "x", "device")
+        if parts is None:
+            return None
+        tree, target = parts
+        if _fresh(site, tree, instance) and on_auto_mesh(site, site.value(target)):
+            shard, imports = site.spell("equinox.filter_shard")
+            text = f"{shard}({site.text(tree)}, {site.text(target)})"
+            edits = list(imports)
+        else:
+            rewritten = by_parts(site, site.text(site.call.func), tree, target)
+            if rewritten is None:
+                return None
+            text, edits = rewritten
+        drops = (site.call.func.id,) if isinstance(site.call.func, ast.Name) else ()
+        message = f"write: {' '.join(text.split())}"
+        why = "the placement takes effect, and what is no array stays as it is"
+        return site.fix(Safety.UNSAFE, message, [site.replace(site.call, text), *edits], why, drops)
+
+
+_WORDS = {"function": "a function", "text": "a string", "number": "a plain number"}
+
+
+def _sure(instance: Instance, leaf: Leaf) -> bool:
+    return instance.surely and leaf.sure
+
+
+def _message(site: Site, leaf: Leaf) -> str:
+    if leaf.kind == "number":
+        return (
+            f"On {site.on('jax')} this turns `{leaf.path}` into an array: filter_jit traces it from then on, "
+            "and filter_grad differentiates it if it is a float."
+        )
+    return f"On {site.on('jax')} this raises TypeError: device_put takes arrays only."
+
+
+def _fresh(site: Site, tree: ast.expr, instance: Instance) -> bool:
+    """Whether the Module comes straight from its constructor and holds nothing that may be committed to a device."""
+    value = site.value(tree)
+    if not isinstance(value, Made) or value.by != instance.cls or value.call is None:
+        return False
+    given = (*value.call.positional, *value.call.keywords.values())
+    hidden = value.call.open_positional or value.call.open_keywords
+    return not hidden and all(_uncommitted(site, place) for place in given)
+
+
+def _uncommitted(site: Site, place: Place) -> bool:
+    """A key counts: what is drawn from it is new."""
+    name = place.text().lower()
+    if "key" in name or "rng" in name:
+        return True
+    found = options(site.program.evaluator.value(place))
+    return all(
+        isinstance(value, Constant | Function | Api | Wrapped | ClassValue) or _new(value) for value in found
+    )
+
+
+def _new(value: Value) -> bool:
+    """Whether an array comes from a function that makes one."""
+    return isinstance(value, Made) and value.api.startswith(("jax.numpy.", "jax.random.", "jax.nn.initializers."))

@@ -1,0 +1,67 @@
+"""SL107."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rule import Calls, Finding, Harm, Rule, Uses
+from shardlint.site import Site
+
+
+class FilterPmap(Rule):
+    """`eqx.filter_pmap` where `eqx.filter_jit` with sharded inputs does the same.
+
+    ## What it does
+    Reports every use of `eqx.filter_pmap`, as a call or a decorator.
+
+    ## Why it hurts
+    What is given to it whole (`in_axes=None`: usually the weights) stays on one device and is sent to all
+    others at every call. A leading axis shorter than the number of devices leaves the rest idle without a
+    word. Its results are sharded over an axis of its own, which is not one of your mesh.
+
+    ## Example
+    ```python
+    @eqx.filter_pmap(in_axes=(None, 0))
+    def apply(net, xs):
+        return jax.vmap(net)(xs)
+    ```
+
+    ## Use instead
+    ```python
+    net = eqx.filter_shard(net, NamedSharding(mesh, P()))
+    xs = eqx.filter_shard(xs, NamedSharding(mesh, P("data")))
+
+    @eqx.filter_jit
+    def apply(net, xs):
+        return jax.vmap(jax.vmap(net))(xs)
+    ```
+    Named axes and collectives in the body become `jax.shard_map`, or go: sums over a sharded axis are made
+    by the compiler.
+
+    ## Evidence
+    Row A7 of the experiments, run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12: nothing is raised and
+    nothing warned on any of them. Equinox's own documentation advises filter_jit instead.
+    """
+
+    code = "SL107"
+    name = "filter-pmap"
+    harm = Harm.COST
+    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
+    wakes = (Calls("equinox.filter_pmap"), Uses("equinox.filter_pmap"))
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a use."""
+        if site.form == "import" or site.expected_to_fail or site.guarded:
+            return
+        if site.form == "name" and site.decorated is None:
+            return
+        name = site.syntax if site.form == "name" else site.call.func
+        if site.form == "partial":
+            name = site.call.args[0]
+        yield site.finding(
+            name,
+            "arguments are spread over the devices at every call",
+            "What goes in whole, weights mostly, stays on one device and is sent to the others at every call.",
+            help="shard the inputs once with eqx.filter_shard and compile with eqx.filter_jit",
+        )

@@ -1,0 +1,74 @@
+"""What goes into a `jax.jit` or `filter_jit`, in all the ways it is written: for SL105, SL106, SL108 and SL110."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from shardlint.program.values import Place, Value
+from shardlint.rule import Fix, Safety
+from shardlint.site import Site
+from shardlint_rules.equinox.wrapped import Definition
+
+
+@dataclass(frozen=True)
+class Jitted:
+    """One jit. `fun` is what it compiles; `name` is the jit as written, `keywords` what it was told besides.
+
+    `function` is the argument, or the definition that is decorated.
+    """
+
+    fun: Value
+    function: ast.AST
+    name: ast.expr
+    keywords: tuple[str, ...]
+    hidden: bool
+
+    @property
+    def plain(self) -> bool:
+        """Whether it is told nothing but the function."""
+        return not self.keywords and not self.hidden
+
+
+def jitted(site: Site) -> Jitted | None:
+    """What the site's jit compiles; None where that is not to be seen.
+
+    Wake for calls and for uses of the jit: a bare decorator is no call. A use that is no decorator is none here.
+    """
+    if site.form == "name":
+        if not isinstance(site.syntax, ast.expr) or site.decorated is None:
+            return None
+        return Jitted(_below(site, site.decorated), site.decorated, site.syntax, (), False)
+    if site.form not in ("call", "partial"):
+        return None
+    call = site.call
+    name = call.func if site.form == "call" else call.args[0]
+    keywords = tuple(key for key in site.arguments.keywords if key != "fun")
+    hidden = site.arguments.open_keywords or site.arguments.open_positional
+    fun = site.argument("fun")
+    if site.form == "call" and fun is not None:
+        return Jitted(site.value(fun), fun, name, keywords, hidden)
+    if site.decorated is not None and not hidden:
+        return Jitted(_below(site, site.decorated), site.decorated, name, keywords, hidden)
+    return None
+
+
+def _below(site: Site, definition: Definition) -> Value:
+    """A definition through the decorators under the site's."""
+    evaluator = site.program.evaluator
+    place = next(index for index, one in enumerate(definition.decorator_list) if one is site.syntax)
+    value: Value = evaluator.function(site.file, definition)
+    for decorator in reversed(definition.decorator_list[place + 1 :]):
+        value = evaluator.decorated(Place(site.file, decorator), value)
+    return value
+
+
+def to_filter_jit(site: Site, found: Jitted) -> Fix | None:
+    """`eqx.filter_jit` in the place of a `jax.jit` that is told nothing else."""
+    if not found.plain:
+        return None
+    spelled, imports = site.spell("equinox.filter_jit")
+    drops = (found.name.id,) if isinstance(found.name, ast.Name) else ()
+    return site.fix(
+        Safety.SAFE, f"use {spelled}", [site.replace(found.name, spelled), *imports], drops=drops
+    )

@@ -1,0 +1,50 @@
+"""Rewriting a placement of a Module: for SL103 and SL109."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.program.values import Value, options
+from shardlint.rule import Edit
+from shardlint.site import Site
+from shardlint_rules.equinox.wrapped import comments
+
+
+def two_arguments(site: Site, first: str, second: str) -> tuple[ast.expr, ast.expr] | None:
+    """What is placed and where, if the call says just that and can be written anew."""
+    one, two = site.argument(first), site.argument(second)
+    names = {keyword.arg for keyword in site.call.keywords}
+    if one is None or two is None or names - {first, second} or len(site.call.args) + len(names) != 2:
+        return None
+    return None if comments(site.text()) else (one, two)
+
+
+def by_parts(site: Site, put: str, tree: ast.expr, target: ast.expr) -> tuple[str, list[Edit]] | None:
+    """`device_put` of the arrays of a tree, with the rest put back: right for arrays on any devices.
+
+    `put` is how device_put is written here.
+    """
+    if any(not isinstance(part, ast.Name | ast.Attribute | ast.expr_context) for part in ast.walk(tree)):
+        return None  # it would be evaluated three times
+    spelled = [site.spell(name) for name in ("equinox.combine", "equinox.filter", "equinox.is_array")]
+    combine, arrays, is_array = (text for text, _ in spelled)
+    text, where = site.text(tree), site.text(target)
+    written = (
+        f"{combine}({put}({arrays}({text}, {is_array}), {where}), {arrays}({text}, {is_array}, inverse=True))"
+    )
+    return written, [edit for _, edits in spelled for edit in edits]
+
+
+def on_auto_mesh(site: Site, value: Value) -> bool:
+    """Whether a value is surely a NamedSharding over a mesh whose axes are Auto."""
+    for option in options(value):
+        parts = site.sharding_parts(option)
+        mesh = site.mesh_of(parts[0]) if parts is not None else None
+        if mesh is None:
+            return False
+        plain = mesh.axis_types == "default" and (
+            mesh.api == "jax.sharding.Mesh" or site.runs("jax", "<0.9")
+        )
+        if mesh.axis_types != "auto" and not plain:
+            return False
+    return True

@@ -1,0 +1,211 @@
+"""SL105."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shardlint.program.modules import Instance
+from shardlint.program.values import Function, Made, Value, Wrapped, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.site import Site
+from shardlint_rules.equinox.closures import carried
+from shardlint_rules.equinox.jitted import Jitted, jitted
+
+_FILTER = "equinox.filter_jit"
+
+
+@dataclass(frozen=True)
+class _Baked:
+    """A Module that is compiled in. `model` is its expression, `mapped` whether it goes through vmap."""
+
+    instance: Instance
+    model: ast.expr
+    whole: ast.expr | None
+    """The expression that filter_jit of the Module itself can take the place of."""
+    mapped: bool = False
+
+
+class WeightsBecomeConstants(Rule):
+    """A jit that takes its weights from around it, instead of as an argument.
+
+    ## What it does
+    Reports `eqx.filter_jit` and `jax.jit` of `model.__call__`, of `jax.vmap(model)` and of a lambda that calls
+    `model`, where `model` is an Equinox Module with arrays; and jitted functions that use a variable from
+    around them which was placed on a mesh. Filtered transforms are fine: `filter_jit(model)`,
+    `filter_jit(model.method)`, `filter_jit(eqx.filter_vmap(model))`.
+
+    ## Why it hurts
+    Arrays that are no arguments become constants of the compiled program. Their sharding is lost: unless an
+    argument is sharded, all is computed on one device. The weights lie in memory twice, large ones make
+    compilation slow, and every new model is compiled anew.
+
+    ## Example
+    ```python
+    forward = eqx.filter_jit(jax.vmap(model))
+    ```
+
+    ## Use instead
+    ```python
+    forward = eqx.filter_jit(eqx.filter_vmap(model))
+    ```
+    or make the model an argument: `eqx.filter_jit(lambda model, xs: jax.vmap(model)(xs))`.
+
+    ## Fix safety
+    Safe for `eqx.filter_jit`: the same function with its weights as arguments. Unsafe for `jax.jit`, which
+    becomes `eqx.filter_jit`: numbers given to it are static from then on. There is no fix for variables.
+
+    ## Evidence
+    Rows A6e3 and D11 of the experiments, run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12.
+    """
+
+    code = "SL105"
+    name = "weights-become-constants"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38", "equinox": ">=0.11.5"}
+    wakes = (Calls("jax.jit", _FILTER), Uses("jax.jit", _FILTER))
+    fixes = "both"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a jit."""
+        found = jitted(site)
+        if found is None or site.expected_to_fail or site.region.traced in ("always", "sometimes"):
+            return
+        baked = _baked(site, found)
+        if baked is not None:
+            yield self._module(site, found, baked)
+            return
+        variable = carried(site, found.fun)
+        if variable is not None:
+            yield site.finding(
+                found.name,
+                f"`{variable.name}`, placed at line {variable.line}, is no argument",
+                f"On {site.on('jax')} `{variable.name}` becomes a constant of the compiled program and its sharding "
+                "is lost: unless an argument is sharded, all is computed on one device.",
+                help=f"make `{variable.name}` an argument of the function",
+            )
+
+    def _module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:
+        sharded = _sharded(site, baked.model)
+        model = " ".join(site.text(baked.model).split())
+        lost = " and lose their sharding: unless an argument is sharded, all is computed on one device"
+        sure = baked.instance.surely or site.region.traced == "never"
+        return site.finding(
+            found.name,
+            f"`{model}` is no argument of what is compiled",
+            f"On {site.on('jax')} its weights become constants of the compiled program"
+            + (f"{lost}." if sharded else ", copied there at every compilation; a sharding they have is lost."),
+            help="compile the Module itself with eqx.filter_jit, or make it an argument",
+            fix=self._fix(site, found, baked),
+            harm=Harm.SILENT if sharded else Harm.COST,
+            certainty=Certainty.PROVEN if sure else Certainty.LIKELY,
+        )
+
+    def _fix(self, site: Site, found: Jitted, baked: _Baked) -> Fix | None:
+        filtered = site.api == _FILTER
+        if baked.whole is None or site.form != "call" or not (filtered or found.plain):
+            return None
+        text = site.text(baked.model)
+        edits: list[Edit] = []
+        drops: list[str] = []
+        if baked.mapped:
+            spelled, imports = site.spell("equinox.filter_vmap")
+            text = f"{spelled}({text})"
+            edits += imports
+        edits.append(site.replace(baked.whole, text))
+        drops += [part.id for part in ast.walk(baked.whole) if isinstance(part, ast.Name)]
+        if filtered:
+            return site.fix(Safety.SAFE, f"compile {text}", edits, drops=drops)
+        spelled, imports = site.spell(_FILTER)
+        edits += [site.replace(found.name, spelled), *imports]
+        if isinstance(found.name, ast.Name):
+            drops.append(found.name.id)
+        why = "numbers given to it become static, and it is compiled for each of them"
+        return site.fix(Safety.UNSAFE, f"write: {spelled}({text})", edits, why, drops)
+
+
+def _baked(site: Site, found: Jitted) -> _Baked | None:
+    node = found.function
+    if not isinstance(node, ast.expr):
+        return None
+    own = _own(site, node)
+    if own is not None:
+        return own
+    return _in_lambda(site, node) if isinstance(node, ast.Lambda) else None
+
+
+def _own(site: Site, node: ast.expr) -> _Baked | None:
+    """`model.__call__`, `jax.vmap(model)`, `jax.vmap(model.method)`."""
+    if isinstance(node, ast.Attribute) and node.attr == "__call__":
+        instance = _with_arrays(site, node.value)
+        return _Baked(instance, node.value, node) if instance is not None else None
+    if not isinstance(node, ast.Call) or not node.args or not _is_vmap(site, node):
+        return None
+    inner = node.args[0]
+    plain = len(node.args) == 1 and not node.keywords
+    base = inner.value if isinstance(inner, ast.Attribute) and _is_method(site, inner) else inner
+    instance = _with_arrays(site, base)
+    if instance is None:
+        return None
+    model = base if isinstance(inner, ast.Attribute) and inner.attr == "__call__" else inner
+    return _Baked(instance, model, node if plain else None, True)
+
+
+def _in_lambda(site: Site, node: ast.Lambda) -> _Baked | None:
+    """`lambda x: model(x)` and `lambda x: jax.vmap(model)(x)`."""
+    body = node.body
+    if not isinstance(body, ast.Call):
+        return None
+    inner = _own(site, body.func)
+    if inner is None:
+        instance = _with_arrays(site, body.func)
+        inner = _Baked(instance, body.func, body.func) if instance is not None else None
+    if inner is None or _is_parameter(inner.model, node):
+        return None
+    whole = node if inner.whole is not None and _forwards(node, body) else None
+    return _Baked(inner.instance, inner.model, whole, inner.mapped)
+
+
+def _is_parameter(model: ast.expr, node: ast.Lambda) -> bool:
+    names = {arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg)}
+    return any(isinstance(part, ast.Name) and part.id in names for part in ast.walk(model))
+
+
+def _forwards(node: ast.Lambda, call: ast.Call) -> bool:
+    """Whether a lambda hands its arguments on as they are."""
+    args = node.args
+    if args.vararg or args.kwarg or args.kwonlyargs or args.defaults or call.keywords:
+        return False
+    names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
+    return [getattr(argument, "id", None) for argument in call.args] == names
+
+
+def _is_vmap(site: Site, node: ast.Call) -> bool:
+    value = site.value(node)
+    return isinstance(value, Wrapped) and value.api.name == "jax.vmap"
+
+
+def _is_method(site: Site, node: ast.Attribute) -> bool:
+    value = site.value(node)
+    return isinstance(value, Function) and value.bound
+
+
+def _with_arrays(site: Site, node: ast.expr) -> Instance | None:
+    """The Module an expression is, if it surely holds arrays and was not made for this call."""
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return None
+    instance = site.program.modules.instance(site.value(node))
+    if instance is None:
+        return None
+    leaves = site.program.modules.leaves(instance)
+    return instance if any(leaf.kind == "array" and leaf.sure for leaf in leaves) else None
+
+
+def _sharded(site: Site, node: ast.expr) -> bool:
+    return all(_placed(value) for value in options(site.value(node)))
+
+
+def _placed(value: Value) -> bool:
+    return isinstance(value, Made) and value.api in ("equinox.filter_shard", "jax.device_put")

@@ -1,0 +1,111 @@
+"""SL208."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.jit.placed import PLACING, knows_it_is_traced
+from shardlint_rules.jit.traced_values import is_tracer
+
+_ASKING = ("builtins.hasattr", "builtins.getattr")
+_PLACING = tuple(name for name in PLACING if name != "jax.reshard")
+
+
+class ConstraintToOwnSharding(Rule):
+    """Traced code asks a tracer for its sharding, and a tracer has none.
+
+    ## What it does
+    Reports `with_sharding_constraint(x, x.sharding)` in traced code, and the guards `hasattr(x, "sharding")` and
+    `getattr(x, "sharding", None)`, where `x` is surely a tracer.
+
+    ## Why it hurts
+    The sharding is not decided until the program is compiled. `x.sharding` raises `AttributeError`; `hasattr` is
+    False and `getattr` gives the default, so the constraint behind such a guard never runs. It does run where the
+    function is called without jit, in a test say, which is how it goes unseen.
+
+    ## Example
+    ```python
+    @jax.jit
+    def step(x):
+        y = update(x)
+        if hasattr(x, "sharding"):
+            y = jax.lax.with_sharding_constraint(y, x.sharding)
+        return y
+    ```
+
+    ## Use instead
+    ```python
+    def make_step(sharding):
+        @jax.jit
+        def step(x):
+            return jax.lax.with_sharding_constraint(update(x), sharding)
+
+        return step
+
+    step = make_step(x.sharding)
+    ```
+
+    ## Evidence
+    Run on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12, in jit with and without a mesh in context, Auto or Explicit: always
+    `AttributeError`, always False. Left alone: arrays that a closure brings in, arguments that may be static, filter_jit,
+    whose arguments may be anything, and code that asks whether it is traced.
+    """
+
+    code = "SL208"
+    name = "constraint-to-own-sharding"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    wakes = (Calls(*_PLACING, near=(".sharding",)), Calls(*_ASKING, near=('"sharding"', "'sharding'")))
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a question that a tracer cannot answer."""
+        if site.form != "call" or site.expected_to_fail or not site.region.proven or knows_it_is_traced(site):
+            return
+        if site.api in _ASKING:
+            yield from self._guard(site)
+            return
+        target = site.argument(PLACING[site.api])
+        if not isinstance(target, ast.Attribute) or target.attr != "sharding" or _guarded(site):
+            return
+        if is_tracer(site, target.value):
+            yield site.finding(
+                target,
+                site.region.describe(site.file),
+                f"On {site.on('jax')} this raises AttributeError: `{site.text(target.value)}` is a tracer.",
+                help="take the sharding outside of the traced function, and hand it in",
+                harm=Harm.CRASH,
+            )
+
+    def _guard(self, site: Site) -> Iterator[Finding]:
+        arguments = site.call.args
+        if len(arguments) < 2 or not _says_sharding(arguments[1]) or not is_tracer(site, arguments[0]):
+            return
+        if site.api == "builtins.getattr" and len(arguments) < 3:
+            return
+        always = "False" if site.api == "builtins.hasattr" else " ".join(site.text(arguments[2]).split())
+        yield site.finding(
+            site.call,
+            site.region.describe(site.file),
+            f"On {site.on('jax')} this is always {always}: `{site.text(arguments[0])}` is a tracer and has no sharding.",
+            help="take the sharding outside of the traced function, and hand it in",
+        )
+
+
+def _says_sharding(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "sharding"
+
+
+def _guarded(site: Site) -> bool:
+    """Whether `hasattr(x, "sharding")` stands before it, or its error is caught: it does not come to the error."""
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.If | ast.IfExp) and "sharding" in site.text(outer.test):
+            return True
+        if isinstance(outer, ast.Try):
+            return True
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+    return False

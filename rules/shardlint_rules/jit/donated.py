@@ -1,0 +1,140 @@
+"""How sure it is that a donation takes the very buffer a name holds: for SL220 and SL221."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.buffers import Held
+from shardlint.program.donation import PMAP, Argument, DonatingCall
+from shardlint.program.signatures import JITS
+from shardlint.program.values import Constant, Made, Value, Wrapped, options
+from shardlint.rule import Certainty
+
+# What these return is an array on one device, bound to none: jit copies it where other arguments lie elsewhere.
+_FRESH = ("jax.numpy.", "jax.random.", "jax.nn.initializers.")
+_OVER_DEVICES = ("flax.jax_utils.replicate", "jax.device_put_replicated", "jax.device_put_sharded", "jax.pmap")
+# Fields that hold arrays whatever the class.
+_ARRAYS = ("params", "opt_state", "batch_stats", "ema_params", "grads", "weight", "weights", "kernel", "bias")
+_WORDS = re.compile(r"^(new|next|updated?|old|prev|previous|cur|current)_|_(new|next|updated?|old|prev|out)$|[0-9']+$")
+
+
+def handed_over(program: Program, file: FileFacts, call: DonatingCall, held: Held) -> Certainty | None:
+    """Whether the call gets the buffer itself, and no copy of it. None where it is no array of jax's."""
+    buffer = held[0]
+    values = _values(program, file, held)
+    if values and all(_no_array(value) for value in values):
+        return None
+    if buffer.kind == "iterated" or any(_iterated(value) for value in values):
+        return Certainty.LIKELY  # what an iterator gives is often numpy
+    if any(_no_array(value) for value in values):
+        return Certainty.LIKELY
+    over_devices = bool(values) and all(_placed(value) for value in values)
+    if call.api == PMAP or call.placed:
+        return Certainty.PROVEN if over_devices else Certainty.LIKELY
+    if values and all(_fresh(value) for value in values):
+        alone = all(
+            _stays(program, file, argument) for argument in call.arguments if argument.node is not buffer.node
+        )
+        return Certainty.PROVEN if alone else Certainty.LIKELY
+    return Certainty.PROVEN
+
+
+def taken(file: FileFacts, call: DonatingCall, argument: Argument, below: tuple[str, ...], array: bool) -> bool:
+    """Whether the text shows an output that can take the buffer of an argument (of a part of it)."""
+    if not argument.used:
+        return False
+    first = below[0] if below else ""
+    if first and first in argument.parts:
+        return True
+    if not (argument.taken or (argument.parts and not first) or looks_alike(file, call, argument)):
+        return False
+    return not first or array or first.startswith("[") or first in _ARRAYS
+
+
+def looks_alike(file: FileFacts, call: DonatingCall, argument: Argument) -> bool:
+    """Whether a result is bound to a name that says it is the argument's next value: `new_state = step(state)`."""
+    statement = file.parent(call.call)
+    if not isinstance(statement, ast.Assign | ast.AnnAssign):
+        return False
+    targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+    named = {_last(part) for target in targets for part in _flat(target)} - {""}
+    return _last(argument.node) in named
+
+
+def _flat(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        return [part for element in target.elts for part in _flat(element)]
+    return [target]
+
+
+def _last(node: ast.expr) -> str:
+    """The last name of an expression, without what says which value it is."""
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return _WORDS.sub("", _WORDS.sub("", name))
+
+
+def _values(program: Program, file: FileFacts, held: Held) -> tuple[Value, ...]:
+    """What made the buffer; nothing where that is not seen here."""
+    node = held[0].node
+    return options(program.value(file, node)) if node is not None and not held[1] else ()
+
+
+def _no_array(value: Value) -> bool:
+    """Numbers, text and numpy arrays: a donation does nothing to them."""
+    if isinstance(value, Constant):
+        return True
+    return isinstance(value, Made) and value.api.startswith(("numpy.", "builtins.")) and not _iterated(value)
+
+
+def _iterated(value: Value) -> bool:
+    return isinstance(value, Made) and value.api in ("builtins.next", "builtins.iter")
+
+
+def _fresh(value: Value) -> bool:
+    return isinstance(value, Made) and value.api.startswith(_FRESH)
+
+
+def _placed(value: Value) -> bool:
+    """Whether an array lies where a function with shardings, or a pmap, wants it: another one made it, or a placement."""
+    if not isinstance(value, Made):
+        return False
+    if isinstance(value.by, Wrapped):
+        settings = value.by.call.keywords if value.by.call is not None else {}
+        return value.by.api.name == PMAP or (value.by.api.name in JITS and "out_shardings" in settings)
+    if value.api == "jax.device_put":
+        return value.call is not None and value.call.get("device", ("x", "device")) is not None
+    return value.api in _OVER_DEVICES
+
+
+def _stays(program: Program, file: FileFacts, argument: Argument) -> bool:
+    """Whether an argument surely does not make jit move the others to its own devices."""
+    found = options(program.value(file, argument.node))
+    return argument.static or all(_fresh(value) or _no_array(value) for value in found)
+
+
+def is_array(program: Program, file: FileFacts, held: Held) -> bool:
+    """Whether the buffer is surely one array."""
+    values = _values(program, file, held)
+    if not values:
+        return False
+    return all(_fresh(value) or (isinstance(value, Made) and _one_placed(program, value)) for value in values)
+
+
+def _one_placed(program: Program, value: Made) -> bool:
+    if value.api != "jax.device_put" or value.call is None or not value.call.positional:
+        return False
+    inner = options(program.evaluator.value(value.call.positional[0], value.call.environment))
+    return all(_fresh(option) for option in inner)
+
+
+def written(file: FileFacts, node: ast.AST) -> str:
+    """An expression on one line."""
+    return " ".join(file.text(node).split())
+
+
+def name_of(api: str) -> str:
+    """A wrapper as people write it."""
+    return {"equinox.filter_jit": "eqx.filter_jit", "jax.experimental.pjit.pjit": "pjit"}.get(api, api)

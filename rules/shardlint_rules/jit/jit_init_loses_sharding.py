@@ -1,0 +1,129 @@
+"""SL204."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.reach import lookup
+from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.site import Site
+from shardlint_rules.jit.fresh import makes_fresh
+from shardlint_rules.jit.placed import placed_around, spread
+
+_JITS = ("jax.jit", "equinox.filter_jit")
+_PLACING = ("out_shardings", "out_axis_resources", "device")
+
+
+class JitInitLosesSharding(Rule):
+    """Zeros made inside jit do not follow the sharding of what they are made like.
+
+    ## What it does
+    Reports `jax.jit(optimizer.init)(params)`, `jax.jit(jnp.zeros_like)(x)` and functions that do no more than that,
+    without `out_shardings`, called with arrays that are sharded.
+
+    ## Why it hurts
+    The zeros depend on shapes only, so the compiled program reads none of its arguments and knows nothing of their
+    sharding. The moments of the optimizer, twice the size of the model, come back whole on the first device (under
+    `jax.set_mesh` with Auto axes whole on every device). Nothing is raised; it runs out of memory where the model
+    itself would have fitted.
+
+    ## Example
+    ```python
+    params = jax.device_put(params, NamedSharding(mesh, P("data")))
+    state = jax.jit(optimizer.init)(params)
+    ```
+
+    ## Use instead
+    ```python
+    params = jax.device_put(params, NamedSharding(mesh, P("data")))
+    state = optimizer.init(params)
+    ```
+    Outside of jit `zeros_like` keeps the sharding. Or keep the jit and give it `out_shardings`.
+
+    ## Fix safety
+    Unsafe: without the jit the state is made array by array, and small counters stay on one device.
+
+    ## Evidence
+    Rows A5c and P1 of the experiments, and `zeros_like` by itself, run on jax 0.4.38 to 0.12. With Explicit axes the
+    sharding is part of the type and is kept: left alone, as are optimizers without such a state (plain `sgd`) and
+    a result that is placed on the spot. Making arrays inside jit on purpose, with `out_shardings`, is right.
+    """
+
+    code = "SL204"
+    name = "jit-init-loses-sharding"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    wakes = (Calls(*_JITS), Uses(*_JITS))
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a jit whose result is fresh, called with what is sharded."""
+        function, calls = _compiled(site)
+        if function is None or site.expected_to_fail:
+            return
+        words = makes_fresh(site, function)
+        if words is None:
+            return
+        known = [call for call in calls if _given_sharded(site, call) and not placed_around(site, call)]
+        if not known:
+            return
+        yield site.finding(
+            site.syntax,
+            "the result reads no array, so it takes no sharding from one",
+            f"On {site.on('jax')} {words} comes back whole on one device, or under jax.set_mesh whole on every one.",
+            help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
+            fix=self._fix(site, known[0]),
+        )
+
+    def _fix(self, site: Site, call: ast.Call) -> Fix | None:
+        """The call without the jit, where both are one expression."""
+        if site.form != "call":
+            return None
+        function = site.call.args[0]
+        plain = isinstance(function, ast.Name | ast.Attribute) and len(site.call.args) == 1 and not site.call.keywords
+        if call.func is not site.call or not plain:
+            return None
+        text = site.text(function)
+        return site.fix(
+            Safety.UNSAFE,
+            f"write: {text}({', '.join(site.text(part) for part in call.args)})",
+            [site.replace(site.call, text)],
+            "the arrays are made one by one, and counters stay on one device",
+            drops=[part.id for part in ast.walk(site.call.func) if isinstance(part, ast.Name)],
+        )
+
+
+def _compiled(site: Site) -> tuple[ast.expr | ast.FunctionDef | None, list[ast.Call]]:
+    """The function that is compiled without a word of where its result goes, and its calls in this file."""
+    decorated = site.decorated
+    if site.form == "name" and isinstance(decorated, ast.FunctionDef) and len(decorated.decorator_list) == 1:
+        ends = site.program.flow.ends(site.file, decorated).found
+        places = [end.place for end in ends if end.kind == "called" and end.place.file is site.file]
+        return decorated, [place.node for place in places if isinstance(place.node, ast.Call)]
+    if site.form != "call" or not site.call.args or site.arguments.open_keywords:
+        return None, []
+    if any(site.keyword(name) is not None for name in _PLACING):
+        return None, []
+    return site.call.args[0], list(_calls(site))
+
+
+def _calls(site: Site) -> Iterator[ast.Call]:
+    """The calls of the compiled function that are to be seen in this file."""
+    parent = site.file.parent(site.call)
+    if isinstance(parent, ast.Call) and parent.func is site.call:
+        yield parent
+    elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        target = parent.targets[0]
+        for use in site.file.mentions(target.id):
+            call = site.file.parent(use)
+            if isinstance(use, ast.Name) and isinstance(call, ast.Call) and call.func is use:
+                bindings, _ = lookup(site.file, use, target.id)
+                if [binding.node for binding in bindings] == [target]:
+                    yield call
+
+
+def _given_sharded(site: Site, call: ast.Call) -> bool:
+    """Whether the arrays the result is made like are spread over a mesh with Auto axes."""
+    return len(call.args) >= 1 and spread(site, site.value(call.args[0]), auto=True)

@@ -1,0 +1,185 @@
+"""SL205."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.reach import lookup
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.jit.optimizers import init_of
+from shardlint_rules.jit.placed import PLACING, shards, spread
+
+
+class OptimizerBeforeSharding(Rule):
+    """The optimizer's state is made before the parameters are sharded.
+
+    ## What it does
+    Reports `state = optimizer.init(params)` where `params` is placed on a mesh only afterwards, and the state never.
+
+    ## Why it hurts
+    The state is made where the parameters are at that time: the moments, twice the size of the model, whole on one
+    device. The first training step moves them, without a word, to where the gradients are. So the memory of one
+    device has to hold all of it at once, which the sharding was to avoid, and the step compiles twice.
+    Parameters that were put on a device by hand make the step raise `Received incompatible devices`.
+
+    ## Example
+    ```python
+    state = optimizer.init(params)
+    params = jax.device_put(params, NamedSharding(mesh, P("data")))
+    ```
+
+    ## Use instead
+    ```python
+    params = jax.device_put(params, NamedSharding(mesh, P("data")))
+    state = optimizer.init(params)
+    ```
+
+    ## Fix safety
+    Unsafe: the state is made on other devices. Given only where both are whole lines of one block.
+
+    ## Evidence
+    Rows A5a, A5b and P2 of the experiments, run on jax 0.4.38 to 0.12. Left alone: a state that is placed too, or
+    handed to anything but the step that takes it together with the parameters, and optimizers without a state of
+    that size.
+    """
+
+    code = "SL205"
+    name = "optimizer-before-sharding"
+    harm = Harm.COST
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    wakes = (Calls(*PLACING),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """A finding at every `init` that came before this placement."""
+        name = _rebound(site)
+        if name is None or site.expected_to_fail or site.region.traced in ("always", "sometimes"):
+            return
+        target = site.argument(PLACING[site.api])
+        if target is None or not shards(site, site.value(target)):
+            return
+        for call in _inits(site, name):
+            state = _state(site, call)
+            if state is None or not _left_alone(site, call, state, name):
+                continue
+            keeps = init_of(site, call.func)
+            yield site.finding(
+                call,
+                f"`{name}` is placed on the mesh at line {site.call.lineno}",
+                f"The state is made where {name} is now, whole on one device, until the first step moves it.",
+                help=f"make `{state.id}` after `{name}` is placed",
+                fix=self._fix(site, call, state),
+                certainty=Certainty.PROVEN if keeps else Certainty.LIKELY,
+            )
+
+    def _fix(self, site: Site, call: ast.Call, state: ast.Name) -> Fix | None:
+        """The line with the `init` moves below the placement."""
+        file = site.file
+        first, second = file.statement(call), file.statement(site.call)
+        block = _block(file.parent(first), first)
+        if block is None or second not in block:
+            return None
+        between = block[block.index(first) + 1 : block.index(second) + 1]
+        moved = {part.id for part in ast.walk(first) if isinstance(part, ast.Name)}
+        bound = {
+            part.id
+            for statement in between[:-1]
+            for part in ast.walk(statement)
+            if isinstance(part, ast.Name) and (isinstance(part.ctx, ast.Store) or part.id == state.id)
+        }
+        after_first, after_second = _next_line(site, first), _next_line(site, second)
+        if moved & bound or after_first is None or after_second is None:
+            return None
+        top = first.lineno
+        while top > 1 and file.source.line(top - 1).lstrip().startswith("#"):
+            top -= 1  # the comment above speaks of it
+        start = file.source.line_starts[top - 1]
+        lines = file.source.text[start:after_first]
+        edits = [Edit(start, after_first, ""), Edit(after_second, after_second, lines)]
+        message = f"move this line below line {second.end_lineno or second.lineno}"
+        return site.fix(Safety.UNSAFE, message, edits, "the state is made on other devices")
+
+
+def _rebound(site: Site) -> str | None:
+    """The name of `params = device_put(params, ...)`."""
+    parent = site.file.parent(site.call)
+    first = site.call.args[0] if site.call.args else None
+    if site.form != "call" or not isinstance(first, ast.Name) or not isinstance(parent, ast.Assign):
+        return None
+    target = parent.targets[0]
+    return first.id if len(parent.targets) == 1 and isinstance(target, ast.Name) and target.id == first.id else None
+
+
+def _inits(site: Site, name: str) -> Iterator[ast.Call]:
+    """Calls of an optimizer's `init`, earlier in this scope, on what the placement is given under this name."""
+    placed = {id(binding.node) for binding in lookup(site.file, site.call.args[0], name)[0]}
+    for mention in site.file.mentions("init"):
+        call = site.file.parent(mention)
+        if not isinstance(mention, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not mention:
+            continue
+        if site.file.home(call) is not site.scope or len(call.args) != 1 or call.lineno >= site.call.lineno:
+            continue
+        argument = _parameters(site, call.args[0])
+        if argument is None or argument.id != name or init_of(site, mention) is False:
+            continue
+        same = {id(binding.node) for binding in lookup(site.file, argument, name)[0]} == placed
+        if same and not spread(site, site.value(argument)):
+            yield call
+
+
+def _parameters(site: Site, node: ast.expr) -> ast.Name | None:
+    """`params`, or `eqx.filter(params, eqx.is_array)`."""
+    if isinstance(node, ast.Call) and node.args and getattr(site.value(node.func), "name", "") == "equinox.filter":
+        node = node.args[0]
+    return node if isinstance(node, ast.Name) else None
+
+
+def _state(site: Site, call: ast.Call) -> ast.Name | None:
+    parent = site.file.parent(call)
+    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
+        return parent.targets[0]
+    return None
+
+
+def _left_alone(site: Site, call: ast.Call, state: ast.Name, name: str) -> bool:
+    """Whether nothing between here and the step that takes it could place the state."""
+    for use in site.file.mentions(state.id):
+        if not isinstance(use, ast.Name) or use is state:
+            continue
+        if isinstance(use.ctx, ast.Load) and any(b.node is state for b in lookup(site.file, use, state.id)[0]):
+            if site.file.home(use) is not site.scope or not _harmless(site, use, name):
+                return False
+    return True
+
+
+def _harmless(site: Site, use: ast.Name, name: str) -> bool:
+    parent = site.file.parent(use)
+    if isinstance(parent, ast.Attribute | ast.Subscript | ast.Return):
+        return True
+    if isinstance(parent, ast.Call) and use in parent.args:
+        return any(isinstance(other, ast.Name) and other.id == name for other in parent.args)
+    return isinstance(parent, ast.Tuple) and isinstance(site.file.parent(parent), ast.Return)
+
+
+def _block(parent: ast.AST | None, statement: ast.stmt) -> list[ast.stmt] | None:
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(parent, name, None)
+        if isinstance(block, list) and statement in block:
+            return block
+    return None
+
+
+def _next_line(site: Site, statement: ast.stmt) -> int | None:
+    """Offset of the line after a statement that has its lines for itself."""
+    source = site.file.source
+    start, end = site.file.span(statement)
+    last = statement.end_lineno or statement.lineno
+    first_line = source.line(statement.lineno)
+    rest = source.text[end : source.line_starts[last] if last < len(source.line_starts) else len(source.text)].strip()
+    alone = first_line[: start - source.line_starts[statement.lineno - 1]].strip() == ""
+    if not alone or (rest and not rest.startswith("#")) or last >= len(source.line_starts):
+        return None
+    return source.line_starts[last]

@@ -1,0 +1,164 @@
+"""SL207."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.facts import Binding
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, options
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.jit.placed import placed_around, places, spread
+
+_MAKERS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
+_MAPS = ("jax.tree.map",)
+_WHERE = ("device", "out_sharding", "sharding")
+
+
+class ShardingLostByShape(Rule):
+    """An array made with the shape of a sharded one is not sharded.
+
+    ## What it does
+    Reports `jnp.zeros(x.shape)`, and `ones`, `empty` and `full` so, outside of jit where the text proves that `x` is
+    sharded; also for the leaves of a tree: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`.
+
+    ## Why it hurts
+    A shape says nothing of devices: the new array lies whole on the first device (whole on every one under
+    `jax.set_mesh`), while `x` is spread over all. Accumulators and moments made like this need the memory of the
+    whole array on one device, and are moved at their first use.
+
+    ## Example
+    ```python
+    w = jax.device_put(w, NamedSharding(mesh, P("data")))
+    momentum = jnp.zeros(w.shape, w.dtype)
+    ```
+
+    ## Use instead
+    ```python
+    w = jax.device_put(w, NamedSharding(mesh, P("data")))
+    momentum = jnp.zeros_like(w)
+    ```
+
+    ## Fix safety
+    Safe: the numbers and the type are the same, and the array lies where the other one does.
+
+    ## Evidence
+    Row D10 of the experiments, run on jax 0.4.38 to 0.12: `zeros(x.shape)`, `ones`, `full` and `empty` lie on one
+    device, `zeros_like` and the others follow x (also with `shape=x.shape`, which is left alone). Left alone too:
+    arrays that are placed, made with `device=`, or compared and printed, and traced code, where the compiler decides.
+    """
+
+    code = "SL207"
+    name = "sharding-lost-by-shape"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    wakes = (Calls(*_MAKERS, near=(".shape",)),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for an array made with the shape of a sharded one."""
+        arguments = site.arguments
+        if site.form != "call" or arguments.open_keywords or arguments.open_positional or site.expected_to_fail:
+            return
+        if any(name in arguments.keywords for name in _WHERE) or site.region.traced in ("always", "sometimes"):
+            return
+        shape = arguments.get("shape", ("shape",))
+        node = shape.node if shape is not None else None
+        if not isinstance(node, ast.Attribute) or node.attr != "shape" or not _is_sharded(site, node.value):
+            return
+        whole = _mapped_by(site) or site.call
+        if placed_around(site, site.call) or placed_around(site, whole) or _placed_later(site, whole):
+            return
+        text = " ".join(site.text(node.value).split())
+        yield site.finding(
+            site.call,
+            f"only the shape of `{text}` is used, and its sharding is lost",
+            f"On {site.on('jax')} this lies whole on one device, while {text} is spread over the mesh.",
+            help=f"make it like {text}: {site.api.rpartition('.')[2]}_like keeps the sharding",
+            fix=self._fix(site, text),
+        )
+
+    def _fix(self, site: Site, array: str) -> Fix | None:
+        maker = site.api.rpartition(".")[2]
+        names = ("shape", "fill_value", "dtype") if maker == "full" else ("shape", "dtype")
+        dtype = site.arguments.get("dtype", names)
+        parts = [array]
+        if maker == "full":
+            value = site.arguments.get("fill_value", names)
+            if value is None or dtype is None:
+                return None  # full takes the type of its value, and full_like that of the array
+            parts.append(value.text())
+        written = " ".join(dtype.text().split()) if dtype is not None else "float"
+        if written != f"{array}.dtype":
+            parts.append(f"dtype={written}")
+        function, imports = self._spelled(site, maker)
+        text = f"{function}({', '.join(parts)})"
+        edits: list[Edit] = [site.replace(site.call, text), *imports]
+        drops = [site.call.func.id] if isinstance(site.call.func, ast.Name) else []
+        return site.fix(Safety.SAFE, f"write: {text}", edits, drops=drops)
+
+    def _spelled(self, site: Site, maker: str) -> tuple[str, tuple[Edit, ...]]:
+        if isinstance(site.call.func, ast.Attribute):
+            return f"{site.text(site.call.func)}_like", ()
+        return site.spell(f"jax.numpy.{maker}_like")
+
+
+def _is_sharded(site: Site, node: ast.expr) -> bool:
+    """Whether an array is spread over a mesh: by itself, or as a leaf of a tree that is mapped over."""
+    if spread(site, site.value(node)):
+        return True
+    call = _mapped_by(site)
+    if call is None or not isinstance(node, ast.Name):
+        return False
+    function = call.args[0]
+    assert isinstance(function, ast.Lambda)
+    names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
+    if node.id not in names or names.index(node.id) + 1 >= len(call.args):
+        return False
+    return spread(site, site.value(call.args[names.index(node.id) + 1]))
+
+
+def _mapped_by(site: Site) -> ast.Call | None:
+    """The `tree.map` whose lambda makes the array."""
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.Lambda):
+            call = site.file.parent(outer)
+            if isinstance(call, ast.Call) and call.args and call.args[0] is outer and outer.body is site.call:
+                maps = any(isinstance(one, Api) and one.name in _MAPS for one in options(site.value(call.func)))
+                return call if maps else None
+            return None
+        if isinstance(outer, ast.stmt):
+            return None
+    return None
+
+
+def _placed_later(site: Site, call: ast.Call) -> bool:
+    """Whether the name it is bound to is placed afterwards, or filled in before that."""
+    parent = site.file.parent(call)
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+        return False
+    target = parent.targets[0]
+    if not isinstance(target, ast.Name):
+        return False
+    for use in site.file.mentions(target.id):
+        if not isinstance(use, ast.Name) or use is target or not isinstance(use.ctx, ast.Load):
+            continue
+        bindings: list[Binding] = lookup(site.file, use, target.id)[0]
+        if not any(binding.node is target for binding in bindings):
+            continue
+        if any(places(site, outer) for outer in _calls_around(site, use)):
+            return True
+    return False
+
+
+def _calls_around(site: Site, node: ast.AST) -> Iterator[ast.Call]:
+    for outer in site.file.ancestors(node):
+        if isinstance(outer, ast.stmt):
+            return
+        if isinstance(outer, ast.Call):
+            yield outer
+
+

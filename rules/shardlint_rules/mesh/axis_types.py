@@ -1,0 +1,99 @@
+"""The type of a mesh's axes on the user's release, and the meshes and specs that a call is given. Shared by rules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
+from shardlint.program.values import ClassValue, Function, Parameter, Place, Value, options
+from shardlint.site import Site
+
+CONSTRAINTS = {
+    "jax.lax.with_sharding_constraint": "shardings",
+    "equinox.filter_shard": "device_or_shardings",
+}
+"""Constraints, and the argument that holds their shardings."""
+# Since which jax a mesh made without axis_types has Explicit axes.
+_EXPLICIT_SINCE = {"jax.make_mesh": ">=0.9", "jax.sharding.AbstractMesh": ">=0.12"}
+_DEPTH = 3
+# A function called through these has the parameters it was written with.
+_SAME_PARAMETERS = ("jit", "pjit", "filter_jit", "checkpoint", "remat", "filter_checkpoint", "lru_cache", "cache")
+
+
+def turned_explicit(site: Site, api: str) -> bool:
+    """Whether a mesh made by `api` without axis_types has Explicit axes on the user's release."""
+    since = _EXPLICIT_SINCE.get(api)
+    return since is not None and site.runs("jax", since)
+
+
+def axis_types(site: Site, mesh: Mesh) -> Literal["auto", "explicit", "other"]:
+    """The type all axes of a mesh have on the user's release, if it is one and known."""
+    if mesh.axis_types == "default":
+        return "explicit" if turned_explicit(site, mesh.api) else "auto"
+    return mesh.axis_types if mesh.axis_types in ("auto", "explicit") else "other"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What an array is to be sharded by: the meshes it may be over (none for a bare spec), and a spec."""
+
+    meshes: tuple[Mesh, ...]
+    spec: Spec
+
+    @property
+    def names_an_axis(self) -> bool:
+        """Whether the spec surely shards something."""
+        return any(entry.known and entry.axes for entry in self.spec.entries)
+
+
+def targets(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Target]:
+    """The shardings an expression holds for certain: one each for the leaves that have a single value."""
+    evaluator = program.evaluator
+    value = program.value(file, node)
+    if len(options(value)) != 1:
+        return
+    for leaf in leaves(value):
+        parts = sharding_parts(leaf, evaluator)
+        if parts is None:
+            spec = spec_of(leaf, evaluator)
+            if spec is not None:
+                yield Target((), spec)
+            continue
+        spec = spec_of(parts[1], evaluator)
+        if spec is not None:
+            found = [mesh_of(one, evaluator) for one in behind(program, parts[0])]
+            yield Target(tuple(mesh for mesh in found if mesh is not None), spec)
+
+
+def behind(program: Program, value: Value, depth: int = _DEPTH) -> list[Value]:
+    """What a value can be, parameters followed to the arguments of the calls that are seen."""
+    found: list[Value] = []
+    for option in options(value):
+        if isinstance(option, Parameter) and depth > 0:
+            found += [one for given in _given(program, option) for one in behind(program, given, depth - 1)]
+        else:
+            found.append(option)
+    return found
+
+
+def _given(program: Program, parameter: Parameter) -> Iterator[Value]:
+    file = parameter.place.file
+    scope = file.home(parameter.place.node)
+    node = scope.node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
+        return
+    owner = ClassValue(Place(file, scope.parent.node)) if scope.parent.kind == "class" else None
+    function = Function(Place(file, node), owner is not None, owner)
+    for end in program.flow.ends(file, node).found:
+        plain = all(one.api.rpartition(".")[2] in _SAME_PARAMETERS for one in end.wrappers)
+        if end.kind != "called" or not plain or not isinstance(end.place.node, ast.Call):
+            continue
+        arguments = program.evaluator.arguments(end.place)
+        value = program.evaluator.parameters(function, arguments).get(parameter.name)
+        if value is not None:
+            yield value

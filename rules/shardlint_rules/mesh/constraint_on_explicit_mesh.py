@@ -1,0 +1,177 @@
+"""SL313."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.contexts import ContextKind
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, axis_types, targets
+
+_RESHARD = "jax.reshard"
+_CONSTRAINT = "jax.lax.with_sharding_constraint"
+_SET: tuple[ContextKind, ...] = ("set_mesh", "use_mesh")
+
+
+class ConstraintOnExplicitMesh(Rule):
+    """A constraint is used on a mesh with Explicit axes, or `reshard` on one with Auto axes.
+
+    ## What it does
+    Reports `with_sharding_constraint` and `eqx.filter_shard` with a sharding over a mesh that was made with
+    `AxisType.Explicit`, and `jax.reshard` with a sharding over a mesh whose axes are Auto. A mesh whose
+    axes became Explicit because none were said is SL307.
+
+    With `--pedantic` also a constraint by a bare spec under `jax.set_mesh` of an Explicit mesh: it passes
+    if the array is sharded so already.
+
+    ## Why it hurts
+    Each of the two serves one kind of axes, and raises on the other:
+
+    | | Auto axes | Explicit axes |
+    |---|---|---|
+    | `with_sharding_constraint(x, NamedSharding(mesh, P("data")))` | constrains | `ValueError` |
+    | `with_sharding_constraint(x, P("data"))` | constrains | asserts: `AssertionError` if x is not sharded so |
+    | `jax.reshard(x, ...)` | `ValueError` | reshards |
+
+    A spec that names no axis is taken by all of them.
+
+    ## Example
+    ```python
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+
+    @jax.jit
+    def block(x):
+        return jax.lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("data")))
+    ```
+
+    ## Use instead
+    ```python
+    @jax.jit
+    def block(x):
+        return jax.reshard(x * 2, NamedSharding(mesh, P("data")))
+    ```
+    or a mesh with Auto axes.
+
+    ## Fix safety
+    Unsafe: which of the two is meant is yours to say, and `reshard` in a jit needs its array on the mesh
+    already. `filter_shard` is not rewritten, since `reshard` takes arrays only.
+
+    ## Evidence
+    Row C5 of the experiments, run on jax 0.8.3 to 0.12 (0.6.2 raises too, but has no `jax.reshard`). A mesh
+    that mixes types, and a mesh that is not known, are left alone.
+    """
+
+    code = "SL313"
+    name = "constraint-on-explicit-mesh"
+    harm = Harm.CRASH
+    holds = {"jax": ">=0.8.3"}
+    wakes = (Calls(*CONSTRAINTS, _RESHARD),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call."""
+        if site.form != "call" or site.expected_to_fail or site.guarded:
+            return
+        argument = site.argument(CONSTRAINTS.get(site.api, "out_shardings"))
+        if argument is None:
+            return
+        for target in targets(site.program, site.file, argument):
+            finding = self._on_mesh(site, target) if target.meshes else self._bare(site, target)
+            if finding is not None:
+                yield finding
+                return
+
+    def _on_mesh(self, site: Site, target: Target) -> Finding | None:
+        if not target.names_an_axis:
+            return None
+        on = site.on("jax")
+        for mesh in target.meshes:
+            types = axis_types(site, mesh)
+            where = f"the mesh made at {_where(site, mesh.place.file.path.name, mesh.place.line)}"
+            if site.api == _RESHARD and types == "auto":
+                return site.finding(
+                    site.call.func,
+                    "the axes are Auto",
+                    f"On {on} this raises ValueError: {where} has Auto axes, and reshard serves Explicit ones.",
+                    help="inside a jit constrain it, outside use jax.device_put",
+                    fix=self._from_reshard(site),
+                )
+            if site.api != _RESHARD and types == "explicit" and mesh.axis_types == "explicit":
+                return site.finding(
+                    site.call.func,
+                    "the axes are Explicit",
+                    f"On {on} this raises ValueError: {where} has Explicit axes, and a constraint may name "
+                    "Auto ones only.",
+                    help="write jax.reshard, or make the mesh with AxisType.Auto",
+                    fix=self._to_reshard(site),
+                )
+        return None
+
+    def _bare(self, site: Site, target: Target) -> Finding | None:
+        context = site.context
+        if not target.names_an_axis or not context.only("with mesh", *_SET):
+            return None
+        types = {axis_types(site, one.mesh) if one.mesh is not None else "other" for one in context.contexts}
+        at = context.contexts[0].place
+        where = f"the mesh set at {_where(site, at.file.path.name, at.line)}"
+        on = site.on("jax")
+        if site.api == _RESHARD:
+            if types == {"auto"} and context.only(*_SET):
+                return site.finding(
+                    site.call.func,
+                    "the axes are Auto",
+                    f"On {on} this raises ValueError: {where} has Auto axes, and reshard serves Explicit ones.",
+                    help="inside a jit constrain it, outside use jax.device_put",
+                    fix=self._from_reshard(site),
+                )
+            return None
+        if types != {"explicit"}:
+            return None
+        entered = context.only("with mesh")
+        return site.finding(
+            site.call.func,
+            "the axes are Explicit",
+            f"On {on} this raises ValueError: {where} has Explicit axes, and a constraint may name Auto ones only."
+            if entered
+            else f"On {on} this is an assertion, since {where} has Explicit axes: it raises AssertionError "
+            "unless the array is sharded so already.",
+            help="write jax.reshard, or make the mesh with AxisType.Auto",
+            fix=self._to_reshard(site) if not entered else None,
+            certainty=Certainty.PROVEN if entered else Certainty.LIKELY,
+        )
+
+    def _to_reshard(self, site: Site) -> Fix | None:
+        if site.api != _CONSTRAINT:
+            return None
+        name, imports = site.spell(_RESHARD)
+        edits = [site.replace(site.call.func, name), *imports, *_renamed(site, {"x": "xs", "shardings": "out_shardings"})]
+        why = "in a jit the array must be on the mesh already"
+        return site.fix(Safety.UNSAFE, f"write {name}", edits, why)
+
+    def _from_reshard(self, site: Site) -> Fix | None:
+        """A constraint where it is surely traced, device_put where it surely is not."""
+        if site.region.proven:
+            api, renamed = _CONSTRAINT, {"xs": "x", "out_shardings": "shardings"}
+        elif site.region.traced == "never":
+            api, renamed = "jax.device_put", {"xs": "x", "out_shardings": "device"}
+        else:
+            return None
+        name, imports = site.spell(api)
+        edits = [site.replace(site.call.func, name), *imports, *_renamed(site, renamed)]
+        return site.fix(Safety.UNSAFE, f"write {name}", edits, "you may have wanted a mesh with Explicit axes")
+
+
+def _renamed(site: Site, names: dict[str, str]) -> list[Edit]:
+    """Edits that rename the keywords of the call."""
+    edits = []
+    for keyword in site.call.keywords:
+        if keyword.arg in names:
+            start, _ = site.file.span(keyword)
+            edits.append(Edit(start, start + len(keyword.arg), names[keyword.arg]))
+    return edits
+
+
+def _where(site: Site, name: str, line: int) -> str:
+    return f"line {line}" if name == site.file.path.name else f"{name}:{line}"

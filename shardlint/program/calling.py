@@ -1,0 +1,190 @@
+"""Calls: their arguments, and what they give back."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from shardlint.program import api
+from shardlint.program.values import (
+    Api,
+    CallArguments,
+    Choice,
+    ClassValue,
+    Constant,
+    Function,
+    Items,
+    Made,
+    Place,
+    Table,
+    Unknown,
+    Value,
+    Wrapped,
+    choice,
+    options,
+)
+
+if TYPE_CHECKING:
+    from shardlint.program.evaluate import Environment, Evaluator
+
+
+class Calling:
+    """Applies values to arguments, for an evaluator."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+
+    def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
+        """The arguments of a call as written."""
+        call = place.node
+        assert isinstance(call, ast.Call)
+        positional: list[Place] = []
+        open_positional = False
+        for argument in call.args:
+            if isinstance(argument, ast.Starred):
+                open_positional = True
+                break
+            positional.append(Place(place.file, argument))
+        keywords: dict[str, Place] = {}
+        open_keywords = False
+        for keyword in call.keywords:
+            if keyword.arg is not None:
+                keywords[keyword.arg] = Place(place.file, keyword.value)
+            elif isinstance(keyword.value, ast.Dict) and all(
+                isinstance(k, ast.Constant) for k in keyword.value.keys
+            ):
+                for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
+                    assert isinstance(key, ast.Constant)
+                    keywords[str(key.value)] = Place(place.file, value)
+            else:
+                open_keywords = True
+        return CallArguments(place, tuple(positional), keywords, open_positional, open_keywords, env)
+
+    def call(self, place: Place, env: Environment | None = None) -> Value:
+        """The result of a call."""
+        assert isinstance(place.node, ast.Call)
+        callee = self.evaluator.value(Place(place.file, place.node.func), env)
+        arguments = self.arguments(place, env)
+        return choice([self.apply(option, arguments) for option in options(callee)])
+
+    def apply(self, callee: Value, arguments: CallArguments) -> Value:
+        """The result of calling a value."""
+        match callee:
+            case Api():
+                return self._apply_api(callee, arguments)
+            case ClassValue():
+                return Made(callee, arguments)
+            case Function():
+                return self._returned(callee, arguments)
+            case Wrapped(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
+                return self.apply(inner, _joined(earlier, arguments))
+            case Wrapped(api=Api(name=name), inner=inner) if name in (
+                "functools.lru_cache",
+                "functools.cache",
+            ):
+                return self.apply(inner, arguments)
+            case Wrapped():
+                return Made(callee, arguments)
+            case Made(by=Api() as factory, call=CallArguments() as settings) if (
+                factory.name in api.TRANSFORMS
+            ):
+                # `eqx.filter_jit(donate="all")(f)`: the factory was called with settings only.
+                inner_place = arguments.positional[0] if arguments.positional else None
+                if inner_place is not None and factory.name not in api.DECORATOR_FACTORIES:
+                    return Wrapped(
+                        factory, self.evaluator.value(inner_place, arguments.environment), settings
+                    )
+        return Unknown("the result of an unknown call")
+
+    def _apply_api(self, callee: Api, arguments: CallArguments) -> Value:
+        transform = api.TRANSFORMS.get(callee.name)
+        if transform is not None and not transform.now and callee.name not in api.DECORATOR_FACTORIES:
+            for where in transform.functions:
+                place = None
+                if isinstance(where, int):
+                    place = arguments.positional[where] if where < len(arguments.positional) else None
+                else:
+                    place = arguments.keywords.get(where)
+                if place is not None:
+                    inner = self.evaluator.value(place, arguments.environment)
+                    return Wrapped(callee, inner, arguments)
+        if callee.name in ("builtins.tuple", "builtins.list") and len(arguments.positional) == 1:
+            inner = self.evaluator.value(arguments.positional[0], arguments.environment)
+            if isinstance(inner, Items):
+                return Items(callee.name.rpartition(".")[2], inner.items, inner.open)
+        if callee.name == "builtins.dict" and not arguments.positional and not arguments.open_keywords:
+            entries = [
+                (k, self.evaluator.value(v, arguments.environment)) for k, v in arguments.keywords.items()
+            ]
+            return Table(tuple(entries))
+        return Made(callee, arguments)
+
+    def _returned(self, function: Function, arguments: CallArguments) -> Value:
+        """What a simple function returns for these arguments."""
+        file, node = function.place.file, function.node
+        if isinstance(node, ast.AsyncFunctionDef):
+            return Unknown("the result of a coroutine")
+        env = self.parameters(function, arguments)
+        if isinstance(node, ast.Lambda):
+            return self.evaluator.value(Place(file, node.body), env)
+        scope = file.walked(file.scope(node))
+        if (
+            not scope.returns
+            or len(scope.returns) > 4
+            or any(not isinstance(r, ast.Return) for r in scope.returns)
+        ):
+            return Unknown(f"the result of {node.name}")
+        results = []
+        for statement in scope.returns:
+            expression = statement.value
+            results.append(
+                self.evaluator.value(Place(file, expression), env)
+                if expression is not None
+                else Constant(None)
+            )
+        result = choice(results)
+        # A value that leans on a parameter we could not fill in is not known.
+        return Choice(tuple(options(result))) if isinstance(result, Choice) else result
+
+    def parameters(self, function: Function, arguments: CallArguments) -> dict[str, Value]:
+        """Values of a function's parameters for a call: arguments, then defaults, else unknown."""
+        args = function.node.args
+        names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
+        values: dict[str, Value] = {}
+        if function.bound and names:
+            owner = function.owner
+            values[names[0]] = Made(owner, None) if owner is not None else Unknown("self")
+            names = names[1:]
+        file = function.place.file
+        defaults: dict[str, ast.expr] = {}
+        for arg, default in zip(
+            reversed([*args.posonlyargs, *args.args]), reversed(args.defaults), strict=False
+        ):
+            defaults[arg.arg] = default
+        for arg, keyword_default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+            if keyword_default is not None:
+                defaults[arg.arg] = keyword_default
+        hidden = arguments.open_positional or arguments.open_keywords
+        for name, place in zip(names, arguments.positional, strict=False):
+            values[name] = self.evaluator.value(place, arguments.environment)
+        for name, place in arguments.keywords.items():
+            values.setdefault(name, self.evaluator.value(place, arguments.environment))
+        for name in (*names, *(arg.arg for arg in args.kwonlyargs)):
+            if name not in values:
+                if hidden or name not in defaults:
+                    values[name] = Unknown(f"argument {name}")
+                else:
+                    values[name] = self.evaluator.value(Place(file, defaults[name]))
+        return values
+
+
+def _joined(earlier: CallArguments, later: CallArguments) -> CallArguments:
+    """Arguments of a partial (without the function itself) followed by those of the call."""
+    return CallArguments(
+        later.place,
+        (*earlier.positional[1:], *later.positional),
+        {**earlier.keywords, **later.keywords},
+        earlier.open_positional or later.open_positional,
+        earlier.open_keywords or later.open_keywords,
+        later.environment or earlier.environment,
+    )
