@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -117,7 +118,7 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
 
     report = run(paths or (Path(),), _options(kwargs), unsafe_fixes, write=not show_diff)
     mended = left = 0
-    broken = bool(report.missing)
+    broken = bool(report.missing) or report.failed
     for outcome in report.fixed:
         if outcome.problem:
             broken = True
@@ -208,6 +209,9 @@ def main() -> None:
     # looking for garbage in between is half of its time.
     gc.disable()
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _NESTING))
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a terminal that cannot say a letter of the code still gets a report
+            stream.reconfigure(errors="backslashreplace")
     try:
         cli.main(standalone_mode=False)
     except (BadSettings, BadTarget, BrokenPack, UnknownRule) as error:

@@ -45,6 +45,8 @@ class FixReport:
     fixed: list[FixedFile] = field(default_factory=list)
     skipped: list[tuple[Path, str]] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
+    failed: bool = False
+    """Whether shardlint itself failed on a file."""
 
 
 def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> FixReport:
@@ -70,6 +72,7 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
             except (OSError, Unreadable) as error:
                 outcome.problem = f"not written: {error}"
         report.fixed.append(outcome)
+    report.failed = checker.failed
     return report
 
 

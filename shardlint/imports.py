@@ -102,6 +102,9 @@ def _after_imports(file: FileFacts) -> int:
         decorators = getattr(first, "decorator_list", [])
         return file.source.offset(min(node.lineno for node in (first, *decorators)), 0)
     line = last.end_lineno or last.lineno
+    following = file.tree.body[file.tree.body.index(last) + 1 :]
+    if following and following[0].lineno == line:  # `import a; a.f()`: what uses the new import is on this line
+        return file.source.offset(last.lineno, 0)
     if line >= len(file.source.line_starts):
         return len(file.source.text)
     return file.source.line_starts[line]
@@ -149,12 +152,6 @@ def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
     line = statement.end_lineno or statement.lineno
     starts = file.source.line_starts
     return Edit(line_start, starts[line] if line < len(starts) else len(text), "")
-
-
-def _only_a_comment(file: FileFacts, statement: ast.stmt, line: str) -> bool:
-    """Whether nothing but a comment about it follows a statement on its last line."""
-    end = file.source.position(file.span(statement)[1])[1] - 1
-    return line[end:].strip()[:1] in ("", "#")
 
 
 def _aliases(file: FileFacts, statement: ast.Import | ast.ImportFrom, gone: list[ast.alias]) -> Iterator[Edit]:

@@ -194,10 +194,12 @@ class Site:
 
     def replace(self, node: ast.AST, replacement: cst.CSTNode | str) -> Edit:
         """Replace a node by a libcst node or by text."""
-        from shardlint.islands import code
-
         start, end = self.file.span(node)
-        return Edit(start, end, replacement if isinstance(replacement, str) else code(replacement))
+        if not isinstance(replacement, str):
+            from shardlint.islands import code
+
+            replacement = code(replacement)
+        return Edit(start, end, replacement)
 
     def spell(self, name: str) -> tuple[str, tuple[Edit, ...]]:
         """How to write a library name at this place, and the import edits that needs.

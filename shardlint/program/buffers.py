@@ -12,20 +12,29 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from shardlint.program.donation import Argument, DonatingCall
-from shardlint.program.reads import Reading
+from shardlint.program.reads import Reading, read_object
 
 # A name, and the attributes and constant keys that lead from it to a part: ("state", "params", "[w]").
 Path = tuple[str, ...]
 
 
 class Buffer:
-    """One array or tree of arrays, told apart from all others. `node` is the expression that made it, if seen."""
+    """One array or tree of arrays, told apart from all others. `node` is the expression that made it, if seen.
 
-    __slots__ = ("kind", "node")
+    `source` is what it is the same array as, if that is one of jax's: `jnp.asarray(x)` of a numpy array is not.
+    """
 
-    def __init__(self, node: ast.expr | None, kind: Literal["made", "given", "iterated", "unknown"]) -> None:
+    __slots__ = ("kind", "node", "source")
+
+    def __init__(
+        self,
+        node: ast.expr | None,
+        kind: Literal["made", "given", "iterated", "unknown"],
+        source: tuple[Buffer, Path] | None = None,
+    ) -> None:
         self.node = node
         self.kind = kind
+        self.source = source
 
 
 # A buffer, or a part of one.
@@ -54,7 +63,10 @@ class Use:
     @property
     def below(self) -> Path:
         """The attributes and keys that lead from what was donated to what is read."""
-        return self.held[1][len(self.death.held[1]) :]
+        if self.held[0] is not self.death.held[0]:
+            return self.held[1]
+        found = self.held[1][len(self.death.held[1]) :]
+        return found[:-1] if read_object(self.node) is not self.node else found
 
     @property
     def again(self) -> bool:
@@ -136,7 +148,9 @@ class Memory:
 
     def death(self, held: Held) -> Death | None:
         """The donation that what is held, or a part of it, died of."""
-        return next((death for dead, death in self.dead.items() if meets(dead, held)), None)
+        found = next((death for dead, death in self.dead.items() if meets(dead, held)), None)
+        source = held[0].source
+        return self.death((source[0], (*source[1], *held[1]))) if found is None and source is not None else found
 
     def revive(self, held: Held) -> None:
         """Code that is not seen may have changed it in place: it is no longer known to be dead."""

@@ -39,7 +39,8 @@ class Argument:
     """Where only attributes of it are seen to be updated: which."""
     array: bool = False
     """Whether the function treats it as one array."""
-    used: bool = True
+    used: bool | None = None
+    """Whether the function uses it at all; None where its body is not known."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class Donations:
                 known = parameters.positional[position]
             is_static = position in static
             given = donated.has(position, known) and not is_static
-            update = self.updates.of(function.inner, known) if given else None
+            update = self.updates.of(function.inner, known) if not is_static else None
             result.append(
                 Argument(
                     node,
@@ -159,7 +160,7 @@ class Donations:
                     update is not None and update.whole,
                     update.parts if update is not None else (),
                     update is not None and update.array,
-                    update is None or update.used,
+                    update.used if update is not None else None,
                 )
             )
         return tuple(result)
@@ -217,7 +218,7 @@ def _both(one: DonatingCall, two: DonatingCall) -> DonatingCall | None:
                 first.taken and second.taken,
                 tuple(part for part in first.parts if part in second.parts),
                 first.array and second.array,
-                first.used and second.used,
+                first.used if first.used == second.used else None,
             )
         )
     return DonatingCall(one.call, one.by, one.api, tuple(both), one.placed or two.placed)

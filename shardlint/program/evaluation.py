@@ -21,10 +21,11 @@ from shardlint.program.buffers import (
 )
 from shardlint.program.donation import Argument, DonatingCall, Donations
 from shardlint.program.evaluate import Evaluator
-from shardlint.program.reads import Reading, keeps_objects, reading
-from shardlint.program.values import Api, Place, options
+from shardlint.program.reads import STAGED, Reading, keeps_objects, reading
+from shardlint.program.values import Api, Made, Place, Wrapped, options
 
 _SAME_ARRAY = ("jax.numpy.asarray", "jax.device_put", "jax.block_until_ready")
+_MAKING = ("jax.numpy.", "jax.random.", "jax.device_put")
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
 
@@ -114,8 +115,8 @@ class Evaluation:
         donating = self.donations.of(self.file, node)
         if donating is not None:
             self._donate(donating, self.memory)
-        elif same_array(self.evaluator, self.file, node):
-            return held[0]
+        elif self._same_array(node):
+            return held[0] if self._of_jax(node.args[0]) else None
         elif not keeps_objects(self.evaluator, self.file, node):
             self._changed(node, given, self.memory)
         return None
@@ -163,7 +164,7 @@ class Evaluation:
                 return [found for element in node.elts for found in self._leaves(element, memory)]
             case ast.Dict():
                 return [found for element in node.values for found in self._leaves(element, memory)]
-            case ast.Call() if same_array(self.evaluator, self.file, node):
+            case ast.Call() if self._same_array(node) and self._of_jax(node.args[0]):
                 return self._leaves(node.args[0], memory)
         return []
 
@@ -207,7 +208,7 @@ class Evaluation:
             self.forget(target)
             return
         known = held if not isinstance(target, ast.Starred) else None
-        self.bind(path, known or Buffer(value, "made" if value is not None else "unknown"))
+        self.bind(path, known or self._made(value))
         if isinstance(value, ast.Dict | ast.Tuple | ast.List) and held is None:
             self._contents(path, value)
 
@@ -230,7 +231,7 @@ class Evaluation:
             pairs = [(key.value, element) for key, element in items if isinstance(key, ast.Constant)]
         for key, element in pairs:
             held = self.known(element)
-            self.bind((*path, f"[{key}]"), held or Buffer(element, "made"))
+            self.bind((*path, f"[{key}]"), held or self._made(element))
 
     def forget(self, target: ast.expr) -> None:
         """Nothing more is known of what a target stands for: deleted, or changed at a place not told."""
@@ -248,17 +249,30 @@ class Evaluation:
         path = path_of(node)
         if path is not None and self.memory is not None and path[0] not in self.unstable:
             return self.memory.held(path)
-        if isinstance(node, ast.Call) and same_array(self.evaluator, self.file, node):
+        if isinstance(node, ast.Call) and self._same_array(node) and self._of_jax(node.args[0]):
             return self.known(node.args[0])
         return None
 
+    def _made(self, value: ast.expr | None) -> Buffer:
+        if isinstance(value, ast.Call) and self._same_array(value):
+            return Buffer(value, "made", self.known(value.args[0]))
+        return Buffer(value, "made" if value is not None else "unknown")
 
-def same_array(evaluator: Evaluator, file: FileFacts, node: ast.Call) -> bool:
-    """Whether a call returns the very array it is given."""
-    if len(node.args) != 1 or node.keywords:
-        return False
-    found = options(evaluator.value(Place(file, node.func)))
-    return all(isinstance(option, Api) and option.name in _SAME_ARRAY for option in found)
+    def _same_array(self, node: ast.Call) -> bool:
+        """Whether a call returns the very array it is given, if that is one of jax's."""
+        if len(node.args) != 1 or node.keywords:
+            return False
+        found = options(self.evaluator.value(Place(self.file, node.func)))
+        return all(isinstance(option, Api) and option.name in _SAME_ARRAY for option in found)
+
+    def _of_jax(self, node: ast.expr) -> bool:
+        """Whether a value is surely an array of jax's, and no numpy array."""
+        found = options(self.evaluator.value(Place(self.file, node)))
+        return all(
+            isinstance(option, Made)
+            and (option.api.startswith(_MAKING) or (isinstance(option.by, Wrapped) and option.by.api.name in STAGED))
+            for option in found
+        )
 
 
 def _rebound_elsewhere(file: FileFacts, scope: Scope) -> frozenset[str]:

@@ -18,7 +18,7 @@ Linear Conv Conv1d Conv2d Conv3d ConvTranspose ConvTranspose1d ConvTranspose2d C
 ARRAYS_ONLY = frozenset([*_WEIGHTS, "Embedding", "LayerNorm", "RMSNorm", "GroupNorm", "PReLU", "Identity"])
 
 LEAVES: Mapping[str, tuple[tuple[str, Kind], ...]] = {
-    **{name: (("weight", "array"),) for name in _WEIGHTS},
+    **dict.fromkeys(_WEIGHTS, (("weight", "array"),)),
     "Embedding": (("weight", "array"),),
     "LayerNorm": (),
     "RMSNorm": (),
@@ -39,7 +39,7 @@ LEAVES: Mapping[str, tuple[tuple[str, Kind], ...]] = {
     "BatchNorm": (("axis_name", "text"), ("inference", "number")),
     "SpectralNorm": (("inference", "number"),),
     "WeightNorm": (("_norm", "function"),),
-    **{name: (("operation", "function"),) for name in _POOLS},
+    **dict.fromkeys(_POOLS, (("operation", "function"),)),
 }
 """The leaves each has whatever it is built with."""
 

@@ -193,7 +193,7 @@ class Modules:
                 yield Leaf(binding.name, "array")
         elif whole and isinstance(annotation, Api | ClassValue) and self.is_class(annotation):
             inner = Instance(annotation, None)
-            yield from (Leaf(f"{binding.name}.{leaf.path}", leaf.kind, leaf.sure) for leaf in self.leaves(inner, depth + 1))
+            yield from self._below(binding.name, inner, depth)
 
     def _of_value(self, value: Value, path: str, depth: int) -> Iterator[Leaf]:
         """The leaves of what a field holds. A choice tells where all its ways agree."""
@@ -209,10 +209,14 @@ class Modules:
             return
         inner = self.instance(value) if depth < _DEPTH else None
         if inner is not None:
-            yield from (Leaf(f"{path}.{leaf.path}", leaf.kind, leaf.sure) for leaf in self.leaves(inner, depth + 1))
+            yield from self._below(path, inner, depth)
         elif isinstance(value, Items):
             for index, item in enumerate(value.items):
                 yield from self._of_value(item, f"{path}[{index}]", depth + 1)
+
+    def _below(self, path: str, inner: Instance, depth: int) -> Iterator[Leaf]:
+        for leaf in self.leaves(inner, depth + 1):
+            yield Leaf(f"{path}.{leaf.path}", leaf.kind, leaf.sure)
 
     # fields
 
@@ -329,4 +333,6 @@ def leaf_kind(value: Value) -> Kind | None:
 
 
 # Functions of jax.numpy and jax.lax that people use as activations and reductions.
-_FUNCTIONS = frozenset("tanh sin cos exp log abs sqrt square sign maximum minimum sinh cosh arctan floor rsqrt erf add mul".split())
+_FUNCTIONS = frozenset(
+    "tanh sin cos exp log abs sqrt square sign maximum minimum sinh cosh arctan floor rsqrt erf add mul".split()
+)

@@ -62,6 +62,13 @@ _PURE = ("jax.", "numpy.", "optax.", "equinox.", "math.", "builtins.", "time.", 
 STAGED = (*JITS, "jax.pmap", "equinox.filter_jit", "haliax.named_jit", "jax.shard_map", "equinox.filter_pmap")
 
 
+def read_object(node: ast.expr) -> ast.expr:
+    """What a read looks into: `x` of the chain `x.sum` or `x.T`, which only an array has."""
+    if isinstance(node, ast.Attribute) and (node.attr in _ARRAY_METHODS or node.attr in _DERIVED):
+        return node.value
+    return node
+
+
 def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr) -> Reading:
     """What the read at `node` (a whole chain of attributes and constant keys) looks at."""
     part: ast.expr = node
@@ -75,7 +82,7 @@ def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr) -> Reading:
             return Reading.NONE
         return Reading.DATA if node.attr in _ARRAY_METHODS else Reading.PERHAPS
     found = _consumed(evaluator, file, node)
-    if found is Reading.NONE and isinstance(node, ast.Subscript):
+    if found is not Reading.DATA and isinstance(node, ast.Subscript):
         return Reading.IF_ARRAY
     if isinstance(node, ast.Attribute) and node.attr in _DERIVED:
         return Reading.DATA

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from shardlint.facts import Binding
 from shardlint.program.evaluate import Environment, Evaluator
@@ -27,7 +28,17 @@ _FROM_SHAPE: dict[str, tuple[int, str]] = {
     **{f"{module}{name}": (0, "shape") for module in _ARRAYS for name in ("zeros", "ones", "empty", "full")},
     **{
         f"jax.random.{name}": (1, "shape")
-        for name in ("normal", "uniform", "randint", "bits", "exponential", "laplace", "gumbel", "rademacher", "cauchy")
+        for name in (
+            "normal",
+            "uniform",
+            "randint",
+            "bits",
+            "exponential",
+            "laplace",
+            "gumbel",
+            "rademacher",
+            "cauchy",
+        )
     },
     "jax.random.bernoulli": (2, "shape"),
     "jax.random.truncated_normal": (3, "shape"),
@@ -41,18 +52,32 @@ _FROM_SHAPE: dict[str, tuple[int, str]] = {
 _SCALAR_WITHOUT = tuple(name for name in _FROM_SHAPE if ".random." in name)
 # As their first argument is; `shape=` overrides it where they take one.
 _LIKE = frozenset(
-    [f"{module}{name}" for module in _ARRAYS for name in ("zeros_like", "ones_like", "full_like", "empty_like", "copy")]
+    [
+        f"{module}{name}"
+        for module in _ARRAYS
+        for name in ("zeros_like", "ones_like", "full_like", "empty_like", "copy")
+    ]
     + ["jax.device_put", "jax.lax.with_sharding_constraint", "jax.reshard", "equinox.filter_shard"]
     + ["jax.block_until_ready", "jax.device_get"]
 )
-_FROM_DATA = frozenset(f"{module}{name}" for module in _ARRAYS for name in ("array", "asarray", "ascontiguousarray"))
+_FROM_DATA = frozenset(
+    f"{module}{name}" for module in _ARRAYS for name in ("array", "asarray", "ascontiguousarray")
+)
 _DEVICES = ("jax.devices", "jax.local_devices")
 _KEEPING_METHODS = ("astype", "copy", "block_until_ready", "conj")
 
 
-def shape_of(evaluator: Evaluator, place: Place, environment: Environment | None = None) -> Shape | None:
-    """The shape of the array an expression makes. `environment` is as in `Evaluator.value`."""
-    return _Reader(evaluator).of(place, environment)
+def shape_of(
+    evaluator: Evaluator,
+    place: Place,
+    environment: Environment | None = None,
+    given: Mapping[ast.AST, Shape] = MappingProxyType({}),
+) -> Shape | None:
+    """The shape of the array an expression makes.
+
+    `environment` is as in `Evaluator.value`. `given` are shapes of parameters (their `ast.arg`) that the caller knows.
+    """
+    return _Reader(evaluator, given).of(place, environment)
 
 
 def shape_of_value(evaluator: Evaluator, value: Value) -> Shape | None:
@@ -65,6 +90,7 @@ class _Reader:
     """One question."""
 
     evaluator: Evaluator
+    given: Mapping[ast.AST, Shape] = MappingProxyType({})
     depth: int = 0
 
     def of(self, place: Place, env: Environment | None) -> Shape | None:
@@ -90,7 +116,9 @@ class _Reader:
                 return inner[::-1] if inner is not None else None
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
                 return self.of(Place(file, node.operand), env)
-            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod() | ast.Pow()):
+            case ast.BinOp(
+                op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod() | ast.Pow()
+            ):
                 return self._arithmetic(place, node, env)
             case ast.IfExp():
                 return _agreed([self.of(Place(file, part), env) for part in (node.body, node.orelse)])
@@ -121,6 +149,8 @@ class _Reader:
         if binding.kind in ("assign", "walrus") and binding.value is not None:
             return self.of(Place(place.file, binding.value), env)
         if binding.kind == "param":
+            if binding.node in self.given:
+                return self.given[binding.node]
             return self.of_value(env[binding.name]) if env is not None and binding.name in env else None
         if binding.kind == "from":
             return self.of_value(self.evaluator.binding(place.file, binding))
@@ -135,7 +165,9 @@ class _Reader:
         if isinstance(node.func, ast.Attribute):
             base = Place(place.file, node.func.value)
             return self._method(base, place, node.func.attr, node, env)
-        return self.of_value(self.evaluator.value(place, env))  # a function of the project that returns an array
+        return self.of_value(
+            self.evaluator.value(place, env)
+        )  # a function of the project that returns an array
 
     def _made(self, name: str, place: Place, node: ast.Call, env: Environment | None) -> Shape | None:
         arguments = self.evaluator.arguments(place, env)
@@ -179,7 +211,7 @@ class _Reader:
                 return (50,)
             case "linspace", [_, _, count]:
                 return (count if isinstance(count, int) else None,)
-            case ("eye" | "identity"), [count]:
+            case (("eye" | "identity"), [count]):
                 size = count if isinstance(count, int) else None
                 return (size, size)
             case "eye", [rows, columns]:
@@ -190,12 +222,18 @@ class _Reader:
                 return self.dimensions(given[1], env)
         return None
 
-    def _method(self, base: Place, place: Place, name: str, node: ast.Call, env: Environment | None) -> Shape | None:
+    def _method(
+        self, base: Place, place: Place, name: str, node: ast.Call, env: Environment | None
+    ) -> Shape | None:
         if any(isinstance(argument, ast.Starred) for argument in node.args):
             return None
         given = [Place(place.file, argument) for argument in node.args]
         if name == "reshape" and given and not node.keywords:
-            asked = self.dimensions(given[0], env) if len(given) == 1 else tuple(self.dimension(one, env) for one in given)
+            asked = (
+                self.dimensions(given[0], env)
+                if len(given) == 1
+                else tuple(self.dimension(one, env) for one in given)
+            )
             return self._reshaped(self.of(base, env), asked)
         inner = self.of(base, env)
         if inner is None:
@@ -258,7 +296,10 @@ class _Reader:
         """What an expression says as one number of a shape."""
         match place.node:
             case ast.Subscript(value=ast.Attribute(attr="shape", value=array), slice=index):
-                shape, at = self.of(Place(place.file, array), env), self._number(Place(place.file, index), env)
+                shape, at = (
+                    self.of(Place(place.file, array), env),
+                    self._number(Place(place.file, index), env),
+                )
                 if shape is not None and isinstance(at, int) and -len(shape) <= at < len(shape):
                     return shape[at]
                 return None
@@ -266,7 +307,11 @@ class _Reader:
 
     def _number(self, place: Place, env: Environment | None) -> int | float | None:
         value = self.evaluator.value(place, env)
-        if isinstance(value, Constant) and isinstance(value.value, int | float) and not isinstance(value.value, bool):
+        if (
+            isinstance(value, Constant)
+            and isinstance(value.value, int | float)
+            and not isinstance(value.value, bool)
+        ):
             return value.value if math.isfinite(value.value) else None
         return self.dimension(place, env)
 
@@ -292,4 +337,3 @@ def _agreed(shapes: list[Shape | None]) -> Shape | None:
 
 def _same(sizes: Sequence[int | None]) -> int | None:
     return sizes[0] if len(set(sizes)) == 1 else None
-

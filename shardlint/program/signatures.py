@@ -241,31 +241,37 @@ def positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[in
 # from settings to functions
 
 
-def wrappings(program: Program, file: FileFacts, call: ast.Call, form: str) -> Iterator[Jitted]:
+def wrappings(
+    program: Program, file: FileFacts, call: ast.Call, form: str, apis: tuple[str, ...] = JITS
+) -> Iterator[Jitted]:
     """The functions wrapped by a `jax.jit` call, decorator or `partial(jax.jit, ...)` written at `call`."""
     evaluator = program.evaluator
     parent = file.parent(call)
     if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and call in parent.decorator_list:
-        yield from _decorated(program, file, parent, call)
+        yield from _decorated(program, file, parent, call, apis)
         return
     owner = call
     if isinstance(parent, ast.Call) and parent.func is call:
         owner = parent
     for option in options(evaluator.value(Place(file, owner))):
-        found = jitted(option, evaluator)
+        found = jitted(option, evaluator, apis)
         if found is not None and (form != "partial" or owner is not call):
             yield found
 
 
 def _decorated(
-    program: Program, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call
+    program: Program,
+    file: FileFacts,
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    call: ast.Call,
+    apis: tuple[str, ...],
 ) -> Iterator[Jitted]:
     evaluator = program.evaluator
     inner: Value = evaluator.function(file, node)
     for decorator in reversed(node.decorator_list):
         outer = evaluator.decorated(Place(file, decorator), inner)
         if decorator is call:
-            found = jitted(outer, evaluator)
+            found = jitted(outer, evaluator, apis)
             if found is not None:
                 yield found
             return

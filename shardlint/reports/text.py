@@ -109,9 +109,9 @@ def _underlined(source: Source, finding: Finding, line: int, column: int) -> Ite
 
 
 def _columns(text: str) -> int:
-    """How many terminal columns a text takes: wide characters take two, combining ones none."""
+    """How many terminal columns a text takes as it is shown: wide characters take two, combining ones none."""
     width = 0
-    for character in text.expandtabs(_TAB):
+    for character in plain(text.expandtabs(_TAB)):
         if unicodedata.combining(character):
             continue
         width += 2 if unicodedata.east_asian_width(character) in "WF" else 1

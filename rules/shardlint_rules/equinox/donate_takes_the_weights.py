@@ -84,34 +84,34 @@ class DonateTakesTheWeights(Rule):
         )
 
     def _problem(self, site: Site, found: Jitted, mode: str) -> _Problem | None:
-        rest = "a result that takes the memory of one leaves it deleted, and the next call raises"
-        instance = _compiled_module(site, found)
+        on = site.on("equinox")
+        rest = f"On {on} a result that takes the memory of %s leaves it deleted, and the next call raises."
+        instance = _holding(site, found.fun, found.function)
         if instance is not None:
+            if _returns_new_self(site, instance, found):
+                return None
             leaves = site.program.modules.leaves(instance)
-            sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _called_once(site)
+            sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _called_once(site, found)
             but = ", and its first argument is not" if mode.endswith("except-first") else ""
             label = f"the weights of {instance.name} are donated{but}"
-            return _Problem(label, f"On {site.on('equinox')} every call donates the weights: {rest}.", sure)
+            return _Problem(label, rest % "a weight", sure)
         function = found.function
         if isinstance(found.fun, Function) and not isinstance(function, Definition):
             function = found.fun.node
         if not isinstance(function, Definition | ast.Lambda):
             return None
         if mode.endswith("except-first") and _no_first(function):
-            message = f"On {site.on('equinox')} every array of every argument is donated: {rest}."
-            return _Problem("there is no first argument to keep", message, True)
-        if mode in ("all", "warn") and _is_method(site, function) and not _renews(site, function):
+            return _Problem("there is no first argument to keep: all are donated", rest % "an array", True)
+        if mode in ("all", "warn") and _is_method(site, function) and not _renews(
+            site.text(function), site.file.home(function).name
+        ):
             label = f"the weights of `{positional(function)[0].arg}` are donated, and no new one is returned"
-            return _Problem(label, f"On {site.on('equinox')} every call donates the weights: {rest}.", False)
+            return _Problem(label, rest % "a weight", False)
         return None
 
 
-def _compiled_module(site: Site, found: Jitted) -> Instance | None:
-    """The Module whose arrays are part of what is compiled."""
-    return _holding(site, found.fun, found.function)
-
-
 def _holding(site: Site, value: Value, node: ast.AST) -> Instance | None:
+    """The Module whose arrays are part of what is compiled."""
     modules = site.program.modules
     instance = modules.instance(value)
     if instance is not None:
@@ -130,10 +130,23 @@ def _holding(site: Site, value: Value, node: ast.AST) -> Instance | None:
     return None
 
 
-def _called_once(site: Site) -> bool:
+def _returns_new_self(site: Site, instance: Instance, found: Jitted) -> bool:
+    """Whether the method that runs may return the Module anew, so that the old one is meant to go."""
+    if not isinstance(instance.cls, ClassValue):
+        return False
+    name = found.function.attr if isinstance(found.function, ast.Attribute) else "__call__"
+    for owner in site.program.evaluator.lineage(instance.cls):
+        file = owner.place.file
+        for binding in file.bindings(file.scope(owner.node), name):
+            if isinstance(binding.node, Definition):
+                return _renews(file.text(binding.node), owner.node.name)
+    return True
+
+
+def _called_once(site: Site, found: Jitted) -> bool:
     """`filter_jit(model, donate=...)(x)`: the wrapper is gone after the call, and the model may be too."""
-    parent = site.file.parent(site.call)
-    return isinstance(parent, ast.Call) and parent.func is site.call
+    parent = site.file.parent(found.made) if found.made is not None else None
+    return isinstance(parent, ast.Call) and parent.func is found.made
 
 
 def _no_first(function: Definition | ast.Lambda) -> bool:
@@ -151,7 +164,5 @@ def _is_method(site: Site, function: Definition | ast.Lambda) -> bool:
     return site.program.modules.is_class(ClassValue(Place(site.file, home.node)))
 
 
-def _renews(site: Site, function: Definition | ast.Lambda) -> bool:
-    text = site.text(function)
-    home = site.file.home(function)
-    return f"{home.name}(" in text or "return self" in text or any(word in text for word in _RENEWING)
+def _renews(text: str, cls: str) -> bool:
+    return f"{cls}(" in text or "return self" in text or any(word in text for word in _RENEWING)

@@ -15,7 +15,8 @@ from shardlint_rules.equinox.wrapped import Definition
 class Jitted:
     """One jit. `fun` is what it compiles; `name` is the jit as written, `keywords` what it was told besides.
 
-    `function` is the argument, or the definition that is decorated.
+    `function` is the argument, or the definition that is decorated. `made` is the expression that is the compiled
+    function, where there is one.
     """
 
     fun: Value
@@ -23,6 +24,7 @@ class Jitted:
     name: ast.expr
     keywords: tuple[str, ...]
     hidden: bool
+    made: ast.expr | None = None
 
     @property
     def plain(self) -> bool:
@@ -47,9 +49,12 @@ def jitted(site: Site) -> Jitted | None:
     hidden = site.arguments.open_keywords or site.arguments.open_positional
     fun = site.argument("fun")
     if site.form == "call" and fun is not None:
-        return Jitted(site.value(fun), fun, name, keywords, hidden)
+        return Jitted(site.value(fun), fun, name, keywords, hidden, call)
     if site.decorated is not None and not hidden:
         return Jitted(_below(site, site.decorated), site.decorated, name, keywords, hidden)
+    parent = site.file.parent(call)
+    if isinstance(parent, ast.Call) and parent.func is call and len(parent.args) == 1 and not parent.keywords:
+        return Jitted(site.value(parent.args[0]), parent.args[0], name, keywords, hidden, parent)
     return None
 
 

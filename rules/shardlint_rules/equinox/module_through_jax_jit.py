@@ -223,9 +223,11 @@ def _calls(site: Site, found: Jitted) -> Iterator[CallArguments]:
     """The calls of the compiled function itself that the text shows."""
     flow, evaluator = site.program.flow, site.program.evaluator
     decorated = isinstance(found.function, Definition)
-    ends = flow.ends(site.file, found.function) if decorated else flow.calls(Place(site.file, site.call))
     if decorated and site.file.home(found.function).kind == "class":
         return
+    if not decorated and found.made is None:
+        return
+    ends = flow.ends(site.file, found.function) if decorated else flow.calls(Place(site.file, found.made or site.call))
     for end in ends.found:
         outer = end.wrappers[-1].place.node if end.wrappers else None
         direct = outer is site.syntax if decorated else outer is None

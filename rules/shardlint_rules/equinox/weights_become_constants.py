@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.program.modules import Instance
+from shardlint.program.reach import lookup
 from shardlint.program.values import Function, Made, Value, Wrapped, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
@@ -105,8 +106,8 @@ class WeightsBecomeConstants(Rule):
 
     def _fix(self, site: Site, found: Jitted, baked: _Baked) -> Fix | None:
         filtered = site.api == _FILTER
-        if baked.whole is None or site.form != "call" or not (filtered or found.plain):
-            return None
+        if baked.whole is None or not (filtered or found.plain) or found.hidden or "donate" in found.keywords:
+            return None  # donate would reach the weights: SL106
         text = site.text(baked.model)
         edits: list[Edit] = []
         drops: list[str] = []
@@ -164,8 +165,17 @@ def _in_lambda(site: Site, node: ast.Lambda) -> _Baked | None:
         inner = _Baked(instance, body.func, body.func) if instance is not None else None
     if inner is None or _is_parameter(inner.model, node):
         return None
-    whole = node if inner.whole is not None and _forwards(node, body) else None
+    lasting = inner.whole is not None and _bound_once(site, inner.model)
+    whole = node if lasting and _forwards(node, body) else None
     return _Baked(inner.instance, inner.model, whole, inner.mapped)
+
+
+def _bound_once(site: Site, model: ast.expr) -> bool:
+    """A lambda reads a variable when it is called first, filter_jit of the variable at once."""
+    if not isinstance(model, ast.Name):
+        return False
+    _, scope = lookup(site.file, model, model.id)
+    return scope is not None and len(site.file.bindings(scope, model.id)) == 1
 
 
 def _is_parameter(model: ast.expr, node: ast.Lambda) -> bool:

@@ -50,9 +50,9 @@ class ConstraintToOwnSharding(Rule):
     ```
 
     ## Evidence
-    Run on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12, in jit with and without a mesh in context, Auto or Explicit: always
-    `AttributeError`, always False. Left alone: arrays that a closure brings in, arguments that may be static, filter_jit,
-    whose arguments may be anything, and code that asks whether it is traced.
+    Run on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12, in jit with and without a mesh in context, Auto or Explicit:
+    always `AttributeError`, always False. Left alone: arrays that a closure brings in, arguments that may be static,
+    filter_jit, whose arguments may be anything, and code that asks whether it is traced.
     """
 
     code = "SL208"
@@ -90,7 +90,7 @@ class ConstraintToOwnSharding(Rule):
         yield site.finding(
             site.call,
             site.region.describe(site.file),
-            f"On {site.on('jax')} this is always {always}: `{site.text(arguments[0])}` is a tracer and has no sharding.",
+            f"On {site.on('jax')} this is always {always}: `{site.text(arguments[0])}` is a tracer, which has none.",
             help="take the sharding outside of the traced function, and hand it in",
         )
 

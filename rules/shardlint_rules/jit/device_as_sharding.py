@@ -15,7 +15,7 @@ _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _JIT = ("jax.jit", "jax.experimental.pjit.pjit")
 _GIVEN = {
     _CONSTRAINT: ("shardings",),
-    **{name: ("in_shardings", "out_shardings") for name in _JIT},
+    **dict.fromkeys(_JIT, ("in_shardings", "out_shardings")),
     "jax.ShapeDtypeStruct": ("sharding",),
     "jax.make_array_from_callback": ("sharding",),
 }

@@ -1,17 +1,19 @@
-"""How sure it is that a donation takes the very buffer a name holds: for SL220 and SL221."""
+"""What SL220 and SL221 share: where donations happen, and how sure it is that one takes what a name holds."""
 
 from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, Scope
 from shardlint.program import Program
-from shardlint.program.buffers import Held
+from shardlint.program.buffers import Held, Story
 from shardlint.program.donation import PMAP, Argument, DonatingCall
 from shardlint.program.signatures import JITS
-from shardlint.program.values import Constant, Made, Value, Wrapped, options
+from shardlint.program.values import Constant, Made, Place, Value, Wrapped, options
 from shardlint.rule import Certainty
+from shardlint.site import Site
 
 # What these return is an array on one device, bound to none: jit copies it where other arguments lie elsewhere.
 _FRESH = ("jax.numpy.", "jax.random.", "jax.nn.initializers.")
@@ -21,8 +23,13 @@ _ARRAYS = ("params", "opt_state", "batch_stats", "ema_params", "grads", "weight"
 _WORDS = re.compile(r"^(new|next|updated?|old|prev|previous|cur|current)_|_(new|next|updated?|old|prev|out)$|[0-9']+$")
 
 
-def handed_over(program: Program, file: FileFacts, call: DonatingCall, held: Held) -> Certainty | None:
-    """Whether the call gets the buffer itself, and no copy of it. None where it is no array of jax's."""
+def handed_over(
+    program: Program, file: FileFacts, call: DonatingCall, held: Held, *arguments: Argument
+) -> Certainty | None:
+    """Whether the call gets the buffer itself, given as these arguments, and no copy of it.
+
+    None where it is no array of jax's.
+    """
     buffer = held[0]
     values = _values(program, file, held)
     if values and all(_no_array(value) for value in values):
@@ -35,16 +42,15 @@ def handed_over(program: Program, file: FileFacts, call: DonatingCall, held: Hel
     if call.api == PMAP or call.placed:
         return Certainty.PROVEN if over_devices else Certainty.LIKELY
     if values and all(_fresh(value) for value in values):
-        alone = all(
-            _stays(program, file, argument) for argument in call.arguments if argument.node is not buffer.node
-        )
+        others = [argument for argument in call.arguments if argument not in arguments]
+        alone = all(_stays(program, file, argument) for argument in others)
         return Certainty.PROVEN if alone else Certainty.LIKELY
     return Certainty.PROVEN
 
 
 def taken(file: FileFacts, call: DonatingCall, argument: Argument, below: tuple[str, ...], array: bool) -> bool:
     """Whether the text shows an output that can take the buffer of an argument (of a part of it)."""
-    if not argument.used:
+    if argument.used is False:
         return False
     first = below[0] if below else ""
     if first and first in argument.parts:
@@ -138,3 +144,46 @@ def written(file: FileFacts, node: ast.AST) -> str:
 def name_of(api: str) -> str:
     """A wrapper as people write it."""
     return {"equinox.filter_jit": "eqx.filter_jit", "jax.experimental.pjit.pjit": "pjit"}.get(api, api)
+
+
+def stories(site: Site) -> Iterator[tuple[FileFacts, Story]]:
+    """What happens in the functions that call what donates: those of this file, and callers in others."""
+    if not any(name.startswith("donate") for name in site.arguments.keywords):
+        return
+    lifetimes = site.program.lifetimes
+    for _, story in lifetimes.stories(site.file):
+        yield site.file, story
+    for file, scope in _callers_elsewhere(site):
+        yield file, lifetimes.story(file, scope)
+
+
+def asked(site: Site) -> ast.keyword:
+    """Where the wrapper asks for donation."""
+    return next(keyword for keyword in site.call.keywords if (keyword.arg or "").startswith("donate"))
+
+
+def place(site: Site, file: FileFacts, node: ast.AST) -> str:
+    """A place in another file, for messages."""
+    root = site.program.project.root
+    where = file.path.relative_to(root).as_posix() if file.path.is_relative_to(root) else file.path.name
+    return f"{where}:{getattr(node, 'lineno', 0)}"
+
+
+def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
+    """The functions of other files that call what this wrapper made."""
+    flow, parent = site.program.flow, site.file.parent(site.call)
+    if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+        ends = flow.ends(site.file, parent)
+    elif site.form == "call":
+        ends = flow.calls(Place(site.file, site.call))
+    else:
+        return []
+    found: dict[ast.AST, tuple[FileFacts, Scope]] = {}
+    for end in ends.found:
+        file = end.place.file
+        if end.kind == "called" and file is not site.file:
+            function = file.home(end.place.node).function()
+            scope = function if function is not None else file.module
+            if scope.kind in ("function", "module"):
+                found[scope.node] = (file, scope)
+    return list(found.values())

@@ -37,14 +37,18 @@ def _single_result(site: Site, function: Function) -> ast.expr | None:
     site.file.walked(site.file.scope(node))
     if isinstance(node, ast.Lambda):
         return node.body
-    body = [part for part in node.body if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))]
+    body = [
+        part
+        for part in node.body
+        if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
+    ]
     if len(body) == 1 and isinstance(body[0], ast.Return) and not isinstance(node, ast.AsyncFunctionDef):
         return body[0].value
     return None
 
 
 def _of_result(site: Site, node: ast.expr, names: set[str]) -> str | None:
-    if not isinstance(node, ast.Call) or node.keywords and any(keyword.arg != "dtype" for keyword in node.keywords):
+    if not isinstance(node, ast.Call) or any(keyword.arg != "dtype" for keyword in node.keywords):
         return None
     if init_of(site, node.func) and len(node.args) == 1 and _is(node.args[0], names):
         return "the optimizer's state"

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.reach import lookup
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.placed import JITS, spread
+from shardlint_rules.jit.reads import calls_of
 
 _GRADS = ("jax.grad", "jax.value_and_grad", "equinox.filter_grad", "equinox.filter_value_and_grad")
 
@@ -59,7 +59,7 @@ class GradLosesSharding(Rule):
             return
         if not _jits_without_a_word(site, jit) or site.region.traced in ("always", "sometimes"):
             return
-        if any(call.args and spread(site, site.value(call.args[0])) for call in _calls(site, jit)):
+        if any(call.args and spread(site, site.value(call.args[0])) for call in calls_of(site.file, jit)):
             yield site.finding(
                 jit,
                 "a gradient whose sharding nobody asks for",
@@ -70,20 +70,9 @@ class GradLosesSharding(Rule):
 
 
 def _jits_without_a_word(site: Site, jit: ast.Call) -> bool:
-    if any(keyword.arg is None or keyword.arg in ("out_shardings", "out_axis_resources") for keyword in jit.keywords):
+    if any(
+        keyword.arg is None or keyword.arg in ("out_shardings", "out_axis_resources")
+        for keyword in jit.keywords
+    ):
         return False
     return all(isinstance(option, Api) and option.name in JITS for option in options(site.value(jit.func)))
-
-
-def _calls(site: Site, jit: ast.Call) -> Iterator[ast.Call]:
-    """The calls of the compiled function: on the spot, or of the name it is bound to."""
-    parent = site.file.parent(jit)
-    if isinstance(parent, ast.Call) and parent.func is jit:
-        yield parent
-    elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        target = parent.targets[0]
-        for use in site.file.mentions(target.id):
-            call = site.file.parent(use)
-            if isinstance(use, ast.Name) and isinstance(call, ast.Call) and call.func is use:
-                if [binding.node for binding in lookup(site.file, use, target.id)[0]] == [target]:
-                    yield call

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.reach import lookup
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
 from shardlint_rules.jit.fresh import makes_fresh
 from shardlint_rules.jit.placed import placed_around, spread
+from shardlint_rules.jit.reads import calls_of
 
 _JITS = ("jax.jit", "equinox.filter_jit")
 _PLACING = ("out_shardings", "out_axis_resources", "device")
@@ -82,7 +82,11 @@ class JitInitLosesSharding(Rule):
         if site.form != "call":
             return None
         function = site.call.args[0]
-        plain = isinstance(function, ast.Name | ast.Attribute) and len(site.call.args) == 1 and not site.call.keywords
+        plain = (
+            isinstance(function, ast.Name | ast.Attribute)
+            and len(site.call.args) == 1
+            and not site.call.keywords
+        )
         if call.func is not site.call or not plain:
             return None
         text = site.text(function)
@@ -106,22 +110,7 @@ def _compiled(site: Site) -> tuple[ast.expr | ast.FunctionDef | None, list[ast.C
         return None, []
     if any(site.keyword(name) is not None for name in _PLACING):
         return None, []
-    return site.call.args[0], list(_calls(site))
-
-
-def _calls(site: Site) -> Iterator[ast.Call]:
-    """The calls of the compiled function that are to be seen in this file."""
-    parent = site.file.parent(site.call)
-    if isinstance(parent, ast.Call) and parent.func is site.call:
-        yield parent
-    elif isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        target = parent.targets[0]
-        for use in site.file.mentions(target.id):
-            call = site.file.parent(use)
-            if isinstance(use, ast.Name) and isinstance(call, ast.Call) and call.func is use:
-                bindings, _ = lookup(site.file, use, target.id)
-                if [binding.node for binding in bindings] == [target]:
-                    yield call
+    return site.call.args[0], list(calls_of(site.file, site.call))
 
 
 def _given_sharded(site: Site, call: ast.Call) -> bool:

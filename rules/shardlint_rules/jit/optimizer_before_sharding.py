@@ -11,6 +11,7 @@ from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Saf
 from shardlint.site import Site
 from shardlint_rules.jit.optimizers import init_of
 from shardlint_rules.jit.placed import PLACING, shards, spread
+from shardlint_rules.jit.reads import name_of, reads
 
 
 class OptimizerBeforeSharding(Rule):
@@ -62,8 +63,8 @@ class OptimizerBeforeSharding(Rule):
         if target is None or not shards(site, site.value(target)):
             return
         for call in _inits(site, name):
-            state = _state(site, call)
-            if state is None or not _left_alone(site, call, state, name):
+            state = name_of(site.file, call)
+            if state is None or not _left_alone(site, state, name):
                 continue
             keeps = init_of(site, call.func)
             yield site.finding(
@@ -110,7 +111,11 @@ def _rebound(site: Site) -> str | None:
     if site.form != "call" or not isinstance(first, ast.Name) or not isinstance(parent, ast.Assign):
         return None
     target = parent.targets[0]
-    return first.id if len(parent.targets) == 1 and isinstance(target, ast.Name) and target.id == first.id else None
+    return (
+        first.id
+        if len(parent.targets) == 1 and isinstance(target, ast.Name) and target.id == first.id
+        else None
+    )
 
 
 def _inits(site: Site, name: str) -> Iterator[ast.Call]:
@@ -118,7 +123,11 @@ def _inits(site: Site, name: str) -> Iterator[ast.Call]:
     placed = {id(binding.node) for binding in lookup(site.file, site.call.args[0], name)[0]}
     for mention in site.file.mentions("init"):
         call = site.file.parent(mention)
-        if not isinstance(mention, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not mention:
+        if (
+            not isinstance(mention, ast.Attribute)
+            or not isinstance(call, ast.Call)
+            or call.func is not mention
+        ):
             continue
         if site.file.home(call) is not site.scope or len(call.args) != 1 or call.lineno >= site.call.lineno:
             continue
@@ -132,27 +141,19 @@ def _inits(site: Site, name: str) -> Iterator[ast.Call]:
 
 def _parameters(site: Site, node: ast.expr) -> ast.Name | None:
     """`params`, or `eqx.filter(params, eqx.is_array)`."""
-    if isinstance(node, ast.Call) and node.args and getattr(site.value(node.func), "name", "") == "equinox.filter":
+    if (
+        isinstance(node, ast.Call)
+        and node.args
+        and getattr(site.value(node.func), "name", "") == "equinox.filter"
+    ):
         node = node.args[0]
     return node if isinstance(node, ast.Name) else None
 
 
-def _state(site: Site, call: ast.Call) -> ast.Name | None:
-    parent = site.file.parent(call)
-    if isinstance(parent, ast.Assign) and len(parent.targets) == 1 and isinstance(parent.targets[0], ast.Name):
-        return parent.targets[0]
-    return None
-
-
-def _left_alone(site: Site, call: ast.Call, state: ast.Name, name: str) -> bool:
+def _left_alone(site: Site, state: ast.Name, name: str) -> bool:
     """Whether nothing between here and the step that takes it could place the state."""
-    for use in site.file.mentions(state.id):
-        if not isinstance(use, ast.Name) or use is state:
-            continue
-        if isinstance(use.ctx, ast.Load) and any(b.node is state for b in lookup(site.file, use, state.id)[0]):
-            if site.file.home(use) is not site.scope or not _harmless(site, use, name):
-                return False
-    return True
+    uses = reads(site.file, state, only=False)
+    return all(site.file.home(use) is site.scope and _harmless(site, use, name) for use in uses)
 
 
 def _harmless(site: Site, use: ast.Name, name: str) -> bool:
@@ -178,7 +179,9 @@ def _next_line(site: Site, statement: ast.stmt) -> int | None:
     start, end = site.file.span(statement)
     last = statement.end_lineno or statement.lineno
     first_line = source.line(statement.lineno)
-    rest = source.text[end : source.line_starts[last] if last < len(source.line_starts) else len(source.text)].strip()
+    rest = source.text[
+        end : source.line_starts[last] if last < len(source.line_starts) else len(source.text)
+    ].strip()
     alone = first_line[: start - source.line_starts[statement.lineno - 1]].strip() == ""
     if not alone or (rest and not rest.startswith("#")) or last >= len(source.line_starts):
         return None

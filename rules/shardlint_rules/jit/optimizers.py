@@ -35,7 +35,9 @@ def _keeps(site: Site, value: Value, depth: int) -> bool | None:
         momentum = value.call.get("momentum", ("learning_rate", "momentum"))
         return None if value.call.open_keywords else momentum is not None
     if value.api in _AROUND:
-        inner = [site.program.evaluator.value(place, value.call.environment) for place in value.call.positional]
+        inner = [
+            site.program.evaluator.value(place, value.call.environment) for place in value.call.positional
+        ]
         return True if any(keeps_state(site, one, depth + 1) for one in inner) else None
     return None
 

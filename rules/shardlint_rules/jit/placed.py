@@ -123,8 +123,14 @@ def places(site: Site, node: ast.AST) -> bool:
     callee = site.value(node.func)
     return any(
         (isinstance(option, Api) and option.name in PLACING)
-        or (isinstance(option, Wrapped) and option.call is not None and "out_shardings" in option.call.keywords)
-        or (isinstance(option, Wrapped) and option.call is not None and "in_shardings" in option.call.keywords)
+        or (
+            isinstance(option, Wrapped)
+            and option.call is not None
+            and "out_shardings" in option.call.keywords
+        )
+        or (
+            isinstance(option, Wrapped) and option.call is not None and "in_shardings" in option.call.keywords
+        )
         for option in options(callee)
     )
 
@@ -136,7 +142,9 @@ def placed_around(site: Site, node: ast.AST) -> bool:
             return isinstance(outer, ast.Assert)
         if isinstance(outer, ast.Compare):
             return True
-        if isinstance(outer, ast.Call) and (places(site, outer) or _puts_in_a_map(site, outer) or _looks(site, outer)):
+        if isinstance(outer, ast.Call) and (
+            places(site, outer) or _puts_in_a_map(site, outer) or _looks(site, outer)
+        ):
             return True
     return False
 
@@ -164,7 +172,11 @@ def knows_it_is_traced(site: Site) -> bool:
         if isinstance(outer, ast.If | ast.IfExp):
             tests.append(outer.test)
         elif isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            tests += [part.test for part in outer.body if isinstance(part, ast.If) and part.lineno < site.call.lineno]
+            tests += [
+                part.test
+                for part in outer.body
+                if isinstance(part, ast.If) and part.lineno < site.call.lineno
+            ]
     return any(word in site.text(test) for test in tests for word in _ASKING)
 
 

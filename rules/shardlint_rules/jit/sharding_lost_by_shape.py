@@ -6,12 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import Binding
-from shardlint.program.reach import lookup
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.placed import placed_around, places, spread
+from shardlint_rules.jit.reads import name_of, reads
 
 _MAKERS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
 _MAPS = ("jax.tree.map",)
@@ -61,9 +60,17 @@ class ShardingLostByShape(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an array made with the shape of a sharded one."""
         arguments = site.arguments
-        if site.form != "call" or arguments.open_keywords or arguments.open_positional or site.expected_to_fail:
+        if (
+            site.form != "call"
+            or arguments.open_keywords
+            or arguments.open_positional
+            or site.expected_to_fail
+        ):
             return
-        if any(name in arguments.keywords for name in _WHERE) or site.region.traced in ("always", "sometimes"):
+        if any(name in arguments.keywords for name in _WHERE) or site.region.traced in (
+            "always",
+            "sometimes",
+        ):
             return
         shape = arguments.get("shape", ("shape",))
         node = shape.node if shape is not None else None
@@ -127,7 +134,9 @@ def _mapped_by(site: Site) -> ast.Call | None:
         if isinstance(outer, ast.Lambda):
             call = site.file.parent(outer)
             if isinstance(call, ast.Call) and call.args and call.args[0] is outer and outer.body is site.call:
-                maps = any(isinstance(one, Api) and one.name in _MAPS for one in options(site.value(call.func)))
+                maps = any(
+                    isinstance(one, Api) and one.name in _MAPS for one in options(site.value(call.func))
+                )
                 return call if maps else None
             return None
         if isinstance(outer, ast.stmt):
@@ -136,22 +145,10 @@ def _mapped_by(site: Site) -> ast.Call | None:
 
 
 def _placed_later(site: Site, call: ast.Call) -> bool:
-    """Whether the name it is bound to is placed afterwards, or filled in before that."""
-    parent = site.file.parent(call)
-    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
-        return False
-    target = parent.targets[0]
-    if not isinstance(target, ast.Name):
-        return False
-    for use in site.file.mentions(target.id):
-        if not isinstance(use, ast.Name) or use is target or not isinstance(use.ctx, ast.Load):
-            continue
-        bindings: list[Binding] = lookup(site.file, use, target.id)[0]
-        if not any(binding.node is target for binding in bindings):
-            continue
-        if any(places(site, outer) for outer in _calls_around(site, use)):
-            return True
-    return False
+    """Whether the name it is bound to is placed afterwards."""
+    target = name_of(site.file, call)
+    uses = reads(site.file, target, only=False) if target is not None else ()
+    return any(places(site, outer) for use in uses for outer in _calls_around(site, use))
 
 
 def _calls_around(site: Site, node: ast.AST) -> Iterator[ast.Call]:
@@ -160,5 +157,3 @@ def _calls_around(site: Site, node: ast.AST) -> Iterator[ast.Call]:
             return
         if isinstance(outer, ast.Call):
             yield outer
-
-

@@ -12,7 +12,15 @@ from shardlint.site import Site
 from shardlint_rules.jit.placed import PLACING
 
 # What a placement that cannot be done raises, and what holds it.
-_ERRORS = ("Exception", "BaseException", "ValueError", "RuntimeError", "TypeError", "AssertionError", "KeyError")
+_ERRORS = (
+    "Exception",
+    "BaseException",
+    "ValueError",
+    "RuntimeError",
+    "TypeError",
+    "AssertionError",
+    "KeyError",
+)
 
 
 class SwallowedShardingError(Rule):
@@ -87,7 +95,9 @@ def _swallowed(site: Site) -> tuple[int, int] | None:
             if handler is None or not _only_places(site, outer.body) or not _hides(site, handler, told):
                 return None
             start = site.file.span(handler)[0]
-            return start, site.file.span(handler.type)[1] if handler.type is not None else start + len("except")
+            return start, site.file.span(handler.type)[1] if handler.type is not None else start + len(
+                "except"
+            )
         if isinstance(outer, ast.With):
             for item in outer.items:
                 if _suppresses(site, item) and _only_places(site, outer.body):
@@ -98,7 +108,9 @@ def _swallowed(site: Site) -> tuple[int, int] | None:
             call = site.file.parent(outer)
             if not isinstance(call, ast.Call) or not _of_placing(site, call):
                 return None
-            told |= {site.text(part) for part in call.args}  # jax.tree.map(lambda p: device_put(p, s), params)
+            told |= {
+                site.text(part) for part in call.args
+            }  # jax.tree.map(lambda p: device_put(p, s), params)
         inner = outer
     return None
 
@@ -121,7 +133,9 @@ def _only_places(site: Site, body: list[ast.stmt]) -> bool:
 
     What else it did could be what is expected to fail.
     """
-    if len(body) > 3 or not all(isinstance(part, ast.Assign | ast.Return | ast.Expr | ast.AugAssign) for part in body):
+    if len(body) > 3 or not all(
+        isinstance(part, ast.Assign | ast.Return | ast.Expr | ast.AugAssign) for part in body
+    ):
         return False
     calls = [part for statement in body for part in ast.walk(statement) if isinstance(part, ast.Call)]
     placing = [call for call in calls if getattr(site.value(call.func), "name", "") in PLACING]
@@ -133,7 +147,9 @@ def _of_placing(site: Site, call: ast.Call) -> bool:
     found = options(site.value(call.func))
     names = [option.name for option in found if isinstance(option, Api)]
     if len(names) == len(found):
-        return all(name in PLACING or name.startswith(("jax.sharding.", "jax.tree.", "builtins.")) for name in names)
+        return all(
+            name in PLACING or name.startswith(("jax.sharding.", "jax.tree.", "builtins.")) for name in names
+        )
     text = site.text(call.func).lower()
     return any(word in text for word in ("shard", "spec", "mesh", "partition"))
 
@@ -162,4 +178,9 @@ def _suppresses(site: Site, item: ast.withitem) -> bool:
 def _in_tests(site: Site) -> bool:
     path = site.file.path
     folders = path.parts[-4:-1]
-    return path.name.startswith("test_") or path.stem.endswith("_test") or "tests" in folders or "test" in folders
+    return (
+        path.name.startswith("test_")
+        or path.stem.endswith("_test")
+        or "tests" in folders
+        or "test" in folders
+    )

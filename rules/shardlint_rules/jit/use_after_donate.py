@@ -5,14 +5,23 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, Scope
+from shardlint.facts import FileFacts
 from shardlint.program.buffers import Use
 from shardlint.program.donation import DONATING
 from shardlint.program.guards import expected_to_fail
-from shardlint.program.reads import Reading
+from shardlint.program.reads import Reading, read_object
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.jit.donated import handed_over, is_array, name_of, taken, written
+from shardlint_rules.jit.donated import (
+    asked,
+    handed_over,
+    is_array,
+    name_of,
+    place,
+    stories,
+    taken,
+    written,
+)
 
 
 class UseAfterDonate(Rule):
@@ -62,24 +71,17 @@ class UseAfterDonate(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the reads in this file; at the wrapper for those in other files."""
-        if not any(name.startswith("donate") for name in site.arguments.keywords):
-            return
-        lifetimes = site.program.lifetimes
-        for scope, story in lifetimes.stories(site.file):
+        for file, story in stories(site):
             for use in story.uses:
                 if use.death.call.by.node is site.call:
-                    yield from self._here(site, scope, use)
-        for file, scope in _callers_elsewhere(site):
-            for use in lifetimes.story(file, scope).uses:
-                if use.death.call.by.node is site.call:
-                    yield from self._elsewhere(site, file, use)
+                    yield from self._here(site, use) if file is site.file else self._elsewhere(site, file, use)
 
-    def _here(self, site: Site, scope: Scope, use: Use) -> Iterator[Finding]:
+    def _here(self, site: Site, use: Use) -> Iterator[Finding]:
         certainty = certainty_of(site, site.file, use)
         if certainty is None:
             return
         call = use.death.call
-        name = written(site.file, use.node)
+        name = written(site.file, read_object(use.node))
         donated = written(site.file, use.death.argument.node)
         line = f"line {call.call.lineno}"
         if use.again:
@@ -99,13 +101,10 @@ class UseAfterDonate(Rule):
         certainty = certainty_of(site, file, use)
         if certainty is None:
             return
-        name = written(file, use.node)
-        root = site.program.project.root
-        where = file.path.relative_to(root).as_posix() if file.path.is_relative_to(root) else file.path.name
-        node = next(keyword for keyword in site.call.keywords if (keyword.arg or "").startswith("donate"))
+        name = written(file, read_object(use.node))
         yield site.finding(
-            node,
-            f"`{name}` is read at {where}:{getattr(use.node, 'lineno', 0)}, after the call at line "
+            asked(site),
+            f"`{name}` is read at {place(site, file, use.node)}, after the call at line "
             f"{use.death.call.call.lineno} donated it",
             _message(site, use),
             help=_advice(name, use),
@@ -132,7 +131,7 @@ def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
     region = program.region(file, call.call)
     if region.proven:
         return None  # inside a trace a donation does nothing
-    certainty = handed_over(program, file, call, use.death.held)
+    certainty = handed_over(program, file, call, use.death.held, use.death.argument)
     if certainty is None:
         return None
     array = use.death.argument.array or is_array(program, file, use.death.held)
@@ -150,25 +149,3 @@ def _tests_it(file: FileFacts, node: ast.AST) -> bool:
     function = file.home(node).function()
     text = file.text(function.node) if function is not None else file.source.text
     return "is_deleted" in text or "Deleted" in text
-
-
-def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
-    """The functions of other files that call what this wrapper made."""
-    flow, parent = site.program.flow, site.file.parent(site.call)
-    if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-        ends = flow.ends(site.file, parent)
-    elif site.form == "call":
-        from shardlint.program.values import Place
-
-        ends = flow.calls(Place(site.file, site.call))
-    else:
-        return []
-    found: dict[ast.AST, tuple[FileFacts, Scope]] = {}
-    for end in ends.found:
-        file = end.place.file
-        if end.kind == "called" and file is not site.file:
-            function = file.home(end.place.node).function()
-            scope = function if function is not None else file.module
-            if scope.kind in ("function", "module"):
-                found[scope.node] = (file, scope)
-    return list(found.values())

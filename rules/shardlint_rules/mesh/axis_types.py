@@ -22,7 +22,16 @@ CONSTRAINTS = {
 _EXPLICIT_SINCE = {"jax.make_mesh": ">=0.9", "jax.sharding.AbstractMesh": ">=0.12"}
 _DEPTH = 3
 # A function called through these has the parameters it was written with.
-_SAME_PARAMETERS = ("jit", "pjit", "filter_jit", "checkpoint", "remat", "filter_checkpoint", "lru_cache", "cache")
+_SAME_PARAMETERS = (
+    "jit",
+    "pjit",
+    "filter_jit",
+    "checkpoint",
+    "remat",
+    "filter_checkpoint",
+    "lru_cache",
+    "cache",
+)
 
 
 def turned_explicit(site: Site, api: str) -> bool:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.program.contexts import ContextKind
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
@@ -66,7 +66,7 @@ class ConstraintOnExplicitMesh(Rule):
     code = "SL313"
     name = "constraint-on-explicit-mesh"
     harm = Harm.CRASH
-    holds = {"jax": ">=0.8.3"}
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
     wakes = (Calls(*CONSTRAINTS, _RESHARD),)
     fixes = "unsafe"
 
@@ -146,7 +146,8 @@ class ConstraintOnExplicitMesh(Rule):
         if site.api != _CONSTRAINT:
             return None
         name, imports = site.spell(_RESHARD)
-        edits = [site.replace(site.call.func, name), *imports, *_renamed(site, {"x": "xs", "shardings": "out_shardings"})]
+        renamed = _renamed(site, {"x": "xs", "shardings": "out_shardings"})
+        edits = [site.replace(site.call.func, name), *imports, *renamed]
         why = "in a jit the array must be on the mesh already"
         return site.fix(Safety.UNSAFE, f"write {name}", edits, why)
 
@@ -160,7 +161,9 @@ class ConstraintOnExplicitMesh(Rule):
             return None
         name, imports = site.spell(api)
         edits = [site.replace(site.call.func, name), *imports, *_renamed(site, renamed)]
-        return site.fix(Safety.UNSAFE, f"write {name}", edits, "you may have wanted a mesh with Explicit axes")
+        return site.fix(
+            Safety.UNSAFE, f"write {name}", edits, "you may have wanted a mesh with Explicit axes"
+        )
 
 
 def _renamed(site: Site, names: dict[str, str]) -> list[Edit]:

@@ -1,0 +1,179 @@
+"""SL222."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+from shardlint.program.donation import PMAP
+from shardlint.program.signatures import JITS, Jitted, Parameters, names, numbers, positions, wrappings
+from shardlint.program.values import Function
+from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+
+_DONATED = ("donate_argnums", "donate_argnames")
+
+
+class DonateIndex(Rule):
+    """`donate_argnums` or `donate_argnames` means no argument, or a static one.
+
+    ## What it does
+    Reports positions in `donate_argnums` that the function does not have, names in `donate_argnames` that it does not
+    take, and arguments that are donated and static at once: of `jax.jit`, `pjit` and (static ones) `pmap`.
+
+    ## Why it hurts
+    Wrapping the function raises ValueError. Positions count what can be given by position: keyword-only arguments,
+    those filled by `functools.partial`, and the self of a bound method do not count, static arguments do.
+
+    ## Example
+    ```python
+    @functools.partial(jax.jit, static_argnames="steps", donate_argnums=(0, 1))
+    def train(state, steps):
+        return jax.lax.fori_loop(0, steps, lambda _, s: s * 0.5, state)
+    ```
+
+    ## Use instead
+    ```python
+    @functools.partial(jax.jit, static_argnames="steps", donate_argnums=(0,))
+    def train(state, steps):
+        return jax.lax.fori_loop(0, steps, lambda _, s: s * 0.5, state)
+    ```
+
+    ## Fix safety
+    Safe: a static argument is dropped from what is donated, as it is no array. Positions and names that mean nothing
+    are not rewritten: the text does not tell what was meant.
+
+    ## Evidence
+    Row D7 of the experiments, on jax 0.4.38 to 0.12. Functions with `*args` take any position and those with
+    `**kwargs` any name; pmap does not look whether a position exists. Before 0.12 a negative position and a positive one
+    may mean the same argument unnoticed: then nothing is reported.
+    """
+
+    code = "SL222"
+    name = "donate-index"
+    harm = Harm.CRASH
+    wakes = (Calls(*JITS, PMAP, near=_DONATED),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a keyword with which wrapping raises."""
+        if site.expected_to_fail or site.guarded:
+            return
+        functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
+        for name in _DONATED:
+            keyword = site.keyword(name)
+            if keyword is None or not functions:
+                continue
+            found = {_wrong(site, function, name) for function in functions}
+            if len(found) == 1 and (wrong := found.pop()) is not None:
+                label, advice, static = wrong
+                yield site.finding(
+                    keyword,
+                    label,
+                    f"On {site.on('jax')} wrapping {_named(functions[0])} raises ValueError.",
+                    help=advice,
+                    fix=_fix(site, keyword, functions[0], static) if static else None,
+                )
+
+
+_Wrong = tuple[str, str, frozenset[int | str]]
+
+
+def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
+    """What is wrong with a keyword for a function: a label, what to do, and which entries are static."""
+    evaluator, parameters = site.program.evaluator, function.parameters
+    place = function.setting(name)
+    by_number = numbers(place, function.settings, evaluator) if name == "donate_argnums" else ()
+    by_name = names(place, function.settings, evaluator) if name == "donate_argnames" else ()
+    if not by_number and not by_name:
+        return None
+    given: list[int | str] = [*(by_number or ()), *(by_name or ())]
+    if parameters is not None and function.api != PMAP:
+        lost = [one for one in given if not _has(parameters, one)]
+        if lost:
+            return _lost(function, parameters, lost)
+    static = _static(site, function)
+    if static is None:
+        return None
+    both = frozenset(one for one in given if _position(parameters, one) in static or one in static)
+    if site.runs("jax", "<0.12"):
+        # Before, a number from behind was not known for the same argument as one from the front.
+        both = frozenset(one for one in both if not (isinstance(one, int) and one < 0))
+    if not both:
+        return None
+    shown = ", ".join(repr(one) for one in sorted(both, key=str))
+    return f"{shown} is static too", "a static argument is no array: donate the others", both
+
+
+def _has(parameters: Parameters, one: int | str) -> bool:
+    if isinstance(one, int):
+        return parameters.star or parameters.index(one) is not None
+    return parameters.double_star or one in parameters.positional or one in parameters.keyword_only
+
+
+def _lost(function: Jitted, parameters: Parameters, lost: list[int | str]) -> _Wrong:
+    shown = ", ".join(repr(one) for one in lost)
+    if isinstance(lost[0], str):
+        near = get_close_matches(lost[0], [*parameters.positional, *parameters.keyword_only], 1)
+        advice = f"did you mean {near[0]!r}?" if near else "name an argument of the function"
+        return f"{_named(function)} takes no argument {shown}", advice, frozenset()
+    count = len(parameters.positional)
+    takes = f"{count} positional argument{'s' if count != 1 else ''}"
+    advice = "count from 0, without keyword-only arguments and what a partial fills"
+    if isinstance(function.inner, Function) and function.inner.bound:
+        advice = "the method is bound: its self is not counted"
+    return f"no position {shown}: {_named(function)} takes {takes}", advice, frozenset()
+
+
+def _static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:
+    """Static positions, and names that are no positions."""
+    evaluator, settings = site.program.evaluator, function.settings
+    if function.api == PMAP:
+        found = numbers(function.setting("static_broadcasted_argnums"), settings, evaluator)
+        return frozenset(found) if found is not None else None
+    by_position = positions(function, "static", evaluator)
+    by_name = names(function.setting("static_argnames"), settings, evaluator)
+    return None if by_position is None or by_name is None else frozenset((*by_position, *by_name))
+
+
+def _position(parameters: Parameters | None, one: int | str) -> int | None:
+    if isinstance(one, str):
+        known = parameters is not None and one in parameters.positional
+        return parameters.positional.index(one) if known and parameters is not None else None
+    found = parameters.index(one) if parameters is not None else one
+    return one if found is None else found
+
+
+def _named(function: Jitted) -> str:
+    node = function.parameters.node if function.parameters is not None else None
+    return f"`{node.name}`" if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else "the function"
+
+
+def _fix(site: Site, keyword: ast.keyword, function: Jitted, static: frozenset[int | str]) -> Fix | None:
+    """Drop the static entries; with nothing left, the keyword."""
+    import libcst as cst
+
+    from shardlint import islands
+
+    value = keyword.value
+    elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+    if any(not isinstance(element, ast.Constant | ast.UnaryOp) for element in elements):
+        return None
+    kept = [element for element in elements if _constant(element) not in static]
+    assert keyword.arg is not None
+    if kept:
+        texts = [site.text(element) for element in kept]
+        inside = ", ".join(texts) + ("," if len(texts) == 1 and isinstance(value, ast.Tuple) else "")
+        text = f"[{inside}]" if isinstance(value, ast.List) else f"({inside})"
+        return site.fix(Safety.SAFE, f"write: {keyword.arg}={text}", [site.replace(value, text)])
+    call = cst.ensure_type(site.node, cst.Call)
+    text = islands.code(islands.without_keywords(call, {keyword.arg}))
+    return site.fix(Safety.SAFE, f"drop {keyword.arg}", [site.replace(site.call, text)])
+
+
+def _constant(node: ast.expr) -> object:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None

@@ -1,0 +1,119 @@
+"""SL221."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program.buffers import Twice
+from shardlint.program.donation import DONATING
+from shardlint.program.guards import expected_to_fail
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.jit.donated import asked, handed_over, is_array, name_of, place, stories, taken, written
+
+
+class DonatedTwice(Rule):
+    """A donated buffer is given twice to the same call.
+
+    ## What it does
+    Reports calls of a function of `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` that get one buffer in two places, of
+    which at least one is donated: `step(x, x)`, `ema = params` and then `step(params, ema)`, tied leaves
+    (`{"embed": w, "head": w}`), `step(x, jnp.asarray(x))`.
+
+    ## Why it hurts
+    The buffer would become the memory of two outputs, or of one while it is still read as the other argument. XLA
+    refuses: `INVALID_ARGUMENT: Attempt to donate the same buffer twice`, or `to use a buffer that was previously
+    donated in the same call`. On jax 0.10.2 the process dies instead when the array is spread over devices.
+
+    ## Example
+    ```python
+    step = jax.jit(lambda params, ema: (params * 0.9, ema * 0.5), donate_argnums=(0, 1))
+    params = jnp.ones(8)
+    params, ema = step(params, params)
+    ```
+
+    ## Use instead
+    ```python
+    step = jax.jit(lambda params, ema: (params * 0.9, ema * 0.5), donate_argnums=(0, 1))
+    params = jnp.ones(8)
+    params, ema = step(params, jnp.copy(params))
+    ```
+    A tree is copied with `jax.tree.map(jnp.copy, params)`; `jnp.asarray` and `device_put` may return the same buffer.
+
+    ## Fix safety
+    Unsafe: the copy takes memory of its own. Given where the argument is surely one array.
+
+    ## Evidence
+    Rows A6c and A6c2 of the experiments, on jax 0.4.38 to 0.12. Nothing is raised where no output can take the
+    buffer, where the function does not use one of the two, for numpy arrays, and where the arguments are copied first
+    because the function wants them elsewhere: those are likely at most, or left alone.
+    """
+
+    code = "SL221"
+    name = "donated-twice"
+    harm = Harm.CRASH
+    wakes = (Calls(*DONATING, near=("donate",)),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """Findings at the second place of a buffer in a call; at the wrapper for calls in other files."""
+        for file, story in stories(site):
+            for twice in story.twice:
+                certainty = _certainty(site, file, twice) if twice.call.by.node is site.call else None
+                if certainty is None:
+                    continue
+                here = file is site.file
+                first, second = (written(file, node) for node in twice.nodes)
+                label = f"the buffer of `{first}`, given in this call before"
+                if twice.nodes[0] is twice.nodes[1]:
+                    label = f"`{second}` holds one buffer twice"
+                if not here:
+                    label = f"`{second}` is a buffer given twice at {place(site, file, twice.nodes[1])}"
+                yield site.finding(
+                    twice.nodes[1] if here else asked(site),
+                    label,
+                    f"On {site.on('jax')} this raises: {_reason(twice)}.",
+                    help=f"copy one of them: jnp.copy({second}), or jax.tree.map(jnp.copy, {second}) for a tree",
+                    fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
+                    certainty=certainty,
+                )
+
+
+def _reason(twice: Twice) -> str:
+    api = name_of(twice.call.api)
+    if twice.other.donated:
+        return f"{api} donates both, and a buffer can become only one output"
+    return f"{api} donates one of them, and the other is read in the same call"
+
+
+def _certainty(site: Site, file: FileFacts, twice: Twice) -> Certainty | None:
+    program, call = site.program, twice.call
+    if expected_to_fail(file, call.call) or twice.other.used is False or twice.donor.used is False:
+        return None
+    region = program.region(file, call.call)
+    if region.proven:
+        return None
+    certainty = handed_over(program, file, call, twice.held, twice.donor, twice.other)
+    array = is_array(program, file, twice.held)
+    below = () if array else twice.held[1]
+    donors = [twice.donor, twice.other] if twice.other.donated else [twice.donor]
+    sure = any(taken(file, call, donor, below, array) and donor.used for donor in donors)
+    if certainty is not None and (not sure or not twice.other.used or region.traced == "sometimes"):
+        return Certainty.LIKELY
+    return certainty
+
+
+def _fix(site: Site, twice: Twice) -> Fix | None:
+    node = twice.nodes[1]
+    whole = any(argument.node is node for argument in (twice.donor, twice.other))
+    if twice.nodes[0] is node or not whole or not isinstance(node, ast.Name | ast.Attribute):
+        return None
+    if not is_array(site.program, site.file, twice.held):
+        return None
+    spelling, imports = site.spell("jax.numpy.copy")
+    text = f"{spelling}({site.text(node)})"
+    return site.fix(
+        Safety.UNSAFE, f"write: {text}", [site.replace(node, text), *imports], "the copy takes memory of its own"
+    )

@@ -1,0 +1,137 @@
+"""SL216."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.meshes import Mesh, Spec
+from shardlint.program.shapes import shape_of
+from shardlint.program.values import Place, options
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.jit.called_with import parameter_shapes
+from shardlint_rules.jit.placed import PLACING, has_auto_axes, named
+
+_PUT = "jax.device_put"
+_WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")
+
+
+class IndivisibleConstraint(Rule):
+    """A dimension is split over mesh axes that do not divide it.
+
+    ## What it does
+    Reports a placement or constraint of an array whose shape the text tells, on a mesh whose sizes it tells, where
+    the axes for a dimension do not divide it.
+
+    ## Why it hurts
+    In jit a constraint is not checked. In the middle of a program the array is padded on every device; as a result
+    it comes back whole on every device, and nothing is raised (jax 0.12 raises an `IndivisibleError` about another
+    shape for some dimensions, 2 and 6 over 4 for example). Outside of jit, and with `device_put` anywhere, it raises.
+
+    ## Example
+    ```python
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+
+    @jax.jit
+    def embed():
+        table = jnp.zeros((50257, 768))
+        return jax.lax.with_sharding_constraint(table, NamedSharding(mesh, P("data")))
+    ```
+
+    ## Use instead
+    ```python
+    mesh = jax.sharding.Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+
+    @jax.jit
+    def embed():
+        table = jnp.zeros((50257 + -50257 % 4, 768))
+        return jax.lax.with_sharding_constraint(table, NamedSharding(mesh, P("data")))
+    ```
+    or split a dimension that is divided: `P(None, "data")`.
+
+    ## Evidence
+    Rows C3b and F04b of the experiments, run on jax 0.4.38 to 0.12: dimensions 2, 5, 6 and 7 over 4, in jit, filter_jit
+    and outside. Left alone: anything of which a size is not told, and constraints on Explicit axes, which raise.
+    """
+
+    code = "SL216"
+    name = "indivisible-constraint"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    wakes = (Calls(*_WAKING),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for the first dimension that is not divided."""
+        target = site.argument(PLACING[site.api])
+        array = site.argument("x")
+        if target is None or array is None or site.form != "call" or site.expected_to_fail or _in_a_try(site):
+            return
+        found = options(site.value(target))
+        parts = named(site, found[0]) if len(found) == 1 else None
+        if parts is None or parts[0] is None:
+            return
+        mesh, spec = parts
+        if mesh is None or (site.api != _PUT and not has_auto_axes(site, mesh)):
+            return
+        sizes = _sizes(mesh)
+        if not sizes:
+            return
+        place = Place(site.file, array)
+        shape = shape_of(site.program.evaluator, place) or shape_of(
+            site.program.evaluator, place, given=parameter_shapes(site)
+        )
+        problem = _undivided(spec, sizes, shape) if shape is not None else None
+        if problem is None:
+            return
+        axis, size, split, names = problem
+        yield site.finding(
+            target,
+            f"dimension {axis} of {' '.join(site.text(array).split())} is {size}",
+            f"{size} is not divided by {split}, the size of {names}: {self._effect(site)}.",
+            help=f"pad the dimension to a multiple of {split}, or split another one",
+            harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
+        )
+
+    def _effect(self, site: Site) -> str:
+        if site.api == _PUT or site.region.traced == "never":
+            return f"on {site.on('jax')} this raises ValueError"
+        silent = "the array is padded, or as a result comes back whole on every device, and nothing is raised"
+        return silent if site.region.proven else f"in jit {silent}; outside of it this raises ValueError"
+
+
+def _sizes(mesh: Mesh) -> dict[str, int]:
+    return {
+        name: size
+        for name, size in zip(mesh.axis_names or (), mesh.sizes, strict=False)
+        if size is not None and size > 0
+    }
+
+
+def _undivided(
+    spec: Spec, sizes: dict[str, int], shape: tuple[int | None, ...]
+) -> tuple[int, int, int, str] | None:
+    """The first dimension that is not divided: which, its size, the number of parts, and the axes."""
+    if spec.open or len(spec.entries) > len(shape):
+        return None
+    for axis, (entry, size) in enumerate(zip(spec.entries, shape, strict=False)):
+        if not entry.known or not entry.axes or size is None or any(name not in sizes for name in entry.axes):
+            continue
+        split = math.prod(sizes[name] for name in entry.axes)
+        if size % split:
+            return axis, size, split, " and ".join(repr(name) for name in entry.axes)
+    return None
+
+
+def _in_a_try(site: Site) -> bool:
+    """Whether the code is ready for the error."""
+    inner: ast.AST = site.syntax
+    for outer in site.file.ancestors(site.syntax):
+        if isinstance(outer, ast.Try) and inner in outer.body and outer.handlers:
+            return True
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        inner = outer
+    return False

@@ -1,0 +1,42 @@
+"""Where a result is read: by the name it is bound to."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program.reach import lookup
+
+
+def name_of(file: FileFacts, node: ast.AST) -> ast.Name | None:
+    """The one name an expression is bound to, by an assignment to nothing else."""
+    parent = file.parent(node)
+    if (
+        isinstance(parent, ast.Assign)
+        and len(parent.targets) == 1
+        and isinstance(parent.targets[0], ast.Name)
+    ):
+        return parent.targets[0]
+    return None
+
+
+def reads(file: FileFacts, target: ast.Name, only: bool = True) -> Iterator[ast.Name]:
+    """The reads that this binding of a name reaches; with `only`, and no other binding."""
+    for use in file.mentions(target.id):
+        if isinstance(use, ast.Name) and use is not target and isinstance(use.ctx, ast.Load):
+            nodes = [binding.node for binding in lookup(file, use, target.id)[0]]
+            if target in nodes and (not only or len(nodes) == 1):
+                yield use
+
+
+def calls_of(file: FileFacts, maker: ast.Call) -> Iterator[ast.Call]:
+    """The calls, in this file, of the function that a call makes: on the spot, or of its name."""
+    parent = file.parent(maker)
+    if isinstance(parent, ast.Call) and parent.func is maker:
+        yield parent
+    target = name_of(file, maker)
+    for use in reads(file, target) if target is not None else ():
+        call = file.parent(use)
+        if isinstance(call, ast.Call) and call.func is use:
+            yield call

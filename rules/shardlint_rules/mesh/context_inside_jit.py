@@ -1,0 +1,92 @@
+"""SL310."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+
+# Asked before a mesh is set: the code knows that it may be traced.
+_ASKS = ("Tracer", "trace_state", "in_jit", "is_tracing")
+
+
+class ContextInsideJit(Rule):
+    """The mesh is set inside traced code.
+
+    ## What it does
+    Reports `jax.set_mesh` (`jax.sharding.use_mesh` on the releases that have it) in a function that is
+    traced by jit, scan, shard_map and the like, also through the functions that call it and other files.
+
+    ## Why it hurts
+    It raises as soon as the function is traced: `ValueError: set_mesh can only be used outside of jax.jit`.
+    The mesh is part of what a jitted function is compiled for, so it must be there before. `with mesh:`
+    and `jax.sharding.use_abstract_mesh` are allowed inside.
+
+    ## Example
+    ```python
+    @jax.jit
+    def decode(x):
+        with jax.set_mesh(mesh):
+            return jax.lax.with_sharding_constraint(x * 2, P("data"))
+
+    decode(x)
+    ```
+
+    ## Use instead
+    ```python
+    @jax.jit
+    def decode(x):
+        return jax.lax.with_sharding_constraint(x * 2, P("data"))
+
+    with jax.set_mesh(mesh):
+        decode(x)
+    ```
+
+    ## Evidence
+    Rows F11d and L2h of the experiments: `jax.set_mesh` run on jax 0.7.2 to 0.12, `use_mesh` on 0.6.2, in
+    jit, scan, shard_map, eval_shape, grad and vmap. Code that may also run untraced, or asks first, is left
+    alone.
+    """
+
+    code = "SL310"
+    name = "context-inside-jit"
+    harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
+    wakes = (Calls("jax.set_mesh", "jax.sharding.use_mesh"),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a mesh that is set in code that is always traced."""
+        if site.form != "call" or site.expected_to_fail or not self._is_there(site) or _asks_first(site):
+            return
+        if site.api == "jax.sharding.use_mesh" and not isinstance(site.file.parent(site.call), ast.withitem):
+            return  # it does nothing until it is entered
+        region = site.region
+        if not region.proven:
+            return
+        name = site.api.rpartition(".")[2]
+        yield site.finding(
+            site.call,
+            region.describe(site.file),
+            f"On {site.on('jax')} this raises ValueError when it is traced: {name} can only be used outside of jit.",
+            help="set the mesh where the jitted function is called, and drop it here",
+        )
+
+    def _is_there(self, site: Site) -> bool:
+        """Whether the release has what is called: SL901 speaks of names that are gone."""
+        if site.api == "jax.set_mesh":
+            return site.runs("jax", ">=0.7.1") or site.written == "jax.sharding.set_mesh"
+        return site.runs("jax", "<0.7.1")
+
+
+def _asks_first(site: Site) -> bool:
+    inner: ast.AST = site.call
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.Try) and inner in outer.body:
+            return True
+        if isinstance(outer, ast.If | ast.IfExp) and any(word in site.text(outer.test) for word in _ASKS):
+            return True
+        inner = outer
+    return False

@@ -1,0 +1,185 @@
+"""SL309."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.values import Api
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+
+_ASKING = (
+    "jax.devices",
+    "jax.local_devices",
+    "jax.device_count",
+    "jax.local_device_count",
+    "jax.process_index",
+    "jax.process_count",
+    "jax.default_backend",
+    "jax.make_mesh",
+    "jax.experimental.mesh_utils.create_device_mesh",
+)
+
+
+class DevicesInDefault(Rule):
+    """The devices are asked for in a default argument or a class body, so when the module is imported.
+
+    ## What it does
+    Reports `jax.devices()`, `jax.device_count()`, `jax.process_index()`, `jax.make_mesh(...)` and the like
+    in the default of a parameter, or as the value of a class attribute, of a function or class that the
+    module defines as it is imported. Tests, and what stands under `if __name__ == "__main__":`, are left
+    alone.
+
+    ## Why it hurts
+    Defaults are computed once, by the `def`. So importing the module starts the backend, for everybody who
+    imports it: `jax.distributed.initialize()` then raises, `XLA_FLAGS` and `jax_platforms` set later are
+    not read, and on a machine without such a device (`jax.devices("gpu")`) the import itself raises.
+
+    ## Example
+    ```python
+    def make_buffer(size, device=jax.devices("cpu")[0]):
+        return jax.device_put(jnp.zeros(size), device)
+    ```
+
+    ## Use instead
+    ```python
+    def make_buffer(size, device=None):
+        if device is None:
+            device = jax.devices("cpu")[0]
+        return jax.device_put(jnp.zeros(size), device)
+    ```
+
+    ## Fix safety
+    Safe: the same devices, asked for when the function is called. It is offered for a parameter that the
+    function may rebind; for the fields of a class say `default_factory`.
+
+    ## Evidence
+    flashbax issue 65, run on jax 0.4.38 to 0.12: with `jax.distributed.initialize` after the import, and
+    with a number of simulated devices set after it.
+    """
+
+    code = "SL309"
+    name = "devices-in-default"
+    harm = Harm.CRASH
+    wakes = (Calls(*_ASKING),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a default or an attribute."""
+        if (
+            site.form != "call"
+            or site.scope.function() is not None
+            or _is_test(site)
+            or _only_as_a_script(site)
+        ):
+            return
+        if self._asked_inside(site):
+            return
+        found = self._default(site)
+        if found is not None:
+            function, parameter, default = found
+            name = getattr(function, "name", "the function")
+            yield site.finding(
+                site.call,
+                "asked for by the import",
+                f"The default of `{parameter.arg}` is computed when `{name}` is defined: importing this module "
+                "starts the backend, and jax.distributed.initialize() after it raises.",
+                help=f"let `{parameter.arg}` be None, and ask for the devices in the body",
+                fix=self._fix(site, function, parameter, default),
+            )
+        elif self._attribute(site):
+            yield site.finding(
+                site.call,
+                "asked for by the import",
+                "A class attribute is computed when the class is defined: importing this module starts the "
+                "backend, and jax.distributed.initialize() after it raises.",
+                help="ask for the devices in a method, or by default_factory for a field",
+            )
+
+    def _asked_inside(self, site: Site) -> bool:
+        """Whether a call around this one is one of these too: that one is reported."""
+        for outer in site.file.ancestors(site.call):
+            if isinstance(outer, ast.stmt):
+                return False
+            if isinstance(outer, ast.Call):
+                callee = site.value(outer.func)
+                if isinstance(callee, Api) and callee.name in _ASKING:
+                    return True
+        return False
+
+    def _default(self, site: Site) -> tuple[ast.FunctionDef | ast.AsyncFunctionDef, ast.arg, ast.expr] | None:
+        inner: ast.AST = site.call
+        for outer in site.file.ancestors(site.call):
+            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+                for parameter, default in _defaults(outer.args):
+                    if default is inner:
+                        return outer, parameter, default
+                return None
+            if isinstance(outer, ast.stmt):
+                return None
+            inner = outer
+        return None
+
+    def _attribute(self, site: Site) -> bool:
+        statement = site.file.statement(site.call)
+        plain = isinstance(statement, ast.Assign | ast.AnnAssign)
+        return plain and isinstance(site.file.parent(statement), ast.ClassDef)
+
+    def _fix(
+        self,
+        site: Site,
+        function: ast.FunctionDef | ast.AsyncFunctionDef,
+        parameter: ast.arg,
+        default: ast.expr,
+    ) -> Fix | None:
+        file = site.file
+        first = function.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and len(function.body) > 1:
+            first = function.body[1]
+        # A body on the line of its `def`, a default over several lines, or a nested default: left to the reader.
+        text = site.text(default)
+        start = file.source.offset(first.lineno, 0)
+        indent = file.source.text[start : file.span(first)[0]]
+        if indent.strip() or first.lineno == function.lineno or "\n" in text or _of_a_stub(function):
+            return None
+        if getattr(first, "decorator_list", None):
+            return None
+        edits = [site.replace(default, "None")]
+        if parameter.annotation is not None:
+            if not isinstance(parameter.annotation, ast.Name | ast.Attribute) or text.startswith("None"):
+                return None
+            end = file.span(parameter.annotation)[1]
+            edits.append(Edit(end, end, " | None"))
+        step = "\t" if indent.startswith("\t") else "    " if len(indent) % 4 == 0 else "  "
+        newline = file.source.newline
+        name = parameter.arg
+        lines = f"{indent}if {name} is None:{newline}{indent}{step}{name} = {text}{newline}"
+        edits.append(Edit(start, start, lines))
+        return site.fix(Safety.SAFE, f"write {name}=None, and in the body {name} = {text}", edits)
+
+
+def _defaults(args: ast.arguments) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    positional = [*args.posonlyargs, *args.args]
+    yield from zip(reversed(positional), reversed(args.defaults), strict=False)
+    yield from zip(args.kwonlyargs, args.kw_defaults, strict=True)
+
+
+def _of_a_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    last = function.body[-1]
+    return len(function.body) == 1 and isinstance(last, ast.Pass | ast.Raise | ast.Expr)
+
+
+def _is_test(site: Site) -> bool:
+    path = site.file.path
+    return any(
+        name == "conftest" or name.startswith("test") or name.endswith(("_test", "_tests"))
+        for name in (path.stem, path.parent.name)
+    )
+
+
+def _only_as_a_script(site: Site) -> bool:
+    return any(
+        isinstance(outer, ast.If) and "__name__" in site.text(outer.test)
+        for outer in site.file.ancestors(site.call)
+    )

@@ -1,0 +1,92 @@
+"""SL314."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.meshes import mesh_of
+from shardlint.program.values import options
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.mesh.axis_types import axis_types
+
+
+class MeshCopyDropsTypes(Rule):
+    """A mesh is made from another one's devices and names, without its axis types.
+
+    ## What it does
+    Reports `Mesh(other.devices, other.axis_names)`, also with the devices rearranged, where `other` is a
+    mesh with Explicit axes, or axes of several types. With `--pedantic` also where the types of `other` are
+    not known.
+
+    ## Why it hurts
+    `Mesh` makes Auto axes unless told otherwise, so the copy is not equal to the mesh it was taken from.
+    Nothing is raised: arrays on it lose the sharding from their types, the compiler chooses again, and
+    together with arrays on the first mesh they raise `ValueError`.
+
+    ## Example
+    ```python
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+    backwards = Mesh(mesh.devices[::-1], mesh.axis_names)
+    ```
+
+    ## Use instead
+    ```python
+    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
+    backwards = Mesh(mesh.devices[::-1], mesh.axis_names, axis_types=mesh.axis_types)
+    ```
+
+    ## Fix safety
+    Safe: the names are the other mesh's, so there is one type for each of them.
+
+    ## Evidence
+    Run on jax 0.6.2 to 0.12. A copy of a mesh that has Auto axes is left alone, and so is one that says
+    its types.
+    """
+
+    code = "SL314"
+    name = "mesh-copy-drops-types"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
+    wakes = (Calls("jax.sharding.Mesh", near=("axis_names",)),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call."""
+        if site.form != "call" or site.expected_to_fail or site.guarded:
+            return
+        given = site.arguments
+        if given.open_keywords or given.open_positional or site.argument("axis_types") is not None:
+            return
+        names, devices = site.argument("axis_names"), site.argument("devices")
+        if devices is None or not isinstance(names, ast.Attribute) or names.attr != "axis_names":
+            return
+        other = site.text(names.value)
+        if not any(
+            isinstance(part, ast.Attribute) and part.attr == "devices" and site.text(part.value) == other
+            for part in ast.walk(devices)
+        ):
+            return
+        meshes = [mesh_of(option, site.program.evaluator) for option in options(site.value(names.value))]
+        kept = {mesh is not None and axis_types(site, mesh) == "auto" for mesh in meshes}
+        if kept == {True}:
+            return
+        proven = kept == {False} and all(mesh is not None and mesh.axis_types != "unknown" for mesh in meshes)
+        yield site.finding(
+            site.call,
+            f"the axis types of `{other}` are lost",
+            f"On {site.on('jax')} the copy has Auto axes, and `{other}` has others. Nothing is raised."
+            if proven
+            else f"On {site.on('jax')} the copy has Auto axes, whatever those of `{other}` are. Nothing is raised.",
+            fix=self._fix(site, other),
+            certainty=Certainty.PROVEN if proven else Certainty.LIKELY,
+        )
+
+    def _fix(self, site: Site, other: str) -> Fix:
+        from shardlint.islands import argument, parse_expression, with_arguments
+
+        types = argument("axis_types", parse_expression(f"{other}.axis_types"))
+        call = with_arguments(site.node, [*site.node.args, types])
+        return site.fix(Safety.SAFE, f"add axis_types={other}.axis_types", [site.replace(site.call, call)])

@@ -1,0 +1,191 @@
+"""SL312."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.contexts import Context, ContextKind
+from shardlint.program.liveness import reads_after
+from shardlint.program.values import Api, options
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.site import Site
+from shardlint_rules.mesh.axis_types import CONSTRAINTS
+from shardlint_rules.mesh.legacy import to_set_mesh
+
+_NEW = ("jax.sharding.get_abstract_mesh", "jax._src.mesh.get_abstract_mesh", "jax.sharding.get_mesh")
+_OLD = (
+    "jax.interpreters.pxla.thread_resources",
+    "jax._src.mesh.thread_resources",
+    "jax._src.interpreters.pxla.thread_resources",
+)
+_PLACES = (*CONSTRAINTS, "jax.reshard", "jax.device_put", "jax.sharding.NamedSharding")
+_SETTERS: tuple[ContextKind, ...] = ("set_mesh", "use_mesh")
+
+
+class MeshEmptyGuard(Rule):
+    """A guard asks for a mesh where the mesh of its callers cannot be seen.
+
+    ## What it does
+    Reports `get_abstract_mesh().empty` as a condition in a function that places arrays, where every way to
+    it has its mesh from `with mesh:`; and `thread_resources.env.physical_mesh.empty` where every way has it
+    from `jax.set_mesh`.
+
+    ## Why it hurts
+    The two contexts do not know each other, so `empty` is True there, always. The helper takes itself for
+    running without a mesh and returns early: the array stays on one device, or replicated, and nothing is
+    raised.
+
+    | asked by | `with mesh:` | `jax.set_mesh(mesh)` |
+    |---|---|---|
+    | `jax.sharding.get_abstract_mesh()`, `get_mesh()` | empty | the mesh |
+    | `thread_resources.env.physical_mesh` | the mesh | empty |
+
+    ## Example
+    ```python
+    @jax.jit
+    def block(x):
+        if jax.sharding.get_abstract_mesh().empty:
+            return x
+        return jax.lax.with_sharding_constraint(x, P("data"))
+
+    with mesh:
+        block(x)
+    ```
+
+    ## Use instead
+    ```python
+    @jax.jit
+    def block(x):
+        if jax.sharding.get_abstract_mesh().empty:
+            return x
+        return jax.lax.with_sharding_constraint(x, P("data"))
+
+    with jax.set_mesh(mesh):
+        block(x)
+    ```
+
+    ## Fix safety
+    Unsafe: the constraint comes into force, and fresh arrays are replicated over the mesh. `with mesh:` is
+    rewritten only in the same file and where nothing else reads it (SL315); `thread_resources` becomes
+    `get_abstract_mesh()`.
+
+    ## Evidence
+    Rows F26 and F27 of the experiments, run on jax 0.6.2 to 0.12 (there `jax.sharding.use_mesh` for
+    `set_mesh`). A function that asks both, and one with callers out of sight, are left alone.
+    """
+
+    code = "SL312"
+    name = "mesh-empty-guard"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
+    wakes = (Calls(*_NEW, near=("empty",)), Uses(*_OLD))
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each condition that is always the same."""
+        old = site.form == "name"
+        if site.form not in ("call", "name") or site.expected_to_fail or site.guarded or _asks_both(site):
+            return
+        mesh = _physical(site) if old else site.call
+        if mesh is None or not _places(site):
+            return
+        for guard in _guards(site, mesh):
+            context = site.program.around(site.file, guard)
+            if old and _only(context, *_SETTERS):
+                yield self._unseen(site, guard, context, "jax.set_mesh", self._ask_anew(site, mesh, guard))
+            elif not old and _only(context, "with mesh"):
+                yield self._unseen(site, guard, context, "`with mesh:`", self._set_anew(site, context))
+
+    def _unseen(
+        self, site: Site, guard: ast.Attribute, context: Context, by: str, fix: Fix | None
+    ) -> Finding:
+        at = context.contexts[0].place
+        where = f"line {at.line}" if at.file is site.file else f"{at.file.path.name}:{at.line}"
+        return site.finding(
+            guard,
+            "always True here",
+            f"On {site.on('jax')} this does not see the mesh, which is set by {by} at {where}: "
+            "what follows runs as without a mesh, and nothing is raised.",
+            help="set the mesh by jax.set_mesh and ask jax.sharding.get_abstract_mesh()",
+            fix=fix,
+        )
+
+    def _ask_anew(self, site: Site, mesh: ast.expr, guard: ast.Attribute) -> Fix | None:
+        if guard.value is not mesh or not site.runs("jax", ">=0.5.3"):
+            return None  # a name that is read for more than its emptiness
+        name, imports = site.spell(_NEW[0])
+        why = "what is behind the guard comes into force"
+        return site.fix(Safety.UNSAFE, f"write {name}()", [site.replace(mesh, f"{name}()"), *imports], why)
+
+    def _set_anew(self, site: Site, context: Context) -> Fix | None:
+        edits: list[Edit] = []
+        for one in context.contexts:
+            changed = to_set_mesh(site, one)
+            if changed is None:
+                return None
+            edits += [edit for edit in changed if edit not in edits]
+        text = site.text(context.contexts[0].place.node)
+        why = "what is behind the guard comes into force, and fresh arrays are replicated over the mesh"
+        return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
+
+
+def _only(context: Context, *kinds: ContextKind) -> bool:
+    """Whether on every way there are meshes in context, known ones, and all of these kinds."""
+    known = all(one.mesh is not None or one.kind != "with mesh" for one in context.contexts)
+    return context.only(*kinds) and known and bool(context.contexts)
+
+
+def _physical(site: Site) -> ast.expr | None:
+    """`thread_resources.env.physical_mesh`."""
+    env = site.file.parent(site.syntax)
+    mesh = site.file.parent(env) if env is not None else None
+    if isinstance(env, ast.Attribute) and env.attr == "env" and isinstance(mesh, ast.Attribute):
+        return mesh if mesh.attr == "physical_mesh" else None
+    return None
+
+
+def _guards(site: Site, mesh: ast.expr) -> Iterator[ast.Attribute]:
+    """`mesh.empty` in conditions, of the expression itself or of the name it is bound to."""
+    uses: list[ast.AST] = [mesh]
+    parent = site.file.parent(mesh)
+    if (
+        isinstance(parent, ast.Assign)
+        and len(parent.targets) == 1
+        and isinstance(parent.targets[0], ast.Name)
+    ):
+        uses = list(reads_after(site.file, site.scope, parent.targets[0]))
+    for use in uses:
+        found = site.file.parent(use)
+        if isinstance(found, ast.Attribute) and found.attr == "empty" and _decides(site, found):
+            yield found
+
+
+def _decides(site: Site, node: ast.expr) -> bool:
+    inner: ast.AST = node
+    for outer in site.file.ancestors(node):
+        if isinstance(outer, ast.If | ast.IfExp):
+            return inner is outer.test
+        if not isinstance(outer, ast.UnaryOp | ast.BoolOp):
+            return False
+        inner = outer
+    return False
+
+
+def _places(site: Site) -> bool:
+    """Whether the function places arrays, so that skipping it is felt."""
+    function = site.scope.function()
+    if function is None:
+        return False
+    for call in site.file.walked(function).calls:
+        if any(isinstance(one, Api) and one.name in _PLACES for one in options(site.value(call.func))):
+            return True
+    return False
+
+
+def _asks_both(site: Site) -> bool:
+    function = site.scope.function()
+    text = site.text(function.node) if function is not None else ""
+    old = "thread_resources" in text or "physical_mesh" in text
+    return old and ("get_abstract_mesh" in text or "get_mesh" in text or "get_concrete_mesh" in text)

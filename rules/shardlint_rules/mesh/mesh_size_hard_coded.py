@@ -1,0 +1,195 @@
+"""SL308."""
+
+from __future__ import annotations
+
+import ast
+import math
+import re
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program.reach import lookup
+from shardlint.program.shapes import shape_of
+from shardlint.program.values import Api, Constant, Items, Place, options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+
+_MESH = "jax.sharding.Mesh"
+_MAKE = "jax.make_mesh"
+_GRID = "jax.experimental.mesh_utils.create_device_mesh"
+_FLAG = "xla_force_host_platform_device_count"
+_OPTION = "jax_num_cpu_devices"
+_COUNTED = re.compile(rf"{_FLAG}[= ](\d+)")
+_WHOLE = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray")
+
+
+class MeshSizeHardCoded(Rule):
+    """The sizes of a mesh do not fit the number of simulated devices that the same file asks for.
+
+    ## What it does
+    Reports a mesh whose sizes are written out, in a file that asks for a number of simulated devices that
+    is written out too (`--xla_force_host_platform_device_count`, `jax_num_cpu_devices`), where the product
+    of the sizes is another number.
+
+    With `--pedantic` also `jax.make_mesh` for fewer devices than there are: it takes the first ones and
+    leaves the rest idle, which a test may want.
+
+    ## Why it hurts
+    Too many: `ValueError: Number of devices 8 must be >= the product of mesh_shape`. Of all devices
+    reshaped, and of `create_device_mesh`, fewer raise too. Fewer for `make_mesh`: silently idle devices.
+
+    ## Example
+    ```python
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 4), ("data", "model"))
+    ```
+
+    ## Use instead
+    ```python
+    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
+    mesh = Mesh(np.array(jax.devices()).reshape(-1, 2), ("data", "model"))
+    ```
+
+    ## Evidence
+    Rows F09a, F09b and F10b of the experiments, run on jax 0.4.38 to 0.12. A mesh over given devices, a
+    number of devices that may be set elsewhere (`setdefault`, a function, two numbers in one file) and
+    sizes that are computed are left alone.
+    """
+
+    code = "SL308"
+    name = "mesh-size-hard-coded"
+    harm = Harm.CRASH
+    wakes = (Calls(_MESH, _MAKE, _GRID, near=(_FLAG, _OPTION)),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call."""
+        if site.form != "call" or site.expected_to_fail or site.arguments.open_positional:
+            return
+        simulated = _simulated(site)
+        if simulated is None:
+            return
+        asked = self._asked(site)
+        if asked is None:
+            return
+        node, wanted = asked
+        count, line = simulated
+        if wanted == count:
+            return
+        fewer = wanted < count
+        if fewer and site.api == _MAKE:
+            yield site.finding(
+                node,
+                f"{wanted} of the {count} devices",
+                f"With the {count} simulated devices of line {line}, {count - wanted} stay idle, and nothing says so.",
+                help="take the size of one axis from jax.device_count()",
+                harm=Harm.COST,
+                certainty=Certainty.LIKELY,
+            )
+            return
+        yield site.finding(
+            node,
+            f"{wanted} devices, where there are {count}",
+            f"On {site.on('jax')} this raises ValueError with the {count} simulated devices of line {line}.",
+            help="take the size of one axis from jax.device_count()",
+        )
+
+    def _asked(self, site: Site) -> tuple[ast.expr, int] | None:
+        """The expression with the sizes, and how many devices they make."""
+        if site.argument("devices") is not None and site.api != _MESH:
+            return None
+        if any(keyword.arg not in ("axis_names", "axis_types", "axis_shapes", "mesh_shape", "devices")
+               for keyword in site.call.keywords):  # fmt: skip
+            return None
+        if site.api == _MESH:
+            devices = site.argument("devices")
+            reshaped = _reshape_of_all(site, devices) if devices is not None else None
+            if devices is None or reshaped is None:
+                return None
+            shape = shape_of(site.program.evaluator, Place(site.file, reshaped))
+            sizes = [one for one in shape or (None,) if one is not None]
+            return (
+                (devices, math.prod(sizes))
+                if shape and len(sizes) == len(shape) and -1 not in sizes
+                else None
+            )
+        node = site.argument("axis_shapes" if site.api == _MAKE else "mesh_shape")
+        found = options(site.value(node)) if node is not None else ()
+        if node is None or len(found) != 1 or not isinstance(found[0], Items) or found[0].open:
+            return None
+        sizes = [
+            one.value for one in found[0].items if isinstance(one, Constant) and isinstance(one.value, int)
+        ]
+        known = len(sizes) == len(found[0].items) and all(size > 0 for size in sizes)
+        return (node, math.prod(sizes)) if known else None
+
+
+def _simulated(site: Site) -> tuple[int, int] | None:
+    """How many devices the module asks for, once and for certain, and in which line."""
+    file = site.file
+    found: list[tuple[int, int]] = []
+    for text in (_FLAG, _OPTION):
+        found += _asking(site, file, text)
+    mentioned = len(_COUNTED.findall(file.source.text)) + file.source.text.count(_OPTION)
+    return found[0] if len(found) == 1 == mentioned else None
+
+
+def _asking(site: Site, file: FileFacts, text: str) -> Iterator[tuple[int, int]]:
+    """Statements of the module itself that set the number of devices."""
+    if text not in file.source.text:
+        return
+    for statement in file.walked(file.module).body:
+        match statement:
+            case (
+                ast.Assign(targets=[ast.Subscript() as target], value=value)
+                | ast.AugAssign(target=ast.Subscript() as target, value=value)
+            ) if text == _FLAG and "environ" in file.text(target) and "XLA_FLAGS" in file.text(target):
+                number = _COUNTED.search(file.text(value))
+                if number is not None:
+                    yield int(number[1]), statement.lineno
+            case ast.Expr(
+                value=ast.Call(args=[ast.Constant(value=option), ast.Constant(value=int() as count)])
+            ):
+                call = statement.value
+                assert isinstance(call, ast.Call)
+                callee = site.value(call.func)
+                if (
+                    option == text == _OPTION
+                    and isinstance(callee, Api)
+                    and callee.name == "jax.config.update"
+                ):
+                    yield count, statement.lineno
+
+
+def _reshape_of_all(site: Site, node: ast.expr) -> ast.expr | None:
+    """`np.array(jax.devices()).reshape(...)`, also through names: the call of reshape."""
+    node = _named(site, node)
+    if (
+        not isinstance(node, ast.Call)
+        or not isinstance(node.func, ast.Attribute)
+        or node.func.attr != "reshape"
+    ):
+        return None
+    return node if _is_all(site, _named(site, node.func.value)) else None
+
+
+def _is_all(site: Site, node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    callee = site.value(node.func)
+    if not isinstance(callee, Api):
+        return False
+    if callee.name == "jax.devices":
+        return not node.args and not node.keywords
+    return callee.name in _WHOLE and len(node.args) == 1 and _is_all(site, _named(site, node.args[0]))
+
+
+def _named(site: Site, node: ast.expr) -> ast.expr:
+    """What a name bound once by an assignment stands for."""
+    for _ in range(4):
+        if not isinstance(node, ast.Name):
+            break
+        bindings, _ = lookup(site.file, node, node.id)
+        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
+            break
+        node = bindings[0].value
+    return node

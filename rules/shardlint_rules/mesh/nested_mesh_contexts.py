@@ -1,0 +1,144 @@
+"""SL311."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.meshes import Mesh
+from shardlint.program.values import options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.mesh.legacy import items
+
+_With = ast.With | ast.AsyncWith
+# What reads the mesh of `with mesh:` also under jax.set_mesh.
+_READERS = ("pjit", "thread_resources", "haliax", "flax")
+
+
+class NestedMeshContexts(Rule):
+    """A mesh is entered by `with mesh:` where `jax.set_mesh` has set another one.
+
+    ## What it does
+    Reports `with inner:` inside `with jax.set_mesh(outer):`, or after `jax.set_mesh(outer)` in the same
+    function, where the two are different meshes made in the text. With `--pedantic` also where they only
+    have different names, and in files with something that reads the old context.
+
+    ## Why it hurts
+    Under `jax.set_mesh` the mesh of `with mesh:` is not read, though nothing says so: specs in jit,
+    constraints and `device_put` mean the outer mesh. The program shards over other axes than it says, or
+    raises about an axis that the inner mesh does have. Only `pjit` and `thread_resources` see the inner one.
+
+    ## Example
+    ```python
+    with jax.set_mesh(train_mesh):
+        with eval_mesh:
+            evaluate(params)
+    ```
+
+    ## Use instead
+    ```python
+    with jax.set_mesh(train_mesh):
+        with jax.set_mesh(eval_mesh):
+            evaluate(params)
+    ```
+
+    ## Evidence
+    Row F13n of the experiments: `jax.set_mesh` run on jax 0.7.2 to 0.12. The other way round, `set_mesh`
+    inside `with mesh:`, the inner one is in force. The same mesh entered both ways, for code that reads
+    either, is left alone.
+    """
+
+    code = "SL311"
+    name = "nested-mesh-contexts"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
+    wakes = (Calls("jax.set_mesh", near=("with ",)),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each mesh entered under the one that is set here."""
+        outer = site.argument("mesh")
+        if site.form != "call" or outer is None or site.expected_to_fail or site.guarded:
+            return
+        for statement, item in _inside(site):
+            for _, entered, context in items(site, statement):
+                if item is not None and entered is not item:
+                    continue
+                finding = self._finding(site, outer, entered, context.mesh)
+                if finding is not None:
+                    yield finding
+
+    def _finding(
+        self, site: Site, outer: ast.expr, entered: ast.withitem, inner: Mesh | None
+    ) -> Finding | None:
+        node = entered.context_expr
+        if site.text(node) == site.text(outer):
+            return None
+        found = [site.mesh_of(option) for option in options(site.value(outer))]
+        known = len(found) == 1 and found[0] is not None and inner is not None
+        if known and found[0] is not None and inner is not None and found[0].place.node is inner.place.node:
+            return None
+        differ = known and found[0] is not None and inner is not None and _differ(found[0], inner)
+        read = any(word in site.file.source.text for word in _READERS)
+        return site.finding(
+            node,
+            "a mesh that is not read",
+            f"On {site.on('jax')} `{site.text(outer)}`, set at line {site.call.lineno}, stays in force: "
+            f"specs inside do not mean `{site.text(node)}`.",
+            help=f"write with jax.set_mesh({site.text(node)}):",
+            certainty=Certainty.PROVEN if differ and not read else Certainty.LIKELY,
+        )
+
+
+def _differ(one: Mesh, two: Mesh) -> bool:
+    """Whether two meshes surely are not equal."""
+    if one.axis_names is None or two.axis_names is None:
+        return False
+    if one.axis_names != two.axis_names:
+        return True
+    return any(a is not None and b is not None and a != b for a, b in zip(one.sizes, two.sizes, strict=False))
+
+
+def _inside(site: Site) -> Iterator[tuple[_With, ast.withitem | None]]:
+    """`with` statements that run while the mesh set by this call is in force; an item where only that one counts."""
+    parent = site.file.parent(site.call)
+    if isinstance(parent, ast.withitem):
+        statement = site.file.parent(parent)
+        if isinstance(statement, _With):
+            after = statement.items[statement.items.index(parent) + 1 :]
+            for item in after:
+                yield statement, item
+            if not any(_sets(site, item.context_expr) for item in after):
+                yield from _below(site, statement.body)
+    elif isinstance(parent, ast.Expr):
+        block = _block(site, parent)
+        rest = block[block.index(parent) + 1 :]
+        yield from _below(site, rest)
+
+
+def _block(site: Site, statement: ast.stmt) -> list[ast.stmt]:
+    owner = site.file.parent(statement)
+    blocks = [getattr(owner, name, []) for name in ("body", "orelse", "finalbody")]
+    return next((block for block in blocks if isinstance(block, list) and statement in block), [statement])
+
+
+def _below(site: Site, body: list[ast.stmt]) -> Iterator[tuple[_With, None]]:
+    """`with` statements in a block and its inner blocks, up to where another mesh is set."""
+    for statement in body:
+        if isinstance(statement, ast.Expr) and _sets(site, statement.value):
+            return
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if isinstance(statement, _With):
+            if any(_sets(site, item.context_expr) for item in statement.items):
+                continue
+            yield statement, None
+        for name in ("body", "orelse", "finalbody"):
+            yield from _below(site, getattr(statement, name, []))
+        for handler in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+            yield from _below(site, handler.body)
+
+
+def _sets(site: Site, node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and "set_mesh" in site.text(node.func)

@@ -1,0 +1,353 @@
+"""The command line as a user runs it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from tests.conftest import PACK, Ran
+
+Write = Callable[..., Path]
+Run = Callable[..., Ran]
+Start = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+PUT = "import jax\njax.device_put(1)\n"
+FIXABLE = "import numpy as np\nnp.square(1)\n"
+SCHEMA = json.loads((Path(__file__).parent / "data" / "report.schema.json").read_text("utf-8"))
+
+
+def shown(ran: Ran) -> list[str]:
+    return [line.split(" ")[1] for line in ran.out.splitlines() if ": XT" in line or ": SL" in line]
+
+
+# exit codes
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "code"),
+    [
+        pytest.param({}, [], 0, id="no-files"),
+        pytest.param({"x.py": "x = 1\n"}, [], 0, id="clean"),
+        pytest.param({"x.py": PUT}, [], 1, id="finding"),
+        pytest.param({"x.py": PUT}, ["--ignore", "XT101"], 0, id="ignored"),
+        pytest.param({"x.py": PUT}, ["--select", "XT103"], 0, id="not-selected"),
+        pytest.param({"x.py": "import jax\njax.device_put(\n"}, [], 1, id="does-not-parse"),
+        pytest.param({"x.py": "x = 1\n"}, ["no.py"], 2, id="missing"),
+        pytest.param({"x.py": PUT}, ["x.py", "no.py"], 2, id="missing-and-finding"),
+        pytest.param({"x.py": PUT}, ["--select", "XT999"], 2, id="no-such-rule"),
+        pytest.param({"x.py": PUT}, ["--target", "jax"], 2, id="bad-target"),
+        pytest.param({"x.py": PUT}, ["--output-format", "xml"], 2, id="no-such-format"),
+        pytest.param({"x.py": PUT}, ["--nonsense"], 2, id="no-such-option"),
+        pytest.param({"x.py": PUT, "shardlint.toml": "selct = []"}, [], 2, id="bad-settings"),
+        pytest.param({"x.py": PUT, "shardlint.toml": "select = ["}, [], 2, id="broken-settings"),
+        pytest.param({"x.py": PUT, "shardlint.toml": "select = ['nope']"}, [], 2, id="no-such-rule-in-settings"),
+        pytest.param({"x.py": "import numpy as np\nnp.exp(1)\n"}, [], 2, id="a-bug-of-ours"),
+    ],
+)
+def test_exit_codes(write: Write, run: Run, files: dict[str, str], arguments: list[str], code: int) -> None:
+    ran = run("check", *arguments, cwd=write(files))
+    assert ran.code == code
+    assert "Traceback" not in ran.err
+    if code == 2 and not any("no.py" in str(a) for a in arguments) and "np.exp" not in str(files):
+        assert ran.out == ""
+        assert len([line for line in ran.err.splitlines() if line.startswith(("shardlint: ", "Error: "))]) == 1
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["check", "--select"], ["rule"], ["rule", "XT999"], ["explain", "x"]])
+def test_mistaken_commands_are_told(run: Run, arguments: list[str]) -> None:
+    ran = run(*arguments)
+    assert ran.code == 2
+    assert "Traceback" not in ran.err + ran.out
+
+
+@pytest.mark.parametrize("arguments", [["--version"], ["--help"], ["-h"], ["check", "-h"], ["fix", "--help"], ["rules"]])
+def test_help_is_there(run: Run, arguments: list[str]) -> None:
+    ran = run(*arguments)
+    assert (ran.code, ran.err) == (0, "")
+    assert ran.out
+
+
+def test_an_unknown_rule_is_told_with_what_is_near(write: Write, run: Run) -> None:
+    ran = run("check", "--select", "asarray-move", cwd=write({"x.py": PUT}))
+    assert ran.err == "shardlint: no rule, prefix, name or harm is called 'asarray-move'; did you mean asarray-moved?\n"
+
+
+# choosing
+
+MANY = "import jax\nimport numpy as np\njax.device_put(1)\nnp.asarray(1)\njax.numpy.zeros(1)\njax.numpy.sum(1)\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "codes"),
+    [
+        ([], ["XT101", "XT102", "XT103"]),
+        (["--select", "XT101"], ["XT101"]),
+        (["--select", "XT101,XT103"], ["XT101", "XT103"]),
+        (["--select", "XT101", "--select", "XT103"], ["XT101", "XT103"]),
+        (["--select", "XT1", "--ignore", "XT102"], ["XT101", "XT103"]),
+        (["--select", "asarray-moved"], ["XT102"]),
+        (["--select", "silent"], ["XT101"]),
+        (["--ignore", "asarray-moved, silent"], ["XT103"]),
+        (["--harm", "cost"], ["XT103"]),
+        (["--harm", "cost,silent"], ["XT101", "XT103"]),
+        (["--pedantic"], ["XT101", "XT102", "XT103", "XT104"]),
+        (["--pedantic", "--harm", "cost"], ["XT103", "XT104"]),
+    ],
+)
+def test_choosing_rules(write: Write, run: Run, arguments: list[str], codes: list[str]) -> None:
+    assert shown(run("check", *arguments, cwd=write({"x.py": MANY}))) == codes
+
+
+def test_paths_are_shown_as_they_were_given(write: Write, run: Run) -> None:
+    root = write({"sub/x.py": PUT})
+    for given, said in (("sub/x.py", "sub/x.py:2:1"), ("sub", "sub/x.py:2:1"), (".", "sub/x.py:2:1"), (root, f"{root}/sub/x.py:2:1")):
+        assert run("check", given, "--output-format", "concise", cwd=root).out.startswith(said)
+
+
+def test_targets_of_the_command_line_win(write: Write, run: Run) -> None:
+    root = write({"x.py": "import numpy as np\nnp.cos(1)\n", "requirements.txt": "jax==0.4.38\n"})
+    assert shown(run("check", cwd=root)) == ["XT106"]
+    assert shown(run("check", "--target", "jax=0.8", cwd=root)) == []
+
+
+# formats
+
+
+def test_json_is_one_object(write: Write, run: Run) -> None:
+    ran = run("check", "--output-format", "json", cwd=write({"x.py": MANY, "broken.py": "import jax\njax.device_put(\n"}))
+    document = json.loads(ran.out)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    assert [finding["code"] for finding in document["findings"]] == ["SL001", "XT101", "XT102", "XT103"]
+    assert (ran.code, ran.err) == (1, "")
+
+
+def test_json_of_a_clean_run(write: Write, run: Run) -> None:
+    ran = run("check", "--output-format", "json", cwd=write({"x.py": "x = 1\n"}))
+    document = json.loads(ran.out)
+    jsonschema.Draft202012Validator(SCHEMA).validate(document)
+    assert (document["findings"], document["files"], ran.code) == ([], 1, 0)
+
+
+def test_concise_lines_can_be_counted_on(write: Write, run: Run) -> None:
+    ran = run("check", "--output-format", "concise", cwd=write({"x.py": MANY}))
+    assert [line.split(" ")[:3] for line in ran.out.splitlines()[:-1]] == [
+        ["x.py:3:1:", "XT101", "device-put-told"],
+        ["x.py:4:1:", "XT102", "asarray-moved"],
+        ["x.py:5:1:", "XT103", "zeros-changed"],
+    ]
+
+
+def test_a_bug_of_ours_is_told_and_the_rest_checked(write: Write, run: Run) -> None:
+    ran = run("check", cwd=write({"a.py": "import numpy as np\nnp.exp(1)\n", "b.py": PUT}))
+    assert shown(ran) == ["XT101"]
+    assert "a.py: not checked: shardlint itself failed" in ran.out
+
+
+# standard input
+
+
+def test_standard_input(write: Write, start: Start) -> None:
+    root = write({"b.py": "from jax import device_put\n"})
+    text = b"from b import device_put\ndevice_put(1)\n"
+    ran = start("check", "--select", "XT", "--stdin-filename", "a.py", "-", cwd=root, input=text)
+    assert ran.returncode == 1
+    assert ran.stdout.startswith(b"a.py:2:1: XT101")
+    assert start("check", "--select", "XT", "--stdin-filename", "a.py", cwd=root, input=text).returncode == 1
+    assert start("check", "--select", "XT", "-", cwd=root, input=text).stdout.startswith(b"stdin.py:2:1: XT101")
+    assert start("check", "--select", "XT", "-", cwd=root, input=b"").returncode == 0
+
+
+def test_standard_input_obeys_the_settings_of_its_name(write: Write, start: Start) -> None:
+    root = write({"sub/shardlint.toml": "ignore = ['XT101']\n"})
+    ran = start("check", "--select", "XT", "--stdin-filename", "sub/a.py", "-", cwd=root, input=PUT.encode())
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("data", [b"import jax\njax.device_put('\xff')\n", b"import jax\njax.device_put(\n", b"jax.device_put\0"])
+def test_standard_input_that_cannot_be_checked(write: Write, start: Start, data: bytes) -> None:
+    ran = start("check", "--select", "XT,SL001", "--stdin-filename", "a.py", "-", cwd=write({}), input=data)
+    assert (ran.returncode, ran.stderr) == (1, b"")
+    assert b"a.py:" in ran.stdout
+    assert b"SL001" in ran.stdout
+
+
+# fix
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "code", "out"),
+    [
+        pytest.param({"x.py": "x = 1\n"}, [], 0, "mended 0, left 0 in 1 files.", id="clean"),
+        pytest.param({"x.py": FIXABLE}, [], 0, "x.py: mended XT201\nmended 1, left 0 in 1 files.", id="mended"),
+        pytest.param({"x.py": PUT}, [], 1, "mended 0, left 1 in 1 files.", id="left"),
+        pytest.param({"x.py": "import jax\njax.numpy.zeros(1)\n"}, [], 1, "mended 0, left 1 in 1 files.", id="unsafe-left"),
+        pytest.param({"x.py": "import jax\njax.numpy.zeros(1)\n"}, ["--unsafe-fixes"], 0,
+                     "x.py: mended XT103\nmended 1, left 0 in 1 files.", id="unsafe"),
+        pytest.param({"x.py": FIXABLE}, ["--select", "XT101"], 0, "mended 0, left 0 in 1 files.", id="not-selected"),
+        pytest.param({"x.py": "import numpy as np\nnp.square(np.square(1))\n"}, [], 0,
+                     "x.py: mended XT201 (2)\nmended 2, left 0 in 1 files.", id="twice"),
+    ],
+)  # fmt: skip
+def test_fixing(write: Write, run: Run, files: dict[str, str], arguments: list[str], code: int, out: str) -> None:
+    ran = run("fix", *arguments, cwd=write(files))
+    assert (ran.code, ran.out.strip(), ran.err) == (code, out, "")
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "code", "says"),
+    [
+        ({"x.py": FIXABLE}, ["no.py"], 2, "no.py: no such file or directory"),
+        ({"x.py": "import numpy as np\nnp.sin(1)\n"}, [], 2, "x.py: the fix of XT202 would break the file"),
+        ({"x.py": "import numpy as np\nnp.square(\n"}, [], 1, "x.py: not fixed: Python"),
+        ({"x.py": "import numpy as np\nnp.exp(1)\n"}, [], 2, "x.py: not fixed: shardlint itself failed"),
+        ({"x.py": "# coding: latin-1\nimport numpy as np\nnp.tan(1)\n"}, [], 2, "does not fit the file's encoding"),
+    ],
+)
+def test_what_cannot_be_fixed_is_told_and_the_rest_is_fixed(
+    write: Write, run: Run, files: dict[str, str], arguments: list[str], code: int, says: str
+) -> None:
+    root = write({**files, "y.py": FIXABLE})
+    ran = run("fix", *arguments, *(["y.py"] if arguments else []), cwd=root)
+    assert ran.code == code
+    assert says in ran.err
+    assert (root / "y.py").read_text() == "import numpy as np\n(1) ** 2\n"
+
+
+def test_a_diff_can_be_applied_by_patch(write: Write, run: Run) -> None:
+    root = write({"x.py": FIXABLE, "sub/y.py": "import numpy as np\n\n\n\n\nnp.asarray('ä')\n"})
+    ran = run("fix", "--diff", cwd=root)
+    assert ran.code == 1
+    assert (root / "x.py").read_text() == FIXABLE
+    assert ran.err == "would mend 2, left 0 in 2 files.\n"
+    patched = subprocess.run(["patch", "-p1"], cwd=root, input=ran.out.encode(), capture_output=True) if _has("patch") else None
+    if patched is None:
+        pytest.skip("no patch program here")
+    assert patched.returncode == 0, patched.stdout
+    assert (root / "x.py").read_text() == "import numpy as np\n(1) ** 2\n"
+    assert (root / "sub" / "y.py").read_text() == "import jax\n\n\n\n\njax.numpy.asarray('ä')\n"
+
+
+def _has(program: str) -> bool:
+    import shutil
+
+    return shutil.which(program) is not None
+
+
+def test_a_diff_of_nothing(write: Write, run: Run) -> None:
+    assert run("fix", "--diff", cwd=write({"x.py": "x = 1\n"})).code == 0
+    assert run("fix", "--diff", cwd=write({"x.py": PUT})).code == 1
+
+
+# other commands
+
+
+def test_a_rule_s_page(run: Run) -> None:
+    ran = run("rule", "XT101")
+    assert ran.out.startswith("# XT101 device-put-told\n\nHarm: silent")
+    assert run("rule", "device-put-told").out == ran.out
+
+
+def test_rules_are_listed(run: Run) -> None:
+    lines = run("rules").out.splitlines()
+    assert "XT101  silent   device-put-told" in lines
+    assert "XT105  cost     max-quiet  (off by default)" in lines
+
+
+def test_targets_are_shown_with_their_source(write: Write, run: Run) -> None:
+    ran = run("targets", "--target", "flax=0.10", cwd=write({"requirements.txt": "jax==0.4.38\n"}))
+    assert "jax       0.4.38     pinned in requirements.txt" in ran.out.splitlines()
+    assert "flax      0.10       --target" in ran.out.splitlines()
+
+
+# processes
+
+
+def test_check_and_fix_never_import_jax_nor_the_checked_project(write: Write) -> None:
+    root = write({"x.py": "import numpy as np\nimport jax, y\nraise SystemExit('run')\njax.numpy.zeros(np.array(1))\n", "y.py": "1 / 0\n"})
+    script = """
+import sys
+from shardlint.cli import main
+for command in (["check"], ["fix", "--unsafe-fixes", "--diff"], ["fix", "--unsafe-fixes"]):
+    sys.argv = ["shardlint", *command, "--select", "XT", "."]
+    try:
+        main()
+    except SystemExit:
+        pass
+loaded = [name for name in ("jax", "numpy", "equinox", "x", "y", "shardlint.verify") if name in sys.modules]
+assert not loaded, loaded
+"""
+    environment = {**os.environ, "PYTHONPATH": str(PACK)}
+    ran = subprocess.run([sys.executable, "-c", script], cwd=root, env=environment, capture_output=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr.decode()
+    assert "jax.numpy.ones(jax.numpy.asarray(1))" in (root / "x.py").read_text()
+
+
+def test_a_clean_file_needs_few_imports(write: Write) -> None:
+    root = write({"x.py": "import torch\n"})
+    script = """
+import sys
+from shardlint.cli import main
+sys.argv = ["shardlint", "check", "--select", "XT", "x.py"]
+try:
+    main()
+except SystemExit:
+    pass
+loaded = [name for name in ("libcst", "pathspec", "json", "difflib", "packaging", "tokenize_rt") if name in sys.modules]
+assert not loaded, loaded
+"""
+    environment = {**os.environ, "PYTHONPATH": str(PACK)}
+    ran = subprocess.run([sys.executable, "-c", script], cwd=root, env=environment, capture_output=True, timeout=120)
+    assert ran.returncode == 0, ran.stderr.decode()
+
+
+def test_a_closed_pipe_ends_it_quietly(write: Write) -> None:
+    root = write({f"x{n}.py": PUT for n in range(300)})
+    reader, writer = os.pipe()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "shardlint", "check", "--select", "XT", "."],
+        cwd=root,
+        env={**os.environ, "PYTHONPATH": str(PACK)},
+        stdout=writer,
+        stderr=subprocess.PIPE,
+    )
+    os.close(writer)
+    os.read(reader, 10)
+    os.close(reader)
+    _, errors = process.communicate(timeout=120)
+    assert errors == b""
+    assert process.returncode in (1, 2)
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
+def test_a_terminal_that_cannot_say_it_still_gets_a_report(write: Write, start: Start, encoding: str) -> None:
+    root = write({"ä漢.py": "import jax\njax.device_put('漢')\n"})
+    ran = start("check", "--select", "XT", cwd=root, PYTHONIOENCODING=encoding, PYTHONUTF8="0")
+    assert (ran.returncode, ran.stderr) == (1, b"")
+    assert b"XT101" in ran.stdout
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="file names of bytes")
+def test_a_file_name_that_is_no_text(write: Write, start: Start) -> None:
+    root = write({})
+    path = os.fsencode(root) + b"/a\xff.py"
+    Path(os.fsdecode(path)).write_text(PUT + "import numpy as np\nnp.square(1)\n")
+    for arguments in (["check"], ["check", "--output-format", "json"], ["check", "--output-format", "concise"], ["fix", "--diff"], ["fix"]):
+        ran = start(*arguments, "--select", "XT", cwd=root)
+        assert (ran.returncode, b"Traceback" in ran.stderr) == (1, False), ran.stderr
+
+
+def test_it_runs_as_a_module_and_as_a_script(write: Write, start: Start) -> None:
+    root = write({"x.py": "x = 1\n"})
+    ran = start("check", "--select", "XT", cwd=root)
+    assert (ran.returncode, ran.stdout) == (0, b"No findings in 1 file.\n")
+    script = Path(sys.executable).parent / "shardlint"
+    if script.exists():
+        ran = subprocess.run([script, "--version"], capture_output=True, timeout=120)
+        assert ran.stdout.startswith(b"shardlint, version ")

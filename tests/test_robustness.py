@@ -1,0 +1,144 @@
+"""Whatever the files hold, a run ends, tells, and changes nothing it should not."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from shardlint.check import Checker, Options
+from shardlint.fix import fix
+from shardlint.reports import json_, text
+
+Write = Callable[..., Path]
+FIXTURES = Path(__file__).parent.parent / "fixtures"
+FILES = sorted(FIXTURES.glob("SL*/*.py"))
+
+
+def _mutations(data: bytes, seed: int, count: int) -> Iterator[bytes]:
+    """The file with pieces cut, doubled, moved, or replaced: what an editor holds while someone types."""
+    chance = random.Random(seed)
+    lines = data.splitlines(keepends=True)
+    pieces = [b"(", b")", b"[", b"\n", b"\t", b" ", b'"', b"'''", b"\\", b":", b"=", b"*", b"**", b",", b"lambda x:", b"\xff",
+              b"\x0c", b"\r", b"#", b"@", b"await ", b"yield ", b"global x\n", b"None", b"*args", b"f'{", "ä".encode(), b"del ",
+              b"with ", b"for x in x:", b":=", b"x if x else ", b"not ", b"return "]  # fmt: skip
+    for _ in range(count):
+        match chance.randrange(5):
+            case 0:  # cut off
+                yield data[: chance.randrange(len(data))]
+            case 1:  # a piece put in
+                at = chance.randrange(len(data))
+                yield data[:at] + chance.choice(pieces) + data[at:]
+            case 2:  # a line lost
+                at = chance.randrange(len(lines))
+                yield b"".join(lines[:at] + lines[at + 1 :])
+            case 3:  # two lines swapped
+                one, two = chance.randrange(len(lines)), chance.randrange(len(lines))
+                moved = list(lines)
+                moved[one], moved[two] = moved[two], moved[one]
+                yield b"".join(moved)
+            case 4:  # a word replaced by another of the file
+                words = data.split(b" ")
+                words[chance.randrange(len(words))] = chance.choice(words)
+                yield b" ".join(words)
+
+
+@pytest.mark.skipif(not FILES, reason="no fixtures here")
+def test_no_text_stops_a_check_or_a_report(tmp_path: Path) -> None:
+    (tmp_path / "setup.cfg").touch()
+    checked = 0
+    chance = random.Random(0)
+    for number, file in enumerate(chance.sample(FILES, min(40, len(FILES)))):
+        for data in _mutations(file.read_bytes(), number, 4):
+            checker = Checker(Options(pedantic=True))
+            path = tmp_path / f"m{checked}.py"
+            path.write_bytes(data)
+            found, reason = checker.check_file(path)
+            assert not checker.failed, f"{file}: {reason}\n{data.decode('utf-8', 'replace')}"
+            checked += found is not None
+            path.unlink()
+            if found is None:
+                continue
+            for finding in found.findings:
+                assert 0 <= finding.start <= finding.end <= len(found.source.text)
+                for edit in finding.fix.edits if finding.fix is not None else ():
+                    assert 0 <= edit.start <= edit.end <= len(found.source.text)
+                json_._finding(found, finding)
+                list(text._frame(found, finding))
+    assert checked > 20, "the mutations leave nothing to look at"
+
+
+@pytest.mark.skipif(not FILES, reason="no fixtures here")
+def test_no_text_is_broken_by_a_fix(write: Write) -> None:
+    chance = random.Random(1)
+    sources = {}
+    for number, file in enumerate(chance.sample(FILES, min(20, len(FILES)))):
+        for turn, data in enumerate(_mutations(file.read_bytes(), number, 2)):
+            sources[f"p{number}_{turn}/m.py"] = data
+    root = write(sources)
+    before = {path: path.read_bytes() for path in root.rglob("*.py")}
+    report = fix([root], Options(pedantic=True), unsafe=True, write=True)
+    assert not report.failed
+    problems = [outcome.problem for outcome in report.fixed if outcome.problem]
+    assert not problems
+    for path, data in before.items():
+        after = path.read_bytes()
+        assert _compiles(after) or after == data or not _compiles(data)
+
+
+@pytest.mark.usefixtures("pack")
+@pytest.mark.parametrize(
+    "source",
+    [
+        b"",
+        b"\n",
+        b"\x0c",
+        b"\xef\xbb\xbf",
+        b"#",
+        b"\\\n",
+        b"'''",
+        b"import jax; jax.device_put",
+        b"from jax import (device_put)",
+        b"import jax\njax.device_put(*a, **b)\n",
+        b"import jax\njax.device_put(x for x in y)\n",
+        b"import jax\nclass C(jax.device_put(1)): pass\n",
+        b"import jax\nasync def f(): return [await jax.device_put(x) async for x in y]\n",
+        b"import jax\nmatch jax.device_put(1):\n case jax.device_put(): pass\n",
+        b"import jax\nf'{jax.device_put(f\"{1}\")!r:>{jax.device_put(2)}}'\n",
+        b"import jax\nx: jax.device_put(1) = jax.device_put(2)\n",
+        b"from jax import *\nfrom x import *\ndevice_put(1)\n",
+        b"import jax as device_put\ndevice_put.device_put(1)\n",
+        b"from jax import device_put\ndel device_put\ndevice_put(1)\n",
+        b"global jax\nimport jax\njax.device_put(1)\n",
+        b"import jax\njax = jax\njax.device_put(jax)\n",
+        b"import jax\nclass jax(jax.jit): jax = jax.device_put(1)\n",
+        b"import jax\ndef f(x=jax.device_put(1), *, y: jax.device_put(2), **z): pass\n",
+        b"import jax\nput = lambda put=jax.device_put: put(put)\nput()\n",
+        b"from . import jax\nfrom .. import device_put\nfrom ....... import x\njax.device_put(1)\n",
+        b"import jax\nput = jax.device_put\nput = put = (put := put)\nput(1)\n",
+        b"import numpy as np\nx = " + b"np.square(" * 60 + b"1" + b")" * 60 + b"\n",
+        b"import jax\n" + b"".join(b" " * i + b"if jax.device_put(1):\n" for i in range(90)) + b" " * 90 + b"pass\n",
+        b"import jax\nx = [" + b"jax.device_put(1)," * 3000 + b"]\n",
+        b"import jax\n" + b"x = x + jax.device_put(x)\n" * 400,
+        b"import jax\ntry: jax.device_put(1)\nexcept* E: jax.device_put(2)\n",
+    ],
+)
+def test_odd_files_are_checked_and_fixed(write: Write, source: bytes) -> None:
+    root = write({"x.py": source})
+    checker = Checker(Options(pedantic=True, select=("all",)))
+    _, reason = checker.check_file(root / "x.py")
+    assert not checker.failed, reason
+    report = fix([root], Options(ignore=("XT2",)), unsafe=True, write=True)
+    assert not [outcome.problem for outcome in report.fixed if outcome.problem]
+    if _compiles(source):
+        assert _compiles((root / "x.py").read_bytes())
+
+
+def _compiles(source: bytes) -> bool:
+    try:
+        compile(source, "x.py", "exec", dont_inherit=True)
+    except SyntaxError:
+        return False
+    return True
