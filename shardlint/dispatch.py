@@ -40,7 +40,7 @@ class Wakes:
                 for name in wake.names:
                     table.setdefault(name, []).append(rule)
                     for word in _words(wake, name):
-                        near, known = _near(wake, name), wakes.words.get(word, set())
+                        near, known = _near(wake, name, word), wakes.words.get(word, set())
                         wakes.words[word] = None if near is None or known is None else known | near
         return wakes
 
@@ -57,10 +57,15 @@ class Wakes:
         ]
 
 
-def _near(wake: Calls | Uses, name: str) -> set[bytes] | None:
-    """What stands in a file besides a name's last word when the name is used there; None where that says nothing."""
+def _near(wake: Calls | Uses, name: str, word: str) -> set[bytes] | None:
+    """What stands in a file besides a word when the name is used there; None where that says nothing."""
     if isinstance(wake, Calls):
-        return {word.encode() for word in wake.near} or None
+        if wake.near:
+            return {text.encode() for text in wake.near}
+        last = name.rpartition(".")[2]
+        # A short spelling (`P`) is in every file; as a name it was imported or is an attribute.
+        spelled = (last, f".{word}", f"import {word}", f", {word}\n", f", {word},", f" as {word}")
+        return {text.encode() for text in spelled} if word != last and len(word) < 4 else None
     module, _, last = name.removesuffix(".*").rpartition(".")
     if not module:
         return None

@@ -50,6 +50,19 @@ class FileFacts:
         lines = re.findall(r"(?:^|[:;])[ \t]*global\b([^\n#;]*)", self.source.text, re.MULTILINE)
         return frozenset(name.strip() for line in lines for name in line.split(","))
 
+    def release(self) -> None:
+        """Break the cycles between scopes, so that the tree goes at once and no collector need look for it.
+
+        The facts answer nothing afterwards.
+        """
+        for scope in list(self._scopes.values()):
+            scope.parent = None
+            for table in (scope.children, scope.bindings, scope.named, scope.calls, scope.returns):
+                table.clear()
+        self._scopes.clear()
+        self._homes.clear()
+        self._mentions.clear()
+
     def scope(self, node: ast.AST) -> Scope:
         """The scope a function, class, lambda or module node opens."""
         if node not in self._scopes and isinstance(node, ast.Lambda):

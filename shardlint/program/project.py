@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -16,6 +17,9 @@ _SOURCE_FOLDERS = ("", "src", "lib", "python")
 _SEARCH_BYTES = 400_000_000
 # A name in more files than this is no use as evidence: some of them will not tell.
 _SEARCH_FILES = 60
+# One file asks little and is served by searching; a whole project asks thousands of times, and an index pays.
+_SEARCHES_BEFORE_INDEX = 24
+_WORDS = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def project_root(path: Path) -> Path:
@@ -38,6 +42,7 @@ class Project:
         self._facts: dict[Path, FileFacts | None] = {}
         self._modules: dict[tuple[Path, str], Path | None] = {}
         self._anywhere: dict[str, bool] = {}
+        self._searches = 0
 
     def facts(self, path: Path) -> FileFacts | None:
         """The facts of a file, or None where it cannot be read or parsed: then nothing is known through it."""
@@ -62,6 +67,9 @@ class Project:
 
     def forget(self) -> None:
         """Let go of all parsed files."""
+        for facts in self._facts.values():
+            if facts is not None:
+                facts.release()
         self._facts.clear()
 
     @cached_property
@@ -90,33 +98,50 @@ class Project:
         None when there are too many to read.
         """
         stem = (path.parent.name if path.stem == "__init__" else path.stem).encode()
-        word = name.encode()
-        yield from self._holding(lambda data: stem in data and (holds_word(data, word) or b"import *" in data), path)
+        starred = [other for other, data in self._with(stem) if b"import *" in data]
+        named = [other for other, data in self._with(name.encode()) if stem in data]
+        yield from self._read([*named, *(other for other in starred if other not in named)], path)
 
     def with_attribute(self, file: FileFacts, name: str) -> Iterator[FileFacts | None]:
         """Files in which `.name` stands, the given one first. None when there are too many to read."""
         yield file
         word = name.encode()
-        yield from self._holding(lambda data: holds_word(data, word, after=b"."), file.path)
+        yield from self._read(
+            [path for path, data in self._with(word) if holds_word(data, word, after=b".")], file.path
+        )
 
-    def anywhere(self, word: str) -> bool:
-        """Whether any file of the project holds a word; True also when the project is too large to search."""
-        if word not in self._anywhere:
+    def anywhere(self, text: str) -> bool:
+        """Whether any file of the project holds a dotted name; True also when the project is too large to search."""
+        if text not in self._anywhere:
             texts = self._texts
-            self._anywhere[word] = texts is None or any(holds_word(data, word.encode()) for data in texts.values())
-        return self._anywhere[word]
+            self._anywhere[text] = texts is None or any(
+                holds_word(data, text.encode()) for data in texts.values()
+            )
+        return self._anywhere[text]
 
-    def _holding(self, holds: Callable[[bytes], bool], but: Path) -> Iterator[FileFacts | None]:
-        texts = self._texts
-        if texts is None:
+    def _with(self, word: bytes) -> Iterator[tuple[Path, bytes]]:
+        """The files that hold a word, with their bytes; none when the project is too large (`_read` says so)."""
+        texts = self._texts or {}
+        self._searches += 1
+        if self._searches <= _SEARCHES_BEFORE_INDEX or not word.isascii():
+            yield from ((path, data) for path, data in texts.items() if holds_word(data, word))
+        else:
+            yield from ((path, texts[path]) for path in self._index.get(word, ()))
+
+    @cached_property
+    def _index(self) -> dict[bytes, list[Path]]:
+        index: dict[bytes, list[Path]] = {}
+        for path, data in (self._texts or {}).items():
+            for word in set(_WORDS.findall(data)):
+                index.setdefault(word, []).append(path)
+        return index
+
+    def _read(self, paths: list[Path], but: Path) -> Iterator[FileFacts | None]:
+        if self._texts is None or len(paths) > _SEARCH_FILES:
             yield None
             return
-        found = [path for path, data in texts.items() if path != but and holds(data)]
-        if len(found) > _SEARCH_FILES:
-            yield None
-            return
-        for path in found:
-            facts = self.facts(path)
+        for path in paths:
+            facts = self.facts(path) if path != but else None
             if facts is not None:
                 yield facts
 

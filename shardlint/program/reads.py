@@ -23,38 +23,39 @@ class Reading(enum.Enum):
 # Of a deleted array these can be read.
 _KEPT = frozenset(
     """
-shape dtype ndim size nbytes itemsize sharding aval weak_type committed is_fully_replicated is_fully_addressable
-is_deleted delete device_buffer format layout _fields apply_fn tx graphdef __class__ __dict__ named_shape
+shape dtype ndim size nbytes itemsize sharding aval weak_type committed is_fully_replicated
+is_fully_addressable is_deleted delete device_buffer format layout _fields apply_fn tx graphdef __class__
+__dict__ named_shape
 """.split()
 )
 _DERIVED = frozenset(("T", "mT", "at", "real", "imag", "addressable_shards", "global_shards"))
 _ARRAY_METHODS = frozenset(
     """
-sum mean min max std var prod any all astype reshape ravel flatten transpose copy item tolist dot argmax argmin argsort sort
-cumsum round clip squeeze swapaxes block_until_ready is_ready addressable_data devices __array__ view trace take repeat
-copy_to_host_async on_device_size_in_bytes
+sum mean min max std var prod any all astype reshape ravel flatten transpose copy item tolist dot argmax
+argmin argsort sort cumsum round clip squeeze swapaxes block_until_ready is_ready addressable_data devices
+__array__ view trace take repeat copy_to_host_async on_device_size_in_bytes
 """.split()
 )
 _OUTLIVES = frozenset("keys items values lower trace eval_shape is_deleted delete unsafe_buffer_pointer".split())
 _HARMLESS = frozenset(
     """
-builtins.len builtins.isinstance builtins.type builtins.id builtins.hasattr builtins.getattr builtins.callable builtins.hash
-builtins.issubclass builtins.zip builtins.enumerate builtins.dict builtins.tuple
-jax.numpy.shape jax.numpy.ndim jax.numpy.size jax.numpy.result_type jax.numpy.zeros_like jax.numpy.ones_like jax.numpy.full_like
-jax.numpy.empty_like jax.numpy.dtype jax.numpy.issubdtype jax.numpy.isscalar
-numpy.shape numpy.ndim numpy.size numpy.result_type numpy.prod
-jax.eval_shape jax.make_jaxpr jax.typeof jax.tree.structure jax.tree.leaves jax.tree.flatten jax.tree_util.tree_structure
-jax.tree_util.tree_leaves jax.tree_util.tree_flatten jax.tree_util.tree_flatten_with_path jax.tree_leaves jax.tree_flatten
-jax.tree.leaves_with_path jax.tree.flatten_with_path jax.tree_structure equinox.filter equinox.partition equinox.is_array
-equinox.filter_eval_shape jax.debug.visualize_array_sharding jax.ShapeDtypeStruct flax.jax_utils.unreplicate_shape
-gc.collect weakref.ref
+builtins.len builtins.isinstance builtins.type builtins.id builtins.hasattr builtins.getattr builtins.callable
+builtins.hash builtins.issubclass builtins.zip builtins.enumerate builtins.dict builtins.tuple jax.numpy.shape
+jax.numpy.ndim jax.numpy.size jax.numpy.result_type jax.numpy.zeros_like jax.numpy.ones_like
+jax.numpy.full_like jax.numpy.empty_like jax.numpy.dtype jax.numpy.issubdtype jax.numpy.isscalar numpy.shape
+numpy.ndim numpy.size numpy.result_type numpy.prod jax.eval_shape jax.make_jaxpr jax.typeof jax.tree.structure
+jax.tree.leaves jax.tree.flatten jax.tree_util.tree_structure jax.tree_util.tree_leaves
+jax.tree_util.tree_flatten jax.tree_util.tree_flatten_with_path jax.tree_leaves jax.tree_flatten
+jax.tree.leaves_with_path jax.tree.flatten_with_path jax.tree_structure equinox.filter equinox.partition
+equinox.is_array equinox.filter_eval_shape jax.debug.visualize_array_sharding jax.ShapeDtypeStruct
+flax.jax_utils.unreplicate_shape gc.collect weakref.ref
 """.split()
 )
 _READING = ("jax.numpy.", "jax.nn.", "jax.lax.", "jax.scipy.", "numpy.", "optax.")
 _READING_ONE = frozenset(
     """
-jax.device_get jax.device_put jax.block_until_ready builtins.float builtins.int builtins.complex builtins.sum builtins.abs
-equinox.apply_updates equinox.filter_shard jax.lax.with_sharding_constraint
+jax.device_get jax.device_put jax.block_until_ready builtins.float builtins.int builtins.complex builtins.sum
+builtins.abs equinox.apply_updates equinox.filter_shard jax.lax.with_sharding_constraint
 """.split()
 )
 _SHOWING = frozenset("builtins.print builtins.str builtins.repr builtins.list builtins.bool builtins.max builtins.min".split())

@@ -1,4 +1,4 @@
-"""Which argument goes to which parameter: through `functools.partial`, bound self, defaults, stars and static arguments.
+"""Which argument goes to which parameter: through `functools.partial`, bound self, defaults, stars, static arguments.
 
     parameters_of(value, evaluator)    what a function value takes
     Parameters.bind(arguments)         a call's arguments by parameter
@@ -39,11 +39,12 @@ JITS = ("jax.jit", "jax.experimental.pjit.pjit")
 # Transforms whose result takes the arguments that the function takes.
 KEEPING = frozenset(
     """
-jax.jit jax.experimental.pjit.pjit jax.checkpoint jax.grad jax.value_and_grad jax.vmap jax.jacfwd jax.jacrev jax.hessian
-jax.named_call jax.custom_vjp jax.custom_jvp equinox.filter_jit equinox.filter_grad equinox.filter_value_and_grad
-equinox.filter_vmap equinox.filter_checkpoint flax.linen.compact jaxtyping.jaxtyped typeguard.typechecked beartype.beartype
-jax.named_scope equinox.named_scope jax.profiler.annotate_function functools.lru_cache functools.cache
-typing.no_type_check abc.abstractmethod typing.override typing_extensions.override
+jax.jit jax.experimental.pjit.pjit jax.checkpoint jax.grad jax.value_and_grad jax.vmap jax.jacfwd jax.jacrev
+jax.hessian jax.named_call jax.custom_vjp jax.custom_jvp equinox.filter_jit equinox.filter_grad
+equinox.filter_value_and_grad equinox.filter_vmap equinox.filter_checkpoint flax.linen.compact
+jaxtyping.jaxtyped typeguard.typechecked beartype.beartype jax.named_scope equinox.named_scope
+jax.profiler.annotate_function functools.lru_cache functools.cache typing.no_type_check abc.abstractmethod
+typing.override typing_extensions.override
 """.split()
 )
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
@@ -250,13 +251,14 @@ def wrappings(
     if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and call in parent.decorator_list:
         yield from _decorated(program, file, parent, call, apis)
         return
-    owner = call
+    owners: list[ast.Call] = [] if form == "partial" else [call]
     if isinstance(parent, ast.Call) and parent.func is call:
-        owner = parent
-    for option in options(evaluator.value(Place(file, owner))):
-        found = jitted(option, evaluator, apis)
-        if found is not None and (form != "partial" or owner is not call):
-            yield found
+        owners.append(parent)  # `jax.jit(donate_argnums=0)(f)`
+    for owner in owners:
+        found = [jitted(option, evaluator, apis) for option in options(evaluator.value(Place(file, owner)))]
+        if any(one is not None for one in found):
+            yield from (one for one in found if one is not None)
+            return
 
 
 def _decorated(

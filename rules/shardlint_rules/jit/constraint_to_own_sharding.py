@@ -63,7 +63,9 @@ class ConstraintToOwnSharding(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a question that a tracer cannot answer."""
-        if site.form != "call" or site.expected_to_fail or not site.region.proven or knows_it_is_traced(site):
+        if site.form != "call" or not _asks(site):
+            return
+        if site.expected_to_fail or not site.region.proven or knows_it_is_traced(site):
             return
         if site.api in _ASKING:
             yield from self._guard(site)
@@ -93,6 +95,14 @@ class ConstraintToOwnSharding(Rule):
             f"On {site.on('jax')} this is always {always}: `{site.text(arguments[0])}` is a tracer, which has none.",
             help="take the sharding outside of the traced function, and hand it in",
         )
+
+
+def _asks(site: Site) -> bool:
+    """Whether the call has the shape that matters; cheap, where asking why a place is traced is not."""
+    if site.api in _ASKING:
+        return len(site.call.args) > 1 and _says_sharding(site.call.args[1])
+    target = site.argument(PLACING[site.api])
+    return isinstance(target, ast.Attribute) and target.attr == "sharding"
 
 
 def _says_sharding(node: ast.expr) -> bool:

@@ -13,7 +13,7 @@ from shardlint_rules.jit.placed import PLACING, knows_it_is_traced
 
 _PUT = "jax.device_put"
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
-# Inside these a program runs on each device by itself, and what one device does there was not measured.
+# Called without jit, the body of a shard_map runs op by op, and device_put there raises instead.
 _PER_DEVICE = ("shard_map", "pmap", "xmap", "smap")
 
 
@@ -28,7 +28,7 @@ class DeviceInJit(Rule):
     A compiled program runs on one set of devices, so one value in it cannot be moved to one of them.
     `device_put(x, device)` is ignored without a word: the value stays where it is. The other spellings move the
     whole program to that device, or raise `ValueError: Received incompatible devices` when an argument was placed
-    on other devices before.
+    on other devices before. As that may be what you want (a jit that runs on the host), it is likely only.
 
     ## Example
     ```python
@@ -49,8 +49,8 @@ class DeviceInJit(Rule):
 
     ## Evidence
     Rows B1b, B4 and A2c of the experiments, run on jax 0.4.38 to 0.12. Left alone: memory kinds, the bodies of
-    shard_map and pmap with a SingleDeviceSharding, and code that asks whether it is traced. A device as the
-    sharding of `with_sharding_constraint` raises: SL218.
+    shard_map and pmap, and code that asks whether it is traced. A device as the sharding of
+    `with_sharding_constraint` raises: SL218.
     """
 
     code = "SL202"
@@ -66,28 +66,30 @@ class DeviceInJit(Rule):
             return
         if site.region.traced not in ("always", "sometimes") or knows_it_is_traced(site):
             return
-        message = self._message(site, target)
-        if message is None:
+        if any(word in step.text for step in site.region.steps for word in _PER_DEVICE):
             return
+        told = self._message(site, target)
+        if told is None:
+            return
+        message, certainty = told
         yield site.finding(
             target,
             site.region.describe(site.file),
             message,
             help="move the result where the traced function is called: "
             f"jax.device_put(result, {' '.join(site.text(target).split())})",
-            certainty=Certainty.PROVEN if site.region.proven else Certainty.LIKELY,
+            certainty=certainty if site.region.proven else Certainty.LIKELY,
         )
 
-    def _message(self, site: Site, target: ast.expr) -> str | None:
+    def _message(self, site: Site, target: ast.expr) -> tuple[str, Certainty] | None:
         device = is_device(site, target)
         value = " ".join(site.text(site.call.args[0]).split()) if site.call.args else "the value"
         if device and site.api == _PUT:
-            return f"On {site.on('jax')} this is ignored: {value} stays where it is."
+            return f"On {site.on('jax')} this is ignored: {value} stays where it is.", Certainty.PROVEN
         if (device and site.api != _CONSTRAINT) or (not device and single_device(site, target)):
-            if any(word in step.text for step in site.region.steps for word in _PER_DEVICE):
-                return None
-            return (
+            message = (
                 f"On {site.on('jax')} this moves the whole compiled program to that device, or raises ValueError "
                 "if an argument was placed on others."
             )
+            return message, Certainty.LIKELY  # some use it to have a function run on the host
         return None

@@ -14,9 +14,8 @@ _PLACING = (
     "jax.lax.with_sharding_constraint",
     "jax.reshard",
     "equinox.filter_shard",
-    "haliax.shard",
-    "haliax.auto_sharded",
 )
+_HALIAX = ("haliax.shard", "haliax.auto_sharded")
 # `jax.set_mesh(mesh)` is not here: as a statement it sets the mesh.
 _MANAGERS = ("jax.sharding.use_mesh", "jax.sharding.use_abstract_mesh", "jax.experimental.mesh_utils.use_mesh")
 
@@ -64,7 +63,7 @@ class DiscardedPlacement(Rule):
     code = "SL203"
     name = "discarded-placement"
     harm = Harm.SILENT
-    wakes = (Calls(*_PLACING, *_MANAGERS),)
+    wakes = (Calls(*_PLACING, *_MANAGERS), Calls(*_HALIAX, near=("haliax",)))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

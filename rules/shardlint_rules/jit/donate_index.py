@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from typing import ClassVar
 
 from shardlint.program.donation import PMAP
 from shardlint.program.signatures import JITS, Jitted, Parameters, names, numbers, positions, wrappings
@@ -46,13 +47,14 @@ class DonateIndex(Rule):
 
     ## Evidence
     Row D7 of the experiments, on jax 0.4.38 to 0.12. Functions with `*args` take any position and those with
-    `**kwargs` any name; pmap does not look whether a position exists. Before 0.12 a negative position and a positive one
-    may mean the same argument unnoticed: then nothing is reported.
+    `**kwargs` any name; pmap does not look whether a position exists. Before 0.12 a negative position and a positive
+    one may mean the same argument unnoticed: then nothing is reported.
     """
 
     code = "SL222"
     name = "donate-index"
     harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.30"}
     wakes = (Calls(*JITS, PMAP, near=_DONATED),)
     fixes = "safe"
 

@@ -104,7 +104,7 @@ def _fresh(value: Value) -> bool:
 
 
 def _placed(value: Value) -> bool:
-    """Whether an array lies where a function with shardings, or a pmap, wants it: another one made it, or a placement."""
+    """Whether an array lies on the devices of a function with shardings or a pmap: one made it, or a placement."""
     if not isinstance(value, Made):
         return False
     if isinstance(value.by, Wrapped):

@@ -42,7 +42,8 @@ class GradLosesSharding(Rule):
     ## Evidence
     Number 0.7 of the verification experiments: with an FSDP weight the gradients came back as `P()`, with a weight
     split over another axis than the batch they kept theirs, alike on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12. So it
-    is a question to ask of your program: `shardlint verify` answers it.
+    is a question to ask of your program: `shardlint verify` answers it. Explicit axes are left alone: there the type
+    of the gradient has the sharding.
     """
 
     code = "SL206"
@@ -59,7 +60,10 @@ class GradLosesSharding(Rule):
             return
         if not _jits_without_a_word(site, jit) or site.region.traced in ("always", "sometimes"):
             return
-        if any(call.args and spread(site, site.value(call.args[0])) for call in calls_of(site.file, jit)):
+        if any(
+            call.args and spread(site, site.value(call.args[0]), auto=True)
+            for call in calls_of(site.file, jit)
+        ):
             yield site.finding(
                 jit,
                 "a gradient whose sharding nobody asks for",

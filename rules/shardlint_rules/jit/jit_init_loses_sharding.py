@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
 from shardlint_rules.jit.fresh import makes_fresh
-from shardlint_rules.jit.placed import placed_around, spread
+from shardlint_rules.jit.placed import placed_around, placed_later, spread
 from shardlint_rules.jit.reads import calls_of
 
 _JITS = ("jax.jit", "equinox.filter_jit")
@@ -66,7 +66,7 @@ class JitInitLosesSharding(Rule):
         words = makes_fresh(site, function)
         if words is None:
             return
-        known = [call for call in calls if _given_sharded(site, call) and not placed_around(site, call)]
+        known = [call for call in calls if _given_sharded(site, call) and not _placed(site, call)]
         if not known:
             return
         yield site.finding(
@@ -111,6 +111,10 @@ def _compiled(site: Site) -> tuple[ast.expr | ast.FunctionDef | None, list[ast.C
     if any(site.keyword(name) is not None for name in _PLACING):
         return None, []
     return site.call.args[0], list(calls_of(site.file, site.call))
+
+
+def _placed(site: Site, call: ast.Call) -> bool:
+    return placed_around(site, call) or placed_later(site, call)
 
 
 def _given_sharded(site: Site, call: ast.Call) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.program import api
-from shardlint.program.meshes import Mesh, Spec, is_sharding, leaves
+from shardlint.program.meshes import Mesh, Spec, leaves
 from shardlint.program.values import (
     Api,
     CallArguments,
@@ -20,6 +20,7 @@ from shardlint.program.values import (
     options,
 )
 from shardlint.site import Site
+from shardlint_rules.jit.reads import name_of, reads
 
 # Functions that place what they are given, and the parameter that says where.
 PLACING = {
@@ -149,6 +150,23 @@ def placed_around(site: Site, node: ast.AST) -> bool:
     return False
 
 
+def placed_later(site: Site, node: ast.AST) -> bool:
+    """Whether the name an expression is bound to is handed to something that places it, or says so by its name."""
+    target = name_of(site.file, node)
+    for use in reads(site.file, target, only=False) if target is not None else ():
+        for outer in site.file.ancestors(use):
+            if isinstance(outer, ast.stmt):
+                break
+            if isinstance(outer, ast.Call) and (places(site, outer) or _says_it_places(outer)):
+                return True
+    return False
+
+
+def _says_it_places(call: ast.Call) -> bool:
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return any(word in name.lower() for word in ("shard", "place", "put", "constrain", "replicate"))
+
+
 def _puts_in_a_map(site: Site, call: ast.Call) -> bool:
     """`jax.tree.map(jax.device_put, arrays, shardings)`."""
     return any(places(site, part) or _is_placing(site, part) for part in call.args[:1])
@@ -178,19 +196,3 @@ def knows_it_is_traced(site: Site) -> bool:
                 if isinstance(part, ast.If) and part.lineno < site.call.lineno
             ]
     return any(word in site.text(test) for test in tests for word in _ASKING)
-
-
-__all__ = [
-    "JITS",
-    "PLACING",
-    "has_auto_axes",
-    "is_sharding",
-    "knows_it_is_traced",
-    "mapped",
-    "named",
-    "placed_around",
-    "places",
-    "shards",
-    "spread",
-    "target",
-]

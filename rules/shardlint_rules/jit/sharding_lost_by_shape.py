@@ -9,8 +9,7 @@ from typing import ClassVar
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.jit.placed import placed_around, places, spread
-from shardlint_rules.jit.reads import name_of, reads
+from shardlint_rules.jit.placed import placed_around, placed_later, spread
 
 _MAKERS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
 _MAPS = ("jax.tree.map",)
@@ -77,7 +76,7 @@ class ShardingLostByShape(Rule):
         if not isinstance(node, ast.Attribute) or node.attr != "shape" or not _is_sharded(site, node.value):
             return
         whole = _mapped_by(site) or site.call
-        if placed_around(site, site.call) or placed_around(site, whole) or _placed_later(site, whole):
+        if placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole):
             return
         text = " ".join(site.text(node.value).split())
         yield site.finding(
@@ -142,18 +141,3 @@ def _mapped_by(site: Site) -> ast.Call | None:
         if isinstance(outer, ast.stmt):
             return None
     return None
-
-
-def _placed_later(site: Site, call: ast.Call) -> bool:
-    """Whether the name it is bound to is placed afterwards."""
-    target = name_of(site.file, call)
-    uses = reads(site.file, target, only=False) if target is not None else ()
-    return any(places(site, outer) for use in uses for outer in _calls_around(site, use))
-
-
-def _calls_around(site: Site, node: ast.AST) -> Iterator[ast.Call]:
-    for outer in site.file.ancestors(node):
-        if isinstance(outer, ast.stmt):
-            return
-        if isinstance(outer, ast.Call):
-            yield outer

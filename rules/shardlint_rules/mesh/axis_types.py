@@ -49,10 +49,15 @@ def axis_types(site: Site, mesh: Mesh) -> Literal["auto", "explicit", "other"]:
 
 @dataclass(frozen=True)
 class Target:
-    """What an array is to be sharded by: the meshes it may be over (none for a bare spec), and a spec."""
+    """What an array is to be sharded by: a spec, and the meshes it may be over.
 
-    meshes: tuple[Mesh, ...]
+    Each of `meshes` is one way to the place: several meshes where the text does not tell which it is, none
+    where it is not known. A bare spec has no ways at all.
+    """
+
+    meshes: tuple[tuple[Mesh, ...], ...]
     spec: Spec
+    bare: bool
 
     @property
     def names_an_axis(self) -> bool:
@@ -71,23 +76,20 @@ def targets(program: Program, file: FileFacts, node: ast.expr) -> Iterator[Targe
         if parts is None:
             spec = spec_of(leaf, evaluator)
             if spec is not None:
-                yield Target((), spec)
+                yield Target((), spec, True)
             continue
         spec = spec_of(parts[1], evaluator)
         if spec is not None:
-            found = [mesh_of(one, evaluator) for one in behind(program, parts[0])]
-            yield Target(tuple(mesh for mesh in found if mesh is not None), spec)
+            ways = [[mesh_of(one, evaluator) for one in options(way)] for way in behind(program, parts[0])]
+            known = [tuple(mesh for mesh in way if mesh is not None) for way in ways if None not in way]
+            yield Target(tuple(known), spec, False)
 
 
 def behind(program: Program, value: Value, depth: int = _DEPTH) -> list[Value]:
-    """What a value can be, parameters followed to the arguments of the calls that are seen."""
-    found: list[Value] = []
-    for option in options(value):
-        if isinstance(option, Parameter) and depth > 0:
-            found += [one for given in _given(program, option) for one in behind(program, given, depth - 1)]
-        else:
-            found.append(option)
-    return found
+    """What a value is on each way that is seen: a parameter is followed to the arguments of its calls."""
+    if isinstance(value, Parameter) and depth > 0:
+        return [one for given in _given(program, value) for one in behind(program, given, depth - 1)]
+    return [value]
 
 
 def _given(program: Program, parameter: Parameter) -> Iterator[Value]:

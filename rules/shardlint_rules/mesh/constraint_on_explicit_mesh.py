@@ -78,7 +78,7 @@ class ConstraintOnExplicitMesh(Rule):
         if argument is None:
             return
         for target in targets(site.program, site.file, argument):
-            finding = self._on_mesh(site, target) if target.meshes else self._bare(site, target)
+            finding = self._bare(site, target) if target.bare else self._on_mesh(site, target)
             if finding is not None:
                 yield finding
                 return
@@ -87,7 +87,11 @@ class ConstraintOnExplicitMesh(Rule):
         if not target.names_an_axis:
             return None
         on = site.on("jax")
-        for mesh in target.meshes:
+        for way in target.meshes:
+            mesh = way[0]
+            kinds = {(axis_types(site, one), one.axis_types == "default") for one in way}
+            if len({types for types, _ in kinds}) != 1:
+                continue
             types = axis_types(site, mesh)
             where = f"the mesh made at {_where(site, mesh.place.file.path.name, mesh.place.line)}"
             if site.api == _RESHARD and types == "auto":
@@ -98,7 +102,7 @@ class ConstraintOnExplicitMesh(Rule):
                     help="inside a jit constrain it, outside use jax.device_put",
                     fix=self._from_reshard(site),
                 )
-            if site.api != _RESHARD and types == "explicit" and mesh.axis_types == "explicit":
+            if site.api != _RESHARD and kinds == {("explicit", False)}:
                 return site.finding(
                     site.call.func,
                     "the axes are Explicit",

@@ -171,10 +171,14 @@ def _of_a_stub(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
 
 
 def _is_test(site: Site) -> bool:
-    path = site.file.path
-    return any(
-        name == "conftest" or name.startswith("test") or name.endswith(("_test", "_tests"))
-        for name in (path.stem, path.parent.name)
+    path, root = site.file.path, site.program.project.root
+    folders = path.relative_to(root).parts[:-1] if root in path.parents else (path.parent.name,)
+    name = path.stem
+    return (
+        name == "conftest"
+        or name.startswith("test_")
+        or name.endswith(("_test", "_tests"))
+        or any(folder in ("test", "tests", "testing") for folder in folders)
     )
 
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 from shardlint.facts import FileFacts
 from shardlint.program.contexts import MeshContext
 from shardlint.program.meshes import MESH_MAKERS, spec_of
-from shardlint.program.values import Api, Made, Place, options
+from shardlint.program.values import Api, Made, Place, Wrapped, options
 from shardlint.rule import Edit
 from shardlint.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, axis_types
@@ -20,6 +20,7 @@ _READ_THE_OLD = {
     "thread_resources": "thread_resources, which jax.set_mesh does not fill",
     "haliax": "haliax, which reads the mesh of `with mesh:`",
 }
+_JITS = ("jit", "filter_jit")
 _FLAX = "flax before 0.12.2, which reads the mesh of `with mesh:`"
 
 
@@ -91,6 +92,18 @@ def _eager_bare(site: Site, call: ast.Call) -> bool:
     return False
 
 
+def _on_the_host(site: Site, node: ast.With | ast.AsyncWith) -> bool:
+    """Whether a block runs untraced: for certain, or nobody is seen to call it and it runs jitted functions."""
+    traced = site.program.region(site.file, node).traced
+    if traced != "unknown":
+        return traced == "never"
+    for call in _calls(node):
+        for option in options(site.value(call.func)):
+            if isinstance(option, Wrapped) and option.api.name.rpartition(".")[2] in _JITS:
+                return True
+    return False
+
+
 def to_set_mesh(site: Site, context: MeshContext) -> list[Edit] | None:
     """Edits that make `with mesh:` a `with jax.set_mesh(mesh):`, where nothing else must move with it."""
     node = context.place.node
@@ -100,7 +113,7 @@ def to_set_mesh(site: Site, context: MeshContext) -> list[Edit] | None:
         return None
     if context.mesh is None or axis_types(site, context.mesh) != "auto" or item.optional_vars is not None:
         return None
-    if site.program.region(site.file, node).traced != "never" or not site.runs("jax", ">=0.7.1"):
+    if not site.runs("jax", ">=0.7.1") or not _on_the_host(site, statement):
         return None
     if moves_with(site, statement):
         return None

@@ -52,8 +52,8 @@ class MakeMeshAxisTypes(Rule):
     ```
 
     ## Fix safety
-    Safe where the constraint surely is over this mesh: the program raises as it stands. It says what the
-    default was. `axis_types` is taken by jax 0.5 and newer.
+    Safe where the constraint surely is over this mesh: the program raises as it stands, and the fix says
+    what the default was. Unsafe elsewhere: you may have meant Explicit axes.
 
     ## Evidence
     Rows F09j, F11b, L2g and C5 of the experiments, run on jax 0.10.2 and 0.12; on 0.8.3 and before the
@@ -65,7 +65,7 @@ class MakeMeshAxisTypes(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.9"}
     wakes = (Calls("jax.make_mesh", "jax.sharding.AbstractMesh"),)
-    fixes = "safe"
+    fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
@@ -109,7 +109,7 @@ class MakeMeshAxisTypes(Rule):
         names = site.argument("axis_names")
         if names is None:
             return None
-        from shardlint.islands import argument, parse_expression, with_arguments
+        from shardlint_rules.mesh.appending import appended
 
         value = site.value(names)
         if isinstance(value, Items) and not value.open:
@@ -126,9 +126,7 @@ class MakeMeshAxisTypes(Rule):
         if types is not None:
             edits = [site.replace(types, text), *imports]
         else:
-            call = with_arguments(
-                site.node, [*site.node.args, argument("axis_types", parse_expression(text))]
-            )
+            call = appended(site.node, "axis_types", text)
             edits = [site.replace(site.call, call), *imports]
         return site.fix(safety, f"add axis_types={text}", edits, why)
 
@@ -140,7 +138,8 @@ def _over(site: Site) -> tuple[FileFacts, ast.Call] | None:
         if argument is None:
             continue
         for target in targets(site.program, file, argument):
-            if target.names_an_axis and any(mesh.place.node is site.call for mesh in target.meshes):
+            over = any(all(mesh.place.node is site.call for mesh in way) for way in target.meshes)
+            if target.names_an_axis and over:
                 return file, call
     return None
 

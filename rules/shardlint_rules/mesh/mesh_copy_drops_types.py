@@ -85,8 +85,7 @@ class MeshCopyDropsTypes(Rule):
         )
 
     def _fix(self, site: Site, other: str) -> Fix:
-        from shardlint.islands import argument, parse_expression, with_arguments
+        from shardlint_rules.mesh.appending import appended
 
-        types = argument("axis_types", parse_expression(f"{other}.axis_types"))
-        call = with_arguments(site.node, [*site.node.args, types])
+        call = appended(site.node, "axis_types", f"{other}.axis_types")
         return site.fix(Safety.SAFE, f"add axis_types={other}.axis_types", [site.replace(site.call, call)])

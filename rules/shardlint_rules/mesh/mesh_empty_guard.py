@@ -22,6 +22,8 @@ _OLD = (
 )
 _PLACES = (*CONSTRAINTS, "jax.reshard", "jax.device_put", "jax.sharding.NamedSharding")
 _SETTERS: tuple[ContextKind, ...] = ("set_mesh", "use_mesh")
+_ENTERED: tuple[ContextKind, ...] = ("with mesh",)
+_SETTING = ("set_mesh", "use_mesh", "use_abstract_mesh", "use_concrete_mesh")
 
 
 class MeshEmptyGuard(Rule):
@@ -92,11 +94,23 @@ class MeshEmptyGuard(Rule):
         if mesh is None or not _places(site):
             return
         for guard in _guards(site, mesh):
-            context = site.program.around(site.file, guard)
-            if old and _only(context, *_SETTERS):
-                yield self._unseen(site, guard, context, "jax.set_mesh", self._ask_anew(site, mesh, guard))
-            elif not old and _only(context, "with mesh"):
+            wanted = _SETTERS if old else _ENTERED
+            context = site.program.context(site.file, guard)
+            if not _only(context, *wanted) or not self._nothing_else(site, guard, *wanted):
+                continue
+            if old:
+                fix = self._ask_anew(site, mesh, guard)
+                yield self._unseen(site, guard, context, "jax.set_mesh", fix)
+            else:
                 yield self._unseen(site, guard, context, "`with mesh:`", self._set_anew(site, context))
+
+    def _nothing_else(self, site: Site, guard: ast.Attribute, *kinds: ContextKind) -> bool:
+        """Whether no mesh of the other kind is around what is known."""
+        around = site.program.around(site.file, guard)
+        if any(one.kind not in kinds for one in around.contexts):
+            return False
+        # Callers out of sight could set a mesh, if anything of the project does.
+        return around.complete or kinds == _SETTERS or not any(map(site.program.project.anywhere, _SETTING))
 
     def _unseen(
         self, site: Site, guard: ast.Attribute, context: Context, by: str, fix: Fix | None

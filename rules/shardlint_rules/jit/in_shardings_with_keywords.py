@@ -1,0 +1,98 @@
+"""SL211."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.signatures import JITS
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.jit.sharded import SeenCall, calls, may_be_none, value_of
+
+
+class InShardingsWithKeywords(Rule):
+    """A function with `in_shardings` is called with keyword arguments.
+
+    ## What it does
+    Reports calls with keyword arguments of a function that `jax.jit` or `pjit` wrapped with `in_shardings`, in this
+    file, and at the wrapper for calls in other files.
+
+    ## Why it hurts
+    jax matches `in_shardings` with positions only and raises ValueError for any keyword argument, a static one too:
+    "pjit does not support kwargs when in_shardings is specified".
+
+    ## Example
+    ```python
+    step = jax.jit(lambda state, batch: state + batch, in_shardings=(replicated, by_row))
+    state = step(state, batch=batch)
+    ```
+
+    ## Use instead
+    ```python
+    step = jax.jit(lambda state, batch: state + batch, in_shardings=(replicated, by_row))
+    state = step(state, batch)
+    ```
+
+    ## Fix safety
+    Unsafe: the arguments follow the order of the parameters as it is now. Given where the definition is seen and no
+    parameter is left out before the last one given.
+
+    ## Evidence
+    Row D2 of the experiments, on jax 0.4.38 to 0.12. `in_shardings=None` asks for nothing and takes keywords;
+    `in_shardings=(None, None)` does not. With a value that may be None the finding is likely; `**kwargs`, which may be
+    empty, are left alone.
+    """
+
+    code = "SL211"
+    name = "in-shardings-with-keywords"
+    harm = Harm.CRASH
+    wakes = (Calls(*JITS, near=("in_shardings",)),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding a call."""
+        keyword = site.keyword("in_shardings")
+        if keyword is None or site.guarded:
+            return
+        for seen in calls(site):
+            given = [one for one in seen.call.keywords if one.arg is not None]
+            value = value_of(site, seen.function, "in_shardings")
+            nothing = may_be_none(value) if value is not None else True
+            if not given or nothing:
+                continue
+            here = seen.file is site.file
+            names = ", ".join(f"`{one.arg}`" for one in given)
+            label = f"given by keyword, to a function with in_shardings (line {keyword.value.lineno})"
+            if not here:
+                label = f"{names} given by keyword at {seen.file.path.name}:{seen.call.lineno}"
+            yield site.finding(
+                given[0] if here else keyword,
+                label,
+                f"On {site.on('jax')} this raises ValueError: jax matches in_shardings with positions only.",
+                help=f"give {names} by position",
+                fix=_fix(site, seen, given) if here and nothing is False else None,
+                certainty=Certainty.PROVEN if nothing is False else Certainty.LIKELY,
+            )
+
+
+def _fix(site: Site, seen: SeenCall, given: list[ast.keyword]) -> Fix | None:
+    parameters = seen.function.parameters
+    first = seen.count
+    if parameters is None or parameters.star or first is None or seen.arguments.open_keywords:
+        return None
+    order = {name: index for index, name in enumerate(parameters.positional)}
+    places = [order.get(one.arg or "") for one in given]
+    expected = set(range(first, first + len(given)))
+    if len(given) != len(seen.call.keywords) or {place for place in places if place is not None} != expected:
+        return None
+    by_place = {place: site.text(one.value) for place, one in zip(places, given, strict=True)}
+    edits = []
+    for index, one in enumerate(given):
+        text = by_place[first + index]
+        start, end = site.file.span(one)
+        edits.append(Edit(start, end, text))
+    arguments = [site.text(argument) for argument in seen.call.args]
+    arguments += [by_place[first + index] for index in range(len(given))]
+    shown = " ".join(f"{site.text(seen.call.func)}({', '.join(arguments)})".split())
+    return site.fix(Safety.UNSAFE, f"write: {shown}", edits, "the arguments follow the order of the parameters")

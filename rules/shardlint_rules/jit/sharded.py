@@ -1,0 +1,125 @@
+"""What SL210 to SL213 share: the entries given to `in_shardings`, what they are for, and the calls they meet."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.facts import FileFacts
+from shardlint.program.guards import expected_to_fail
+from shardlint.program.signatures import Jitted, jitted, positions
+from shardlint.program.values import CallArguments, Constant, Items, Made, Place, Table, Value, options
+from shardlint.site import Site
+
+
+@dataclass(frozen=True)
+class SeenCall:
+    """A call that surely runs what the site wraps. `arguments` include the self of a late-bound method's call."""
+
+    file: FileFacts
+    call: ast.Call
+    function: Jitted
+    arguments: CallArguments
+
+    @property
+    def count(self) -> int | None:
+        """How many arguments are given by position, self included; None where a star hides it."""
+        return None if self.arguments.open_positional else len(self.arguments.positional) + self.function.late
+
+
+def value_of(site: Site, function: Jitted, name: str) -> Value | None:
+    """What is given to a keyword; None where there is none, or it may be hidden."""
+    place = function.setting(name)
+    if place is None or function.settings.open_keywords:
+        return None
+    return site.program.evaluator.value(place, function.settings.environment)
+
+
+def count_of(site: Site, function: Jitted, name: str) -> int | None:
+    """How many entries a tuple or list of shardings has; None where it is no such thing or not told."""
+    value = value_of(site, function, name)
+    return len(value.items) if isinstance(value, Items) and not value.open else None
+
+
+def may_be_none(value: Value) -> bool | None:
+    """Whether nothing is asked for: None where the text does not tell."""
+    found = options(value)
+    if any(option == Constant(None) for option in found):
+        return True
+
+
+    return False if all(isinstance(option, Items | Made | Table) for option in found) else None
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many entries `in_shardings` may have: one for each argument given by position that is not static.
+
+    `most` is None with `*args`. `static` are the positions that do not count.
+    """
+
+    least: int
+    most: int | None
+    static: frozenset[int]
+
+    def fits(self, count: int) -> bool:
+        """Whether a call with so many entries is possible."""
+        return self.least <= count and (self.most is None or count <= self.most)
+
+    def with_static(self, count: int) -> bool:
+        """Whether the entries would fit if those at static positions went away."""
+        counted = sum(1 for position in self.static if position < count)
+        return bool(counted) and not self.fits(count) and self.fits(count - counted)
+
+
+def counts(site: Site, function: Jitted) -> Counts | None:
+    """How many entries a function's parameters ask for; None where the text does not tell."""
+    parameters = function.parameters
+    static = positions(function, "static", site.program.evaluator)
+    if parameters is None or static is None:
+        return None
+    least = sum(1 for position in range(parameters.required) if position not in static)
+    most = sum(1 for position in range(len(parameters.positional)) if position not in static)
+    return Counts(least, None if parameters.star else most, static)
+
+
+def calls(site: Site) -> Iterator[SeenCall]:
+    """The calls of what the site wraps, in this file and others, that run nothing else."""
+    program, parent = site.program, site.file.parent(site.call)
+    if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+        ends = program.flow.ends(site.file, parent)
+    else:
+        factory = site.form == "partial" or not site.arguments.positional
+        applied = isinstance(parent, ast.Call) and parent.func is site.call
+        outer = parent if factory and applied and parent is not None else site.call
+        ends = program.flow.calls(Place(site.file, outer))
+    for end in ends.found:
+        file, call = end.place.file, end.place.node
+        if end.kind != "called" or not isinstance(call, ast.Call) or expected_to_fail(file, call):
+            continue
+        found = [jitted(option, program.evaluator) for option in options(program.value(file, call.func))]
+        mine = [one for one in found if one is not None and _asked_by(one, site)]
+        if mine and len(mine) == len(found):
+            yield SeenCall(file, call, mine[0], program.evaluator.arguments(Place(file, call)))
+
+
+def _asked_by(function: Jitted, site: Site) -> bool:
+    """Whether the shardings of a function are written in the site's call."""
+    for name in ("in_shardings", "out_shardings"):
+        place = function.setting(name)
+        if place is not None and place.file is site.file:
+            return site.file.parent(site.file.parent(place.node) or place.node) is site.call
+    return False
+
+
+def named(function: Jitted) -> str:
+    """The function, for messages."""
+    node = function.parameters.node if function.parameters is not None else None
+    return f"`{node.name}`" if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else "the function"
+
+
+def several(count: int, what: str) -> str:
+    """ "1 entry", "2 entries"."""
+    plural = what[:-1] + "ies" if what.endswith("y") else what + "s"
+    return f"{count} {what if count == 1 else plural}"
