@@ -1,4 +1,4 @@
-"""How long checking takes, beside ruff and Fixit: `make bench` builds the corpus, times all in one run, writes results.md.
+"""How long checking takes, beside ruff and Fixit: `make bench` builds the corpus, times all at once, writes results.md.
 
 The corpus is published packages at pinned versions, so anyone can repeat it. Everything is kept in `.benchmark/`;
 delete it to start over. Needs Linux or macOS (`os.wait4` tells what a child and its children used).
@@ -73,7 +73,9 @@ class Timing:
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
         with (WORK / "output.txt").open("wb") as output:
             start = time.perf_counter()
-            child = subprocess.Popen(self.command, cwd=WORK, env=environment, stdout=output, stderr=subprocess.STDOUT)
+            child = subprocess.Popen(
+                self.command, cwd=WORK, env=environment, stdout=output, stderr=subprocess.STDOUT
+            )
             _, status, used = os.wait4(child.pid, 0)
             self.wall.append(time.perf_counter() - start)
         child.returncode = os.waitstatus_to_exitcode(status)
@@ -124,7 +126,14 @@ def build_tools() -> Path:
     if not (TOOLS / "ready").exists():
         print(f"installing ruff {RUFF} and fixit {FIXIT}", flush=True)
         venv.create(TOOLS, with_pip=True, clear=True)
-        pip = [str(TOOLS / "bin" / "python"), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        pip = [
+            str(TOOLS / "bin" / "python"),
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--disable-pip-version-check",
+        ]
         subprocess.run([*pip, f"ruff=={RUFF}", f"fixit=={FIXIT}"], check=True)
         (TOOLS / "ready").touch()
     return TOOLS / "bin"
@@ -137,7 +146,9 @@ def build_files() -> None:
     (ONE / "clean.py").write_text(CLEAN)
     (ONE / "finding.py").write_text(FINDING)
     rules = ", ".join(f'"fixit.rules.{_module(rule)}:{rule}"' for rule in FIXIT_RULES)
-    (WORK / "fixit.toml").write_text(f'[tool.fixit]\nroot = true\nenable = [{rules}]\ndisable = ["fixit.rules"]\n')
+    (WORK / "fixit.toml").write_text(
+        f'[tool.fixit]\nroot = true\nenable = [{rules}]\ndisable = ["fixit.rules"]\n'
+    )
 
 
 def _module(rule: str) -> str:
@@ -168,13 +179,19 @@ def main() -> None:
     ]
     if not given.without_fixit:
         subset = [str(CORPUS / name) for name in SUBSET]
-        whole.append(Timing(f"Fixit with {len(FIXIT_RULES)} rules, scaled", [*fixit, *subset], (0, 1), 1 / share))
+        whole.append(
+            Timing(f"Fixit with {len(FIXIT_RULES)} rules, scaled", [*fixit, *subset], (0, 1), 1 / share)
+        )
     one = [
         Timing("`python -c pass`", [sys.executable, "-c", "pass"], (0,)),
         Timing("shardlint, a clean file", [*ours, str(ONE / "clean.py")], (0,)),
         Timing("shardlint, a file with a finding", [*ours, str(ONE / "finding.py")], (1,)),
         Timing("ruff, a clean file", [*ruff, "--no-cache", str(ONE / "clean.py")], (0,)),
-        Timing("ruff, a file with a finding", [*ruff, "--no-cache", "--select", "ALL", str(ONE / "finding.py")], (1,)),
+        Timing(
+            "ruff, a file with a finding",
+            [*ruff, "--no-cache", "--select", "ALL", str(ONE / "finding.py")],
+            (1,),
+        ),
         Timing("Fixit, a clean file", [*fixit, str(ONE / "clean.py")], (0,)),
     ]
     for timing in (*one, *(timing for timing in whole if timing.what == "ruff, warm")):
@@ -224,8 +241,8 @@ def _report(
         "",
         *_table(whole, whole[0], "against shardlint, cold"),
         "",
-        "shardlint keeps no cache yet, so its warm run is a second cold one. ruff runs on all cores; the processor time tells"
-        " what was done in all.",
+        "shardlint keeps no cache yet, so its warm run is a second cold one. ruff runs on all cores; the processor time"
+        " tells what was done in all.",
         f"Fixit was given {', '.join(SUBSET)}, {share:.1%} of the bytes; its time is scaled by that, its memory is not."
         if len(whole) > 4
         else "Fixit was left out.",
@@ -238,7 +255,10 @@ def _report(
         "",
         "| package | version | files | MB |",
         "| --- | --- | ---: | ---: |",
-        *(f"| {name} | {release} | {count} | {bytes_ / 1e6:.1f} |" for name, (release, count, bytes_) in sizes.items()),
+        *(
+            f"| {name} | {release} | {count} | {bytes_ / 1e6:.1f} |"
+            for name, (release, count, bytes_) in sizes.items()
+        ),
         "",
     ]
 
@@ -248,8 +268,8 @@ def _table(timings: list[Timing], base: Timing, against: str) -> list[str]:
         f"| | wall, s | processor, s | {against} | peak memory, MB |",
         "| --- | ---: | ---: | ---: | ---: |",
         *(
-            f"| {timing.what} | {_shown(timing.seconds)} | {_shown(timing.cpu_seconds)} | {timing.seconds / base.seconds:.2f} |"
-            f" {timing.memory / 1e6:.0f} |"
+            f"| {timing.what} | {_shown(timing.seconds)} | {_shown(timing.cpu_seconds)} "
+            f"| {timing.seconds / base.seconds:.2f} | {timing.memory / 1e6:.0f} |"
             for timing in timings
         ),
     ]

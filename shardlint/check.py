@@ -127,7 +127,9 @@ class Checker:
             wanted = set(matching(options.harm))
             rules = tuple(rule for rule in rules if rule.code in wanted)
         targets = find_targets(root, options.targets, settings.targets, settings.name)
-        rules = tuple(rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.holds.items()))
+        rules = tuple(
+            rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.holds.items())
+        )
         return _Scope(
             settings,
             rules,
@@ -136,7 +138,9 @@ class Checker:
             targets,
             Program(root, self._overlay, settings.jit_decorators),
             options.pedantic or settings.pedantic,
-            tuple((pattern, frozenset(matching(codes))) for pattern, codes in settings.per_file_ignores.items()),
+            tuple(
+                (pattern, frozenset(matching(codes))) for pattern, codes in settings.per_file_ignores.items()
+            ),
         )
 
     def check_file(self, path: Path, data: bytes | None = None) -> tuple[FileReport | None, str | None]:
@@ -162,7 +166,9 @@ class Checker:
             except NotParsed as error:
                 return self._not_parsed(scope, path, source, error)
             except RecursionError:
-                return self._not_parsed(scope, path, source, NotParsed("the file is nested too deeply to check"))
+                return self._not_parsed(
+                    scope, path, source, NotParsed("the file is nested too deeply to check")
+                )
             except Exception as error:
                 self.failed = True
                 return None, f"shardlint itself failed here, please report it: {error!r}"
@@ -186,7 +192,10 @@ class Checker:
     ) -> list[Finding]:
         kept = []
         for finding in found:
-            first, last = source.position(finding.start)[0], source.position(max(finding.start, finding.end - 1))[0]
+            first, last = (
+                source.position(finding.start)[0],
+                source.position(max(finding.start, finding.end - 1))[0],
+            )
             covering = [comment for comment in comments if comment.covers(finding.rule.code, first, last)]
             for comment in covering:
                 comment.used.add(finding.rule.code)
@@ -217,7 +226,9 @@ class Checker:
         reason = f"{error}{_newer(source)}"
         return self._broken(scope, path, source, offset, reason), reason
 
-    def _broken(self, scope: _Scope, path: Path, source: Source, offset: int, reason: str) -> FileReport | None:
+    def _broken(
+        self, scope: _Scope, path: Path, source: Source, offset: int, reason: str
+    ) -> FileReport | None:
         if "SL001" not in scope.codes or "SL001" in scope.ignored(path):
             return None
         finding = Finding(
@@ -245,7 +256,11 @@ def _newer(source: Source) -> str:
     what people write, on a stack that holds more than that.
     """
     text = source.text
-    if len(text) > _NEWER_SIZE or max(map(len, text.splitlines())) > _NEWER_LINE or _bracket_depth(text) > _NEWER_DEPTH:
+    if (
+        len(text) > _NEWER_SIZE
+        or max(map(len, text.splitlines())) > _NEWER_LINE
+        or _bracket_depth(text) > _NEWER_DEPTH
+    ):
         return ""
     import threading
 
@@ -284,7 +299,7 @@ def _bracket_depth(text: str) -> int:
 def _unused(source: Source, comment: Suppression, scope: _Scope) -> list[Finding]:
     known = [code for code in comment.codes if code in scope.codes or code not in _all_codes()]
     idle = [code for code in known if code not in comment.used]
-    if comment.codes and not idle or not comment.codes and comment.used:
+    if (comment.codes and not idle) or (not comment.codes and comment.used):
         return []
     whole = not comment.codes or len(idle) == len(comment.codes)
     if whole:
@@ -332,10 +347,8 @@ def check(paths: Sequence[Path], options: Options, stdin: tuple[Path, bytes] | N
     if stdin is not None:
         path, data = stdin
         overlay: dict[Path, Source] = {}
-        try:
+        with contextlib.suppress(Unreadable):  # check_file says why
             overlay[path.resolve()] = decode(path, data)
-        except Unreadable:
-            pass  # check_file says why
         checker = Checker(options, overlay)
         report.targets = checker.targets(path.resolve())
         _add(report, checker, path, data)

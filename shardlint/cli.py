@@ -47,9 +47,13 @@ def _shared(command: Any) -> Any:
     """Options that choose rules and releases."""
     many: dict[str, Any] = {"multiple": True, "metavar": "RULES"}
     for option in (
-        click.option("--target", multiple=True, metavar="PKG=VERSION", help="Release the code runs on, as in jax=0.12."),
+        click.option(
+            "--target", multiple=True, metavar="PKG=VERSION", help="Release the code runs on, as in jax=0.12."
+        ),
         click.option("--pedantic", is_flag=True, help="Also findings that the program text does not prove."),
-        click.option("--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, as in .gitignore."),
+        click.option(
+            "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, as in .gitignore."
+        ),
         click.option("--harm", **many, help="Only rules with this harm: silent, crash, cost, removed."),
         click.option("--ignore", **many, help="Leave out rules by code, prefix, name or harm."),
         click.option("--select", **many, help="Only these rules, by code, prefix (SL2), name or harm."),
@@ -78,8 +82,12 @@ def _options(kwargs: dict[str, Any]) -> Options:
 @cli.command()
 @_PATHS
 @_shared
-@click.option("--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True)
-@click.option("--stdin-filename", type=click.Path(path_type=Path), help="Name of the text on standard input (path -).")
+@click.option(
+    "--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True
+)
+@click.option(
+    "--stdin-filename", type=click.Path(path_type=Path), help="Name of the text on standard input (path -)."
+)
 def check(paths: tuple[Path, ...], output_format: str, stdin_filename: Path | None, **kwargs: Any) -> None:
     """Report sharding mistakes. Nothing of the checked project is run.
 
@@ -104,7 +112,9 @@ def check(paths: tuple[Path, ...], output_format: str, stdin_filename: Path | No
 @cli.command()
 @_PATHS
 @_shared
-@click.option("--unsafe-fixes", is_flag=True, help="Also fixes that may change numerics, memory or communication.")
+@click.option(
+    "--unsafe-fixes", is_flag=True, help="Also fixes that may change numerics, memory or communication."
+)
 @click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
 def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: Any) -> None:
     """Rewrite what can be rewritten.
@@ -142,7 +152,9 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
 
 def _codes(findings: Any) -> list[str]:
     codes = [finding.rule.code for finding in findings]
-    return [code if codes.count(code) == 1 else f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes)]
+    return [
+        code if codes.count(code) == 1 else f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes)
+    ]
 
 
 @cli.command()
@@ -210,7 +222,9 @@ def main() -> None:
     gc.disable()
     sys.setrecursionlimit(max(sys.getrecursionlimit(), _NESTING))
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # a terminal that cannot say a letter of the code still gets a report
+        if isinstance(
+            stream, TextIOWrapper
+        ):  # a terminal that cannot say a letter of the code still gets a report
             stream.reconfigure(errors="backslashreplace")
     try:
         cli.main(standalone_mode=False)

@@ -46,7 +46,9 @@ class Wakes:
 
     @cached_property
     def _needles(self) -> tuple[tuple[str, bytes, tuple[bytes, ...] | None], ...]:
-        return tuple((word, word.encode(), tuple(near) if near else None) for word, near in self.words.items())
+        return tuple(
+            (word, word.encode(), tuple(near) if near else None) for word, near in self.words.items()
+        )
 
     def hits(self, data: bytes) -> list[str]:
         """The identifiers that make a file worth parsing, of those its bytes hold."""
@@ -81,14 +83,17 @@ def _words(wake: Calls | Uses, name: str) -> set[str]:
     return words | _SPELLINGS.get(bare, set()) if isinstance(wake, Calls) else words
 
 
-def sites(program: Program, file: FileFacts, wakes: Wakes, targets: Targets, hits: Iterable[str]) -> Iterator[Site]:
+def sites(
+    program: Program, file: FileFacts, wakes: Wakes, targets: Targets, hits: Iterable[str]
+) -> Iterator[Site]:
     """The sites of a file, in text order. `hits` are the wake words that its text holds."""
     found: dict[tuple[int, str, int], Site] = {}
     for node in _mentions(file, hits):
         for site in _at(program, file, node, wakes, targets):
             found.setdefault((id(site.syntax), site.rule.code, 0 if site.form != "partial" else 1), site)
     yield from sorted(
-        found.values(), key=lambda site: (getattr(site.syntax, "lineno", 0), getattr(site.syntax, "col_offset", 0))
+        found.values(),
+        key=lambda site: (getattr(site.syntax, "lineno", 0), getattr(site.syntax, "col_offset", 0)),
     )
 
 
@@ -167,7 +172,9 @@ def _users(wakes: Wakes, written: str) -> Iterator[Rule]:
     yield from wakes.uses.get(f"{written}.*", ())
 
 
-def _imported(program: Program, file: FileFacts, node: ast.alias, wakes: Wakes, targets: Targets) -> Iterator[Site]:
+def _imported(
+    program: Program, file: FileFacts, node: ast.alias, wakes: Wakes, targets: Targets
+) -> Iterator[Site]:
     statement = file.parent(node)
     if isinstance(statement, ast.ImportFrom):
         if statement.level or not statement.module:

@@ -49,7 +49,9 @@ def explain(path: Path, line: int) -> Iterator[str]:
     program.project.remember(absolute, facts)
     yield f"{path}:{line}: {source.line(line).strip()}"
     targets = find_targets(root, {}, settings.targets, settings.name)
-    releases = (f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN)
+    releases = (
+        f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
+    )
     yield f"  releases  {', '.join(releases)}"
     nodes = list(_on_line(facts, line))
     if not nodes:
@@ -59,7 +61,9 @@ def explain(path: Path, line: int) -> Iterator[str]:
     yield from _context(program.context(facts, nodes[0]), facts)
     seen: set[str] = set()
     for node in nodes:
-        if isinstance(node, ast.Name | ast.Attribute | ast.Call) and isinstance(getattr(node, "ctx", ast.Load()), ast.Load):
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call) and isinstance(
+            getattr(node, "ctx", ast.Load()), ast.Load
+        ):
             text = " ".join(facts.text(node).split())
             value = program.value(facts, node)
             if text not in seen and not isinstance(value, Unknown):
@@ -167,4 +171,3 @@ def _spec(spec: Spec) -> str:
         else:
             parts.append("None" if not entry.axes else " and ".join(map(repr, entry.axes)))
     return f"P({', '.join(parts)}{', ...' if spec.open else ''})"
-

@@ -76,7 +76,9 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
     return report
 
 
-def fix_file(checker: Checker, path: Path, options: Options, unsafe: bool) -> tuple[FixedFile | None, str | None]:
+def fix_file(
+    checker: Checker, path: Path, options: Options, unsafe: bool
+) -> tuple[FixedFile | None, str | None]:
     """Mend one file in memory: apply what can be applied, check again, until nothing more can be."""
     found, reason = checker.check_file(path)
     if found is None:
@@ -161,8 +163,7 @@ def diff(outcome: FixedFile) -> Iterator[str]:
     """A unified diff, its lines without newlines."""
     name = outcome.path.as_posix()
     before, after = _lines(outcome.before), _lines(outcome.after)
-    for line in difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm=""):
-        yield line
+    yield from difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm="")
 
 
 def _lines(source: Source) -> list[str]:
@@ -194,5 +195,3 @@ def write_atomically(path: Path, data: bytes, expected: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-
-

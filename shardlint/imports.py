@@ -38,7 +38,10 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
 def _imports(file: FileFacts) -> Iterator[Binding]:
     for bindings in file.walked(file.module).bindings.values():
         for binding in bindings:
-            if binding.kind in ("import", "from") and file.statement_in_block(binding.node, file.module) is not None:
+            if (
+                binding.kind in ("import", "from")
+                and file.statement_in_block(binding.node, file.module) is not None
+            ):
                 yield binding
 
 
@@ -50,7 +53,8 @@ def _visible(file: FileFacts, node: ast.AST, binding: Binding) -> bool:
 def _free(file: FileFacts, node: ast.AST, name: str) -> bool:
     """Whether a name can be bound at module level without taking it from anything in the file."""
     return all(
-        isinstance(node, ast.Attribute | ast.keyword) or (isinstance(node, ast.alias) and _bound(node) != name)
+        isinstance(node, ast.Attribute | ast.keyword)
+        or (isinstance(node, ast.alias) and _bound(node) != name)
         for node in file.mentions(name)
     )
 
@@ -90,7 +94,9 @@ def _after_imports(file: FileFacts) -> int:
     """Offset of the line after the module's leading imports; after the docstring where there are none."""
     last: ast.stmt | None = None
     for index, statement in enumerate(file.tree.body):
-        docstring = index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        docstring = (
+            index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+        )
         if isinstance(statement, ast.Import | ast.ImportFrom) or docstring:
             last = statement
         elif last is not None or not isinstance(statement, ast.Expr):
@@ -103,7 +109,9 @@ def _after_imports(file: FileFacts) -> int:
         return file.source.offset(min(node.lineno for node in (first, *decorators)), 0)
     line = last.end_lineno or last.lineno
     following = file.tree.body[file.tree.body.index(last) + 1 :]
-    if following and following[0].lineno == line:  # `import a; a.f()`: what uses the new import is on this line
+    if (
+        following and following[0].lineno == line
+    ):  # `import a; a.f()`: what uses the new import is on this line
         return file.source.offset(last.lineno, 0)
     if line >= len(file.source.line_starts):
         return len(file.source.text)
@@ -131,7 +139,9 @@ def _bound(alias: ast.alias) -> str:
 
 
 def _unused(file: FileFacts, name: str) -> bool:
-    return not _quoted(file, name) and all(isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.mentions(name))
+    return not _quoted(file, name) and all(
+        isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.mentions(name)
+    )
 
 
 def _quoted(file: FileFacts, name: str) -> bool:
@@ -154,7 +164,9 @@ def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
     return Edit(line_start, starts[line] if line < len(starts) else len(text), "")
 
 
-def _aliases(file: FileFacts, statement: ast.Import | ast.ImportFrom, gone: list[ast.alias]) -> Iterator[Edit]:
+def _aliases(
+    file: FileFacts, statement: ast.Import | ast.ImportFrom, gone: list[ast.alias]
+) -> Iterator[Edit]:
     """Edits that take some names out of an import that keeps others."""
     kept = [index for index, alias in enumerate(statement.names) if alias not in gone]
     for index, alias in enumerate(statement.names):

@@ -60,4 +60,6 @@ def _as_last(arg: cst.Arg, old: cst.Arg) -> cst.Arg:
 
 def without_keywords(call: cst.Call, names: set[str]) -> cst.Call:
     """A call without some of its keyword arguments."""
-    return with_arguments(call, [arg for arg in call.args if arg.keyword is None or arg.keyword.value not in names])
+    return with_arguments(
+        call, [arg for arg in call.args if arg.keyword is None or arg.keyword.value not in names]
+    )

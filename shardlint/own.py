@@ -85,4 +85,3 @@ class SuppressionWithoutReason(_Own):
     code = "SL003"
     name = "suppression-without-reason"
     default = False
-

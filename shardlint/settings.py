@@ -94,7 +94,10 @@ def _read(path: Path, key: str, value: object) -> object:
             raise BadSettings(f'{path}: {key} is {value!r}; write a table such as {{jax = "0.8"}}')
         case "per-file-ignores":
             if isinstance(value, dict):
-                return {str(pattern): _strings(path, f"{key}.{pattern}", codes) for pattern, codes in value.items()}
+                return {
+                    str(pattern): _strings(path, f"{key}.{pattern}", codes)
+                    for pattern, codes in value.items()
+                }
             raise BadSettings(f'{path}: {key} is {value!r}; write a table such as {{"tests/**" = ["SL2"]}}')
     return _strings(path, key, value)
 

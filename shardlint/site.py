@@ -35,7 +35,14 @@ class Site:
     """
 
     def __init__(
-        self, program: Program, file: FileFacts, syntax: ast.AST, api: Api, form: Form, targets: Targets, rule: Rule
+        self,
+        program: Program,
+        file: FileFacts,
+        syntax: ast.AST,
+        api: Api,
+        form: Form,
+        targets: Targets,
+        rule: Rule,
     ) -> None:
         self.program = program
         self.file = file
@@ -81,7 +88,10 @@ class Site:
     def decorated(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """The definition this call or name decorates, if it is a decorator."""
         parent = self.file.parent(self.syntax)
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and self.syntax in parent.decorator_list:
+        if (
+            isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef)
+            and self.syntax in parent.decorator_list
+        ):
             return parent
         return None
 

@@ -33,11 +33,15 @@ KNOWN: dict[str, tuple[str, ...]] = {
 }
 PACKAGES = tuple(KNOWN)
 
-_REQUIREMENT = re.compile(r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<spec>[^;#@)]*)")
+_REQUIREMENT = re.compile(
+    r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<spec>[^;#@)]*)"
+)
 # jax and jaxlib move together, so a pin of jaxlib tells jax where nothing else does.
 _SAME = {"jaxlib": "jax"}
 # Requirements in such folders are not those of the program.
-_ASIDE = re.compile(r"docs?|tests?|examples?|benchmarks?|third_party|site-packages|node_modules", re.IGNORECASE)
+_ASIDE = re.compile(
+    r"docs?|tests?|examples?|benchmarks?|third_party|site-packages|node_modules", re.IGNORECASE
+)
 
 
 class BadTarget(Exception):
@@ -78,7 +82,9 @@ def parse_targets(options: Iterable[str]) -> dict[str, str]:
         package, equals, version = option.partition("=")
         package, version = package.strip().lower(), version.lstrip("=").strip()
         if not equals or package not in KNOWN:
-            raise BadTarget(f"{option!r} is not a target; write PACKAGE=VERSION with one of {', '.join(PACKAGES)}")
+            raise BadTarget(
+                f"{option!r} is not a target; write PACKAGE=VERSION with one of {', '.join(PACKAGES)}"
+            )
         try:
             parse(version)
         except ValueError as error:
@@ -87,7 +93,9 @@ def parse_targets(options: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def find_targets(root: Path, given: Mapping[str, str], settings: Mapping[str, str], settings_name: str) -> Targets:
+def find_targets(
+    root: Path, given: Mapping[str, str], settings: Mapping[str, str], settings_name: str
+) -> Targets:
     """The targets of the project at `root`; `given` are from the command line."""
     exact, ranges = _pins(root)
     installed = _installed(root)
@@ -152,6 +160,9 @@ def _pins(root: Path) -> tuple[dict[str, tuple[Release, str]], dict[str, tuple[s
             continue
         package = match["name"].lower().replace("_", "-")
         spec = re.split(r"\s+--|\\", match["spec"])[0].strip()  # hashes, and the backslash before them
+        conda = re.match(r"=\s*(\d+(?:\.\d+)*)", spec)
+        if conda is not None:  # `jax=0.4` is any 0.4, `jax=0.4.38=a_build` is that one
+            spec = f"=={conda[1]}" if conda[1].count(".") > 1 else f"=={conda[1]}.*"
         if package in _SAME and package not in KNOWN:
             package = _SAME[package]
             if any(package in table for table in (exact, ranges)):
@@ -200,10 +211,14 @@ def _elsewhere(root: Path, stated: list[tuple[str, str]]) -> Iterator[tuple[str,
     if any(re.match(r"\s*jax(lib)?\b", requirement) for _, requirement in stated):
         return
     for depth in ("", "*/", "*/*/"):
-        for path in sorted([*root.glob(f"{depth}requirements*.txt"), *root.glob(f"{depth}*environment*.y*ml")]):
+        for path in sorted(
+            [*root.glob(f"{depth}requirements*.txt"), *root.glob(f"{depth}*environment*.y*ml")]
+        ):
             where = path.relative_to(root)
             if not any(part.startswith(".") or _ASIDE.match(part) for part in where.parts):
-                yield from ((where.as_posix(), line.strip().removeprefix("-").strip("\"' ")) for line in _lines(path))
+                yield from (
+                    (where.as_posix(), line.strip().removeprefix("-").strip("\"' ")) for line in _lines(path)
+                )
 
 
 def _stated(root: Path) -> Iterator[tuple[str, str]]:
@@ -213,7 +228,10 @@ def _stated(root: Path) -> Iterator[tuple[str, str]]:
     yield from (("pyproject.toml", line) for line in _poetry(_at(project, "tool", "poetry", "dependencies")))
     poetry = _at(project, "tool", "poetry", "group")
     for part in poetry.values() if isinstance(poetry, dict) else ():
-        yield from (("pyproject.toml", line) for line in _poetry(part.get("dependencies") if isinstance(part, dict) else None))
+        yield from (
+            ("pyproject.toml", line)
+            for line in _poetry(part.get("dependencies") if isinstance(part, dict) else None)
+        )
     for path in files:
         yield from ((path.name, line) for line in _lines(path))
     for groups in (_at(project, "project", "optional-dependencies"), _at(project, "dependency-groups")):
@@ -223,7 +241,11 @@ def _stated(root: Path) -> Iterator[tuple[str, str]]:
     for name in ("setup.cfg", "setup.py"):
         # Only the strings matter; nothing of the project is run.
         text = _filled("\n".join(_lines(root / name)))
-        pattern = r"""^\s+(jax\b[^\n]*)$""" if name == "setup.cfg" else r"""["']((?:jax|jaxlib|equinox|flax|haliax)\b[^"']*)["']"""
+        pattern = (
+            r"""^\s+(jax\b[^\n]*)$"""
+            if name == "setup.cfg"
+            else r"""["']((?:jax|jaxlib|equinox|flax|haliax)\b[^"']*)["']"""
+        )
         yield from ((name, match[1]) for match in re.finditer(pattern, text, re.MULTILINE))
 
 
@@ -251,9 +273,7 @@ def _poetry(table: object) -> Iterator[str]:
             parts = [int(part) for part in low.split(".")]
             high = [parts[0], parts[1] + 1] if len(parts) > 1 else [parts[0] + 1]
             spec = f">={low},<{'.'.join(map(str, high))}"
-        elif re.fullmatch(r"\d+(\.\d+)*\.\*", spec):
-            spec = f"=={spec}"
-        elif re.fullmatch(r"\d+(\.\d+)*", spec):
+        elif re.fullmatch(r"\d+(\.\d+)*\.\*", spec) or re.fullmatch(r"\d+(\.\d+)*", spec):
             spec = f"=={spec}"
         yield f"{name} {'' if spec == '*' else spec}"
 
@@ -297,11 +317,15 @@ def _installed(root: Path) -> dict[str, tuple[Release, str]]:
     active = os.environ.get("VIRTUAL_ENV")
     if active:
         places += [(path, "the active environment") for path in _site_packages(Path(active))]
-    places += [(Path(entry), "this environment") for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))]
+    places += [
+        (Path(entry), "this environment")
+        for entry in sys.path
+        if entry.endswith(("site-packages", "dist-packages"))
+    ]
     found: dict[str, tuple[Release, str]] = {}
     for folder, name in places:
         try:
-            entries = os.listdir(folder)
+            entries = [path.name for path in folder.iterdir()]
         except OSError:
             continue
         for entry in entries:

@@ -29,10 +29,12 @@ def _forget() -> None:
 
 @pytest.fixture
 def pack(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The rules of tests/pack, found as any pack is, and no others: the engine is tested apart from what it ships with."""
+    """The rules of tests/pack, found as any pack is, and no others: the engine is tested apart from its own rules."""
     monkeypatch.syspath_prepend(PACK)
     found = registry.entry_points
-    monkeypatch.setattr(registry, "entry_points", lambda group: [p for p in found(group=group) if p.name == "testpack"])
+    monkeypatch.setattr(
+        registry, "entry_points", lambda group: [p for p in found(group=group) if p.name == "testpack"]
+    )
     _forget()
     yield
     _forget()
@@ -75,7 +77,9 @@ class Asked:
         file = self.file(name)
         for scope in list(file.inner_scopes(file.module)):
             file.walked(scope)
-        found = [node for node in ast.walk(file.tree) if isinstance(node, ast.expr) and file.text(node) == text]
+        found = [
+            node for node in ast.walk(file.tree) if isinstance(node, ast.expr) and file.text(node) == text
+        ]
         found.sort(key=lambda node: (node.lineno, node.col_offset))
         return file, found[nth]
 
@@ -109,7 +113,9 @@ class Ran(SimpleNamespace):
 
 
 @pytest.fixture
-def run(pack: None, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Ran]:
+def run(
+    pack: None, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., Ran]:
     """The command line in this process, in a folder."""
     from shardlint.cli import main
 
@@ -136,7 +142,9 @@ def run(pack: None, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.Captur
 def start(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     """The command line in a process of its own."""
 
-    def call(*args: object, cwd: Path | None = None, input: bytes = b"", **env: str) -> subprocess.CompletedProcess[bytes]:
+    def call(
+        *args: object, cwd: Path | None = None, input: bytes = b"", **env: str
+    ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [sys.executable, "-m", "shardlint", *map(str, args)],
             cwd=cwd or tmp_path,

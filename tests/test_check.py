@@ -45,7 +45,6 @@ def run(*paths: Path, **options: object) -> Report:
         "import torch as jax\njax.device_put(1)\n",
         "import jax\njax.device_put\n",
         "import jax\nx = jax.device_put\n",
-        "import jax\nfrom functools import partial\nput = partial(jax.device_put, device=d)\n",
         "import jax\ndef f(jax): jax.device_put(1)\n",
         "def f(x, device_put): device_put(x)\n",
         "import jax\nwith pytest.raises(E): jax.device_put(1)\n",
@@ -53,7 +52,7 @@ def run(*paths: Path, **options: object) -> Report:
     ],
 )
 def test_quiet(write: Write, text: str) -> None:
-    assert found(run(write({"x.py": text}), select=("XT101",))) in ([], ["x.py:3 XT101"] if "partial" in text else [])
+    assert found(run(write({"x.py": text}), select=("XT101",))) == []
 
 
 @pytest.mark.parametrize(
@@ -63,11 +62,19 @@ def test_quiet(write: Write, text: str) -> None:
         ("from jax import device_put as put\nput(1)\nput(2)\n", [2, 3]),
         ("import jax\nput = jax.device_put\nput(1)\n", [3]),
         ("import jax\nfrom functools import partial\nput = partial(jax.device_put, device=d)\nput(1)\n", [3]),
-        ("import jax\nclass C:\n    def __init__(self): self.put = jax.device_put\n    def f(self): self.put(1)\n", [4]),
+        (
+            "import jax\nclass C:\n    def __init__(self): self.put = jax.device_put\n"
+            "    def f(self): self.put(1)\n",
+            [4],
+        ),
         ("import jax\nf(lambda: [jax.device_put(x) for x in y])\n", [2]),
         ("import jax\n@jax.device_put(1)\ndef f(x=jax.device_put(2)): pass\n", [2, 3]),
         ("import jax\njax.device_put(jax.device_put(1))\n", [2, 2]),
-        ("try:\n    from jax import device_put\nexcept ImportError:\n    from jax.api import device_put\ndevice_put(1)\n", [5]),
+        (
+            "try:\n    from jax import device_put\nexcept ImportError:\n"
+            "    from jax.api import device_put\ndevice_put(1)\n",
+            [5],
+        ),
         ("import jax\r\njax.device_put(1)\r\n", [2]),
         ("\ufeffimport jax\njax.device_put(1)\n", [2]),
     ],
@@ -78,12 +85,23 @@ def test_found(write: Write, text: str, lines: list[int]) -> None:
 
 
 def test_names_as_they_are_written(write: Write) -> None:
-    text = "from jax import tree_map\nimport jax\njax.tree_map(f, x)\nfrom jax.experimental import pjit\nfrom jax.experimental.pjit import pjit\njax.tree.map(f, x)\n"
-    assert found(run(write({"x.py": text}))) == ["x.py:1 XT107", "x.py:3 XT107", "x.py:4 XT107", "x.py:5 XT107"]
+    text = (
+        "from jax import tree_map\nimport jax\njax.tree_map(f, x)\nfrom jax.experimental import pjit\n"
+        "from jax.experimental.pjit import pjit\njax.tree.map(f, x)\n"
+    )
+    assert found(run(write({"x.py": text}))) == [
+        "x.py:1 XT107",
+        "x.py:3 XT107",
+        "x.py:4 XT107",
+        "x.py:5 XT107",
+    ]
 
 
 def test_each_place_is_told_once_and_in_order(write: Write) -> None:
-    text = "import jax\nimport jax as j\nif a:\n    put = jax.device_put\nelse:\n    put = j.device_put\nput(1)\njax.device_put(2)\n"
+    text = (
+        "import jax\nimport jax as j\nif a:\n    put = jax.device_put\n"
+        "else:\n    put = j.device_put\nput(1)\njax.device_put(2)\n"
+    )
     assert found(run(write({"x.py": text}))) == ["x.py:7 XT101", "x.py:8 XT101"]
 
 
@@ -115,7 +133,11 @@ def test_all_are_all_and_the_default_leaves_some_out() -> None:
 
 
 def test_ignoring_wins() -> None:
-    assert [rule.code for rule in select(["XT1"], ["XT101", "removed", "max-quiet"])] == ["XT103", "XT104", "XT106"]
+    assert [rule.code for rule in select(["XT1"], ["XT101", "removed", "max-quiet"])] == [
+        "XT103",
+        "XT104",
+        "XT106",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -177,7 +199,8 @@ def test_a_pack_whose_table_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -
 def test_settings_choose_too_and_the_command_line_wins(write: Write) -> None:
     root = write(
         {
-            "shardlint.toml": "select = ['XT101', 'XT104']\nignore = ['XT101']\npedantic = true\n[targets]\njax = '0.4.38'\n",
+            "shardlint.toml": "select = ['XT101', 'XT104']\nignore = ['XT101']\npedantic = true\n"
+            "[targets]\njax = '0.4.38'\n",
             "x.py": "import jax, numpy as np\njax.device_put(1)\njax.numpy.sum(1)\nnp.cos(1)\n",
         }
     )
@@ -185,12 +208,16 @@ def test_settings_choose_too_and_the_command_line_wins(write: Write) -> None:
     assert found(report) == ["x.py:3 XT104"]
     assert report.targets is not None
     assert report.targets.shown()["jax"] == "0.4.38"
-    assert found(run(root, select=("XT101", "XT106"))) == ["x.py:4 XT106"], "what the settings ignore stays ignored"
+    assert found(run(root, select=("XT101", "XT106"))) == ["x.py:4 XT106"], (
+        "what the settings ignore stays ignored"
+    )
     assert found(run(root, select=("XT106",), targets={"jax": "0.8"})) == []
 
 
 def test_each_file_obeys_its_nearest_settings(write: Write) -> None:
-    root = write({"shardlint.toml": "", "sub/shardlint.toml": "ignore = ['XT101']\n", "x.py": PUT, "sub/y.py": PUT})
+    root = write(
+        {"shardlint.toml": "", "sub/shardlint.toml": "ignore = ['XT101']\n", "x.py": PUT, "sub/y.py": PUT}
+    )
     assert found(run(root)) == ["x.py:2 XT101"]
 
 
@@ -206,7 +233,14 @@ def test_each_file_obeys_its_nearest_settings(write: Write) -> None:
     ],
 )
 def test_rules_are_left_out_for_some_files(write: Write, pattern: str, left: list[str]) -> None:
-    root = write({"shardlint.toml": f"[per-file-ignores]\n'{pattern}' = ['XT1']\n", "x.py": PUT, "tests/deep/y.py": PUT, "tests/z.py": PUT})
+    root = write(
+        {
+            "shardlint.toml": f"[per-file-ignores]\n'{pattern}' = ['XT1']\n",
+            "x.py": PUT,
+            "tests/deep/y.py": PUT,
+            "tests/z.py": PUT,
+        }
+    )
     assert found(run(root)) == left
 
 
@@ -221,7 +255,9 @@ def test_files_that_do_not_parse_and_unused_suppressions_can_be_left_out_too(wri
     assert found(run(root)) == []
 
 
-@pytest.mark.parametrize("text", ["select = ['XT999']", "ignore = ['nope']", "[per-file-ignores]\n'a.py' = ['nope']"])
+@pytest.mark.parametrize(
+    "text", ["select = ['XT999']", "ignore = ['nope']", "[per-file-ignores]\n'a.py' = ['nope']"]
+)
 def test_unknown_rules_in_the_settings_stop_the_run(write: Write, text: str) -> None:
     with pytest.raises(UnknownRule):
         run(write({"shardlint.toml": text, "x.py": "x = 1\n"}))
@@ -272,7 +308,9 @@ def test_a_file_that_cannot_be_checked_is_told_and_the_others_are_checked(
     assert report.files == 3
 
 
-def test_syntax_of_a_newer_python_is_told_from_broken_syntax(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_syntax_of_a_newer_python_is_told_from_broken_syntax(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import ast
 
     def old(*args: object, **kwargs: object) -> ast.Module:
@@ -280,7 +318,10 @@ def test_syntax_of_a_newer_python_is_told_from_broken_syntax(write: Write, monke
 
     monkeypatch.setattr(ast, "parse", old)
     (file,) = run(write({"x.py": "import jax\ntype X = jax.device_put\n"})).reports
-    assert "a newer Python can parse it: run shardlint with the Python the project uses" in file.findings[0].message
+    assert (
+        "a newer Python can parse it: run shardlint with the Python the project uses"
+        in file.findings[0].message
+    )
     (file,) = run(write({"x.py": "import jax\ntype X = = jax.device_put\n"})).reports
     assert "newer" not in file.findings[0].message
 
@@ -288,6 +329,14 @@ def test_syntax_of_a_newer_python_is_told_from_broken_syntax(write: Write, monke
 def test_a_long_sum_is_no_trouble(write: Write) -> None:
     text = "import jax\nx = " + " + ".join(["jax.device_put(1)"] * 400) + "\n"
     assert len(found(run(write({"x.py": text})))) == 400
+
+
+def test_a_huge_line_is_no_trouble(write: Write) -> None:
+    data = ", ".join(["'漢'"] * 100_000)
+    text = f"import jax\nx = [{data}, jax.device_put(1), jax.device_put(2)]\n"
+    report = run(write({"x.py": text}))
+    columns = [file.source.position(f.start)[1] for file in report.reports for f in file.findings]
+    assert columns == [text.index("jax.dev") - 10, text.rindex("jax.dev") - 10]
 
 
 def test_files_nothing_is_asked_of_are_not_parsed(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -335,8 +384,14 @@ def test_a_file_named_twice_is_checked_once(write: Write, monkeypatch: pytest.Mo
 
 
 def test_text_from_elsewhere_is_checked_in_the_place_of_a_file(write: Write) -> None:
-    root = write({"a.py": "x = 1\n", "b.py": "from jax import device_put\n", "shardlint.toml": "ignore = ['XT102']\n"})
-    report = check([], Options(), (root / "a.py", b"import numpy as np\nfrom b import device_put\ndevice_put(np.array(1))\n"))
+    root = write(
+        {"a.py": "x = 1\n", "b.py": "from jax import device_put\n", "shardlint.toml": "ignore = ['XT102']\n"}
+    )
+    report = check(
+        [],
+        Options(),
+        (root / "a.py", b"import numpy as np\nfrom b import device_put\ndevice_put(np.array(1))\n"),
+    )
     assert found(report) == ["a.py:3 XT101"]
     broken = check([], Options(), (root / "a.py", b"import jax\njax.device_put('\xff')\n"))
     assert found(broken) == ["a.py:1 SL001"]
@@ -355,10 +410,12 @@ def test_text_from_elsewhere_is_checked_in_the_place_of_a_file(write: Write) -> 
         ("if x:\n    # shardlint: ignore\n    y = 1\n", "if x:\n    y = 1\n"),
         ("x = 1  # shardlint: ignore[XT101]", "x = 1"),
         ("x = 1  # shardlint: ignore[XT101]\r\ny = 2\r\n", "x = 1\r\ny = 2\r\n"),
-        ("import jax\njax.device_put(1)  # shardlint: ignore[XT101, XT103] why\n",
-         "import jax\njax.device_put(1)  # shardlint: ignore[XT101] why\n"),
+        (
+            "import jax\njax.device_put(1)  # shardlint: ignore[XT101, XT103] why\n",
+            "import jax\njax.device_put(1)  # shardlint: ignore[XT101] why\n",
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_unused_suppression_is_taken_away(write: Write, before: str, after: str) -> None:
     from shardlint.fix import fix
 

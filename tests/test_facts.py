@@ -25,7 +25,11 @@ def facts(text: str) -> FileFacts:
 def use(file: FileFacts, name: str, nth: int = -1) -> ast.Name:
     """The nth read of a name, by default the last."""
     list(file.inner_scopes(file.module))
-    found = [n for n in ast.walk(file.tree) if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)]
+    found = [
+        n
+        for n in ast.walk(file.tree)
+        if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Load)
+    ]
     return sorted(found, key=lambda n: (n.lineno, n.col_offset))[nth]
 
 
@@ -90,19 +94,31 @@ def test_invalid_escapes_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
         pytest.param("if a:\n    x = 1\n    x", ["assign:2"], id="same-branch"),
         pytest.param("x = 0\nfor i in y:\n    x = 1\nx", ["assign:1", "assign:3"], id="loop-may-not-run"),
         pytest.param("x = 0\nfor i in y:\n    print(x)\n    x = 1", ["assign:1", "assign:4"], id="next-turn"),
-        pytest.param("x = 0\nwhile a:\n    if b:\n        x = 1\n    else:\n        x", ["assign:1", "assign:4"], id="turns"),
+        pytest.param(
+            "x = 0\nwhile a:\n    if b:\n        x = 1\n    else:\n        x",
+            ["assign:1", "assign:4"],
+            id="turns",
+        ),
         pytest.param("for x in y:\n    x", ["for:1"], id="target"),
         pytest.param("x = 0\nfor x in y:\n    pass\nx", ["assign:1", "for:2"], id="target-after"),
         pytest.param("with a as x:\n    x", ["with:1"], id="with"),
         pytest.param("x = 0\nwith a:\n    x = 1\nx", ["assign:3"], id="with-always-runs"),
         pytest.param("try:\n    x = 1\nexcept E:\n    x = 2\nx", ["assign:2", "assign:4"], id="try"),
-        pytest.param("x = 0\ntry:\n    x = f()\nexcept E:\n    x", ["assign:1", "assign:3"], id="handler-sees-both"),
-        pytest.param("x = 0\ntry:\n    x = f()\nexcept E:\n    raise\nx", ["assign:3"], id="handler-that-raises"),
+        pytest.param(
+            "x = 0\ntry:\n    x = f()\nexcept E:\n    x", ["assign:1", "assign:3"], id="handler-sees-both"
+        ),
+        pytest.param(
+            "x = 0\ntry:\n    x = f()\nexcept E:\n    raise\nx", ["assign:3"], id="handler-that-raises"
+        ),
         pytest.param("x = 0\ntry:\n    f()\nfinally:\n    x = 1\nx", ["assign:5"], id="finally"),
         pytest.param("try:\n    f()\nexcept E as x:\n    x", ["except:3"], id="except-as"),
         pytest.param("match a:\n    case [x]:\n        x", ["match:2"], id="match"),
         pytest.param("match a:\n    case {'k': 1, **x}:\n        x", ["match:2"], id="match-rest"),
-        pytest.param("x = 0\nmatch a:\n    case 1:\n        x = 1\n    case 2:\n        x", ["assign:1"], id="match-cases"),
+        pytest.param(
+            "x = 0\nmatch a:\n    case 1:\n        x = 1\n    case 2:\n        x",
+            ["assign:1"],
+            id="match-cases",
+        ),
         pytest.param("if (x := f()):\n    x", ["walrus:1"], id="walrus"),
         pytest.param("[(x := y) for y in z]\nx", ["walrus:1"], id="walrus-leaves-a-comprehension"),
         pytest.param("x = 0\n[x for x in y]", ["comprehension:2"], id="comprehension"),
@@ -121,25 +137,47 @@ def test_invalid_escapes_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
         pytest.param("lambda x: x", ["param:1"], id="lambda"),
         pytest.param("x = 1\nlambda y=x: y", ["assign:1"], id="lambda-default-is-outside"),
         pytest.param("x = 1\ndef f():\n    x", ["assign:1"], id="closure"),
-        pytest.param("x = 1\ndef f():\n    x\nx = 2", ["assign:1", "assign:4"], id="closure-sees-what-stands-when-it-is-called"),
+        pytest.param(
+            "x = 1\ndef f():\n    x\nx = 2",
+            ["assign:1", "assign:4"],
+            id="closure-sees-what-stands-when-it-is-called",
+        ),
         pytest.param("x = 1\ndef f(a=x):\n    pass\nx = 2", ["assign:1"], id="default-sees-the-first"),
         pytest.param("x = 1\n@x\ndef f():\n    pass", ["assign:1"], id="decorator"),
-        pytest.param("x = 1\nclass C:\n    x = 2\n    def f(self):\n        x", ["assign:1"], id="class-scope-is-not-seen"),
+        pytest.param(
+            "x = 1\nclass C:\n    x = 2\n    def f(self):\n        x",
+            ["assign:1"],
+            id="class-scope-is-not-seen",
+        ),
         pytest.param("x = 1\nclass C:\n    x = 2\n    y = x", ["assign:3"], id="class-body-sees-itself"),
         pytest.param("x = 1\nclass C:\n    y = x\n    x = 2", ["assign:1"], id="class-body-before"),
         pytest.param("x = 1\nclass C:\n    y = x\nx = 2", ["assign:1"], id="class-body-runs-where-it-stands"),
-        pytest.param("x = 1\nclass C:\n    y = [x for z in w]\nx = 2", ["assign:1"], id="comprehension-in-a-class"),
-        pytest.param("if a:\n    x = 1\nelse:\n    class C:\n        y = x", [], id="class-in-the-other-branch"),
+        pytest.param(
+            "x = 1\nclass C:\n    y = [x for z in w]\nx = 2", ["assign:1"], id="comprehension-in-a-class"
+        ),
+        pytest.param(
+            "if a:\n    x = 1\nelse:\n    class C:\n        y = x", [], id="class-in-the-other-branch"
+        ),
         pytest.param("x = 1\ndef f():\n    global x\n    x", ["assign:1"], id="global"),
-        pytest.param("def f():\n    x = 1\n    def g():\n        nonlocal x\n        x", ["assign:2"], id="nonlocal"),
+        pytest.param(
+            "def f():\n    x = 1\n    def g():\n        nonlocal x\n        x", ["assign:2"], id="nonlocal"
+        ),
         pytest.param("x = 1\ndef f():\n    x\n    x = 2", [], id="local-before-it-is-set"),
         pytest.param("async def f():\n    async for x in y:\n        x", ["for:2"], id="async-for"),
         pytest.param("async def f():\n    async with y as x:\n        x", ["with:2"], id="async-with"),
         pytest.param("x = 0\nwhile True:\n    x = 1\n    break\nx", ["assign:1", "assign:3"], id="endless"),
-        pytest.param("if a:\n    x = 1\nelif b:\n    x = 2\nelse:\n    x = 3\nx", ["assign:2", "assign:4", "assign:6"], id="elif"),
-        pytest.param("x = 0\nfor i in y:\n    x = 1\nelse:\n    x = 2\nx", ["assign:1", "assign:3", "assign:5"], id="for-else"),
+        pytest.param(
+            "if a:\n    x = 1\nelif b:\n    x = 2\nelse:\n    x = 3\nx",
+            ["assign:2", "assign:4", "assign:6"],
+            id="elif",
+        ),
+        pytest.param(
+            "x = 0\nfor i in y:\n    x = 1\nelse:\n    x = 2\nx",
+            ["assign:1", "assign:3", "assign:5"],
+            id="for-else",
+        ),
     ],
-)  # fmt: skip
+)
 def test_which_bindings_reach(text: str, bindings: list[str]) -> None:
     assert reached(text) == bindings
 
@@ -167,24 +205,62 @@ def test_globals_that_functions_rebind(text: str, names: set[str]) -> None:
 def test_mentions_are_of_whole_words_in_code() -> None:
     file = facts("import jit\nfrom a import jit as b\nf(jit=1)\nx.jit\njits = 'jit'\ndef jit(jit): pass\n")
     assert [type(node).__name__ for node in file.mentions("jit")] == [
-        "alias", "alias", "keyword", "Attribute", "FunctionDef", "arg",
-    ]  # fmt: skip
+        "alias",
+        "alias",
+        "keyword",
+        "Attribute",
+        "FunctionDef",
+        "arg",
+    ]
 
 
 @pytest.mark.parametrize(
     "text",
     [
-        "f(lambda: here)", "[here for a in b]", "[a for a in b if here]", "{a: here for a in b}", "f(**here)", "f(*here)",
-        "x[here:1]", "f'{here!r:>{here}}'", "x = yield here", "await here", "with here: pass", "with a as here.b: pass",
-        "raise here", "assert a, here", "del here.a", "return here", "@here\ndef f(): pass", "def f(a: here): pass",
-        "def f(a=here): pass", "def f(*, a=here): pass", "def f() -> here: pass", "class A(here): pass",
-        "class A(metaclass=here): pass", "try: pass\nexcept here: pass", "match a:\n case here.b: pass",
-        "match a:\n case b if here: pass", "match here:\n case 1: pass", "for a in here: pass", "while here: pass",
-        "if a: pass\nelif here: pass", "x: here = 1", "x += here", "(a := here)", "here[0] = 1", "try: pass\nexcept* here: pass",
-        "lambda a=here: 1", "async def f():\n async for a in here: pass", "a if here else b", "here < 1 < 2",
-        "match a:\n case {here.b: 1}: pass", "match a:\n case here(): pass", "match a:\n case here.b(c=1): pass",
+        "f(lambda: here)",
+        "[here for a in b]",
+        "[a for a in b if here]",
+        "{a: here for a in b}",
+        "f(**here)",
+        "f(*here)",
+        "x[here:1]",
+        "f'{here!r:>{here}}'",
+        "x = yield here",
+        "await here",
+        "with here: pass",
+        "with a as here.b: pass",
+        "raise here",
+        "assert a, here",
+        "del here.a",
+        "return here",
+        "@here\ndef f(): pass",
+        "def f(a: here): pass",
+        "def f(a=here): pass",
+        "def f(*, a=here): pass",
+        "def f() -> here: pass",
+        "class A(here): pass",
+        "class A(metaclass=here): pass",
+        "try: pass\nexcept here: pass",
+        "match a:\n case here.b: pass",
+        "match a:\n case b if here: pass",
+        "match here:\n case 1: pass",
+        "for a in here: pass",
+        "while here: pass",
+        "if a: pass\nelif here: pass",
+        "x: here = 1",
+        "x += here",
+        "(a := here)",
+        "here[0] = 1",
+        "try: pass\nexcept* here: pass",
+        "lambda a=here: 1",
+        "async def f():\n async for a in here: pass",
+        "a if here else b",
+        "here < 1 < 2",
+        "match a:\n case {here.b: 1}: pass",
+        "match a:\n case here(): pass",
+        "match a:\n case here.b(c=1): pass",
     ],
-)  # fmt: skip
+)
 def test_a_name_is_found_wherever_it_stands(text: str) -> None:
     body = textwrap.indent(text, "    ")
     source = f"async def outer():\n{body}\n"
@@ -202,7 +278,11 @@ def test_a_name_is_found_wherever_it_stands(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "place"),
-    [("ä = '→'; here()", "here()"), ("f(\n    here(1,\n     'ä'), 2)", "here(1,\n     'ä')"), ("\tif 1:\n\t\there()", "here()")],
+    [
+        ("ä = '→'; here()", "here()"),
+        ("f(\n    here(1,\n     'ä'), 2)", "here(1,\n     'ä')"),
+        ("\tif 1:\n\t\there()", "here()"),
+    ],
 )
 def test_text_of_a_node_is_what_was_written(text: str, place: str) -> None:
     file = facts(f"if 1:\n{text}\n" if text.startswith("\t") else text)
@@ -306,7 +386,9 @@ _simple = st.one_of(
     st.builds("f({})".format, _expressions),
 ).map(lambda line: [line])
 _bodies: st.SearchStrategy[list[str]] = st.deferred(
-    lambda: st.lists(_statements, min_size=1, max_size=3).map(lambda parts: [line for part in parts for line in part])
+    lambda: st.lists(_statements, min_size=1, max_size=3).map(
+        lambda parts: [line for part in parts for line in part]
+    )
 )
 _statements: st.SearchStrategy[list[str]] = st.deferred(
     lambda: st.one_of(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -32,7 +31,9 @@ def frame(write: Write, source: str, **options: object) -> list[str]:
 
 
 def columns(line: str) -> int:
-    return sum(0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1 for c in line
+    )
 
 
 # frames
@@ -41,7 +42,9 @@ def columns(line: str) -> int:
 def test_nothing_found(write: Write) -> None:
     made = report(write, "x = 1\n")
     assert list(text.full(made)) == list(text.concise(made)) == ["No findings in 1 file."]
-    assert list(text.full(check([write({"empty/x.txt": ""}) / "empty"], Options()))) == ["No Python files found."]
+    assert list(text.full(check([write({"empty/x.txt": ""}) / "empty"], Options()))) == [
+        "No Python files found."
+    ]
 
 
 def test_a_whole_frame(write: Write) -> None:
@@ -55,7 +58,9 @@ def test_a_whole_frame(write: Write) -> None:
 
 
 def test_a_likely_finding_says_so(write: Write) -> None:
-    assert frame(write, "import jax\njax.numpy.sum(1)\n", pedantic=True)[0].endswith("XT104 sum-perhaps  [cost, likely]")
+    assert frame(write, "import jax\njax.numpy.sum(1)\n", pedantic=True)[0].endswith(
+        "XT104 sum-perhaps  [cost, likely]"
+    )
 
 
 @pytest.mark.parametrize(
@@ -90,7 +95,7 @@ def test_the_code_is_underlined_where_it_stands(write: Write, line: str, under: 
 
 def test_a_call_over_several_lines_is_underlined_to_the_end_of_its_first(write: Write) -> None:
     shown = frame(write, "import jax\njax.device_put(  \n    1,\n)\n")
-    assert shown[1:3] == ["    2 | jax.device_put(", "      | ^^^^^^^^^^^^^^^ here"] or shown[1].rstrip() == "    2 | jax.device_put("
+    assert shown[1:3] == ["    2 | jax.device_put(  ", "      | ^^^^^^^^^^^^^^^ here"]
 
 
 def test_a_very_long_argument_is_cut(write: Write) -> None:
@@ -168,13 +173,13 @@ def test_the_schema_itself_is_valid_and_strict() -> None:
     validator = jsonschema.Draft202012Validator
     validator.check_schema(SCHEMA)
     with pytest.raises(jsonschema.ValidationError):
-        validator(SCHEMA).validate({"schema": 2, "version": "0", "targets": {}, "findings": [], "skipped": [], "files": 0})
+        validator(SCHEMA).validate(
+            {"schema": 2, "version": "0", "targets": {}, "findings": [], "skipped": [], "files": 0}
+        )
 
 
 def test_json_says_where_and_what(write: Write) -> None:
-    made = report(write, "import numpy as np\nä = '漢', np.asarray(\n  1)\n", targets=None) if False else report(
-        write, "import numpy as np\nä = '漢', np.asarray(\n  1)\n"
-    )
+    made = report(write, "import numpy as np\nä = '漢', np.asarray(\n  1)\n")
     (finding,) = json_.document(made)["findings"]
     place = {key: finding[key] for key in ("line", "column", "end_line", "end_column")}
     assert place == {"line": 2, "column": 10, "end_line": 3, "end_column": 5}
@@ -191,7 +196,9 @@ def test_the_edits_in_json_make_the_fix(write: Write) -> None:
     def offset(line: int, column: int) -> int:
         return sum(map(len, lines[: line - 1])) + column - 1
 
-    for edit in sorted(finding["fix"]["edits"], key=lambda edit: (edit["line"], edit["column"]), reverse=True):
+    for edit in sorted(
+        finding["fix"]["edits"], key=lambda edit: (edit["line"], edit["column"]), reverse=True
+    ):
         start, end = offset(edit["line"], edit["column"]), offset(edit["end_line"], edit["end_column"])
         source = source[:start] + edit["text"] + source[end:]
     assert source == "import numpy as np\nimport jax\nä = '漢', jax.numpy.asarray(\n  np.pi)\n"
@@ -201,7 +208,7 @@ def test_json_counts_and_tells_what_was_left_out(write: Write) -> None:
     root = write({"a.py": "x = 1\n", "b.py": "import jax\njax.device_put(\n"})
     document = json_.document(check([root, root / "no.py"], Options()))
     assert document["files"] == 2
-    assert {Path(entry["path"]).name: bool(re.search("parse|no such", entry["reason"])) for entry in document["skipped"]} == {
-        "b.py": True, "no.py": True,
-    }  # fmt: skip
+    told = {Path(entry["path"]).name: entry["reason"] for entry in document["skipped"]}
+    assert "cannot parse" in told.pop("b.py")
+    assert told == {"no.py": "no such file or directory"}
     assert set(document["targets"]) >= {"jax", "equinox", "flax"}

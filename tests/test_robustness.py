@@ -21,9 +21,42 @@ def _mutations(data: bytes, seed: int, count: int) -> Iterator[bytes]:
     """The file with pieces cut, doubled, moved, or replaced: what an editor holds while someone types."""
     chance = random.Random(seed)
     lines = data.splitlines(keepends=True)
-    pieces = [b"(", b")", b"[", b"\n", b"\t", b" ", b'"', b"'''", b"\\", b":", b"=", b"*", b"**", b",", b"lambda x:", b"\xff",
-              b"\x0c", b"\r", b"#", b"@", b"await ", b"yield ", b"global x\n", b"None", b"*args", b"f'{", "ä".encode(), b"del ",
-              b"with ", b"for x in x:", b":=", b"x if x else ", b"not ", b"return "]  # fmt: skip
+    pieces = [
+        b"(",
+        b")",
+        b"[",
+        b"\n",
+        b"\t",
+        b" ",
+        b'"',
+        b"'''",
+        b"\\",
+        b":",
+        b"=",
+        b"*",
+        b"**",
+        b",",
+        b"lambda x:",
+        b"\xff",
+        b"\x0c",
+        b"\r",
+        b"#",
+        b"@",
+        b"await ",
+        b"yield ",
+        b"global x\n",
+        b"None",
+        b"*args",
+        b"f'{",
+        "ä".encode(),
+        b"del ",
+        b"with ",
+        b"for x in x:",
+        b":=",
+        b"x if x else ",
+        b"not ",
+        b"return ",
+    ]
     for _ in range(count):
         match chance.randrange(5):
             case 0:  # cut off
@@ -119,7 +152,10 @@ def test_no_text_is_broken_by_a_fix(write: Write) -> None:
         b"from . import jax\nfrom .. import device_put\nfrom ....... import x\njax.device_put(1)\n",
         b"import jax\nput = jax.device_put\nput = put = (put := put)\nput(1)\n",
         b"import numpy as np\nx = " + b"np.square(" * 60 + b"1" + b")" * 60 + b"\n",
-        b"import jax\n" + b"".join(b" " * i + b"if jax.device_put(1):\n" for i in range(90)) + b" " * 90 + b"pass\n",
+        b"import jax\n"
+        + b"".join(b" " * i + b"if jax.device_put(1):\n" for i in range(90))
+        + b" " * 90
+        + b"pass\n",
         b"import jax\nx = [" + b"jax.device_put(1)," * 3000 + b"]\n",
         b"import jax\n" + b"x = x + jax.device_put(x)\n" * 400,
         b"import jax\ntry: jax.device_put(1)\nexcept* E: jax.device_put(2)\n",

@@ -142,7 +142,9 @@ def test_a_proof_shows_its_own_rule(rule: type[Rule]) -> None:
 def test_a_proof_holds_no_stray_files(rule: type[Rule]) -> None:
     folder = FIXTURES / rule.code
     names = {p.name for p in folder.iterdir() if p.name not in ("__pycache__", "proof.toml")}
-    stray = {name for name in names if name.removesuffix(".py").partition("_")[0] not in ("bad", "good", "quiet")}
+    stray = {
+        name for name in names if name.removesuffix(".py").partition("_")[0] not in ("bad", "good", "quiet")
+    }
     assert not stray
 
 
@@ -151,12 +153,28 @@ def test_a_bad_file_gives_exactly_the_marked_findings(case: Case, tmp_path: Path
     found = Counter((name, line, finding.rule.code) for name, line, finding in _checked(case, tmp_path))
     marked = case.marked()
     assert marked, f"{case.path} has no marked line"
-    assert found == marked, f"not marked: {_shown(found - marked)}; marked but not found: {_shown(marked - found)}"
+    assert found == marked, (
+        f"not marked: {_shown(found - marked)}; marked but not found: {_shown(marked - found)}"
+    )
 
 
-@pytest.mark.parametrize("case", _named("good", "quiet"))
-def test_good_and_quiet_files_give_none(case: Case, tmp_path: Path) -> None:
-    found = [f"{name}:{line} {f.rule.code}" for name, line, f in _checked(case, tmp_path) if f.rule.code != "SL002"]
+@pytest.mark.parametrize("case", _named("quiet"))
+def test_a_quiet_file_gives_only_what_other_rules_are_marked_for(case: Case, tmp_path: Path) -> None:
+    found = Counter(
+        (n, line, f.rule.code) for n, line, f in _checked(case, tmp_path) if f.rule.code != "SL002"
+    )
+    marked = case.marked()
+    assert case.code not in {code for _, _, code in (*found, *marked)}, f"it is not quiet: {_shown(found)}"
+    assert found == marked, (
+        f"not marked: {_shown(found - marked)}; marked but not found: {_shown(marked - found)}"
+    )
+
+
+@pytest.mark.parametrize("case", _named("good"))
+def test_a_good_file_gives_none(case: Case, tmp_path: Path) -> None:
+    found = [
+        f"{name}:{line} {f.rule.code}" for name, line, f in _checked(case, tmp_path) if f.rule.code != "SL002"
+    ]
     assert not found
 
 
@@ -188,8 +206,15 @@ def test_fixes_are_as_the_rule_says(rule: type[Rule], tmp_path: Path) -> None:
         found = {f.fix.safety for *_, f in _checked(case, folder) if f.rule is rule and f.fix is not None}
         kinds |= found
         proven = proven or bool(found - ({Safety.UNSAFE} if case.safe_only else set()))
-    said = {"none": set(), "safe": {Safety.SAFE}, "unsafe": {Safety.UNSAFE}, "both": {Safety.SAFE, Safety.UNSAFE}}
-    assert kinds == said[rule.fixes], f"fixes = {rule.fixes!r}, and the fixtures show {sorted(kinds) or 'none'}"
+    said = {
+        "none": set(),
+        "safe": {Safety.SAFE},
+        "unsafe": {Safety.UNSAFE},
+        "both": {Safety.SAFE, Safety.UNSAFE},
+    }
+    assert kinds == said[rule.fixes], (
+        f"fixes = {rule.fixes!r}, and the fixtures show {sorted(kinds) or 'none'}"
+    )
     assert proven or rule.fixes == "none", "no pair of files proves the fix"
 
 

@@ -48,7 +48,9 @@ anything = 1
     )  # fmt: skip
     assert find_settings(root) == expected
     head, _, tables = text.partition("[targets]")
-    inside = "[tool.shardlint]\n" + head + "[tool.shardlint.targets]" + tables.replace("\n[", "\n[tool.shardlint.")
+    inside = (
+        "[tool.shardlint]\n" + head + "[tool.shardlint.targets]" + tables.replace("\n[", "\n[tool.shardlint.")
+    )
     (root / "shardlint.toml").unlink()
     write({"pyproject.toml": inside})
     assert find_settings(root) == Settings(**{**expected.__dict__, "path": root / "pyproject.toml"})
@@ -66,7 +68,9 @@ def test_the_nearest_file_wins_and_nothing_is_merged(write: Write) -> None:
     )
     assert find_settings(root).ignore == ("SL2",)
     assert (find_settings(root / "sub").ignore, find_settings(root / "sub").pedantic) == (("SL3",), False)
-    assert find_settings(root / "sub" / "deep").ignore == ("SL3",), "a pyproject.toml without our table is passed by"
+    assert find_settings(root / "sub" / "deep").ignore == ("SL3",), (
+        "a pyproject.toml without our table is passed by"
+    )
     assert find_settings(root / "own").ignore == ("SL5",)
 
 
@@ -83,7 +87,7 @@ def test_the_nearest_file_wins_and_nothing_is_merged(write: Write) -> None:
         ("pedantic = 'yes'", "pedantic is 'yes'; write true or false"),
         ("pedantic = 1", "pedantic is 1; write true or false"),
         ("targets = ['jax']", "targets is ['jax']; write a table such as {jax = \"0.8\"}"),
-        ("targets = {jax = 0.8}", "write a table such as {jax = \"0.8\"}"),
+        ("targets = {jax = 0.8}", 'write a table such as {jax = "0.8"}'),
         ("targets = {torch = '2'}", "is not a target"),
         ("targets = {jax = 'new'}", "is not a version"),
         ("per-file-ignores = ['a']", "write a table such as"),

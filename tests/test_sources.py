@@ -33,9 +33,17 @@ HERE = Path("x.py")
         pytest.param("x = 'ä→🐍'\n".encode(), "x = 'ä→🐍'\n", id="utf-8"),
         pytest.param(codecs.BOM_UTF8 + "x = 'ä'\n".encode(), "x = 'ä'\n", id="bom"),
         pytest.param(codecs.BOM_UTF8, "", id="only-a-bom"),
-        pytest.param(b"# -*- coding: latin-1 -*-\nx = '\xe4'\n", "# -*- coding: latin-1 -*-\nx = 'ä'\n", id="latin-1"),
-        pytest.param(b"#!/usr/bin/python\n# vim: set fileencoding=cp1252 :\n'\x80'", None, id="cookie-on-line-2"),
-        pytest.param("# coding: shift_jis\nx = '漢'\n".encode("shift_jis"), "# coding: shift_jis\nx = '漢'\n", id="sjis"),
+        pytest.param(
+            b"# -*- coding: latin-1 -*-\nx = '\xe4'\n", "# -*- coding: latin-1 -*-\nx = 'ä'\n", id="latin-1"
+        ),
+        pytest.param(
+            b"#!/usr/bin/python\n# vim: set fileencoding=cp1252 :\n'\x80'", None, id="cookie-on-line-2"
+        ),
+        pytest.param(
+            "# coding: shift_jis\nx = '漢'\n".encode("shift_jis"),
+            "# coding: shift_jis\nx = '漢'\n",
+            id="sjis",
+        ),
     ],
 )
 def test_text_goes_out_as_it_came_in(data: bytes, text: str | None) -> None:
@@ -51,7 +59,9 @@ def test_text_goes_out_as_it_came_in(data: bytes, text: str | None) -> None:
         pytest.param(b"ok = 1\nx = '\xe4'\n", "line 2 is not utf-8 (byte 0xe4)", id="latin-1-without-cookie"),
         pytest.param(b"# coding: utf-8\nx = '\xff'\n", "line 2 is not utf-8 (byte 0xff)", id="wrong-cookie"),
         pytest.param(b"# coding: klingon\n", "cannot tell the encoding", id="unknown-cookie"),
-        pytest.param(codecs.BOM_UTF8 + b"# coding: latin-1\n", "cannot tell the encoding", id="bom-against-cookie"),
+        pytest.param(
+            codecs.BOM_UTF8 + b"# coding: latin-1\n", "cannot tell the encoding", id="bom-against-cookie"
+        ),
         pytest.param(b"# coding: rot13\n", "rot13", id="cookie-that-is-no-text-encoding"),
         pytest.param(b"# coding: idna\nx = '\xff..'\n", "", id="codec-with-errors-of-its-own"),
         pytest.param(b"# coding: unicode_escape\nx = '\\x'\n", "", id="escape-codec"),
@@ -76,7 +86,14 @@ def test_text_that_does_not_fit_the_encoding_is_not_written() -> None:
 
 @pytest.mark.parametrize(
     ("text", "newline"),
-    [("", "\n"), ("x", "\n"), ("a\nb\n", "\n"), ("a\r\nb\r\n", "\r\n"), ("a\rb\r", "\r"), ("a\r\nb\r\nc\n", "\r\n")],
+    [
+        ("", "\n"),
+        ("x", "\n"),
+        ("a\nb\n", "\n"),
+        ("a\r\nb\r\n", "\r\n"),
+        ("a\rb\r", "\r"),
+        ("a\r\nb\r\nc\n", "\r\n"),
+    ],
 )
 def test_the_newline_is_the_one_most_lines_have(text: str, newline: str) -> None:
     assert Source(HERE, text).newline == newline
@@ -128,12 +145,22 @@ def _names(root: Path, *paths: Path, exclude: tuple[str, ...] = ()) -> list[str]
 
 
 def test_only_python_files_are_found_in_a_stable_order(write: Callable[..., Path]) -> None:
-    root = write({"b.py": "", "a.pyi": "", "c.txt": "", "a/z.py": "", "a/py": "", ".hidden.py": "", "d.PY": ""})
+    root = write(
+        {"b.py": "", "a.pyi": "", "c.txt": "", "a/z.py": "", "a/py": "", ".hidden.py": "", "d.PY": ""}
+    )
     assert _names(root) == [".hidden.py", "a/z.py", "a.pyi", "b.py"]
 
 
 def test_places_nobody_means_are_left_out(write: Callable[..., Path]) -> None:
-    root = write({".venv/x.py": "", "node_modules/x.py": "", "a/__pycache__/x.py": "", ".git/hooks/x.py": "", "ok.py": ""})
+    root = write(
+        {
+            ".venv/x.py": "",
+            "node_modules/x.py": "",
+            "a/__pycache__/x.py": "",
+            ".git/hooks/x.py": "",
+            "ok.py": "",
+        }
+    )
     assert _names(root) == ["ok.py"]
     assert _names(root, root / ".venv") == [".venv/x.py"], "but named, they are meant"
 
@@ -157,10 +184,16 @@ def test_a_folder_named_like_a_file_is_walked(write: Callable[..., Path]) -> Non
         pytest.param({".gitignore": "sub/\n"}, ["a.py"], id="folder"),
         pytest.param({".gitignore": "/b.py\n"}, ["a.py", "sub/b.py", "sub/deep/c.py"], id="anchored"),
         pytest.param({".gitignore": "*.py\n!b.py\n"}, ["sub/b.py"], id="negation"),
-        pytest.param({".gitignore": "*.py\n", "sub/.gitignore": "!b.py\n"}, ["sub/b.py"], id="negation-further-in"),
+        pytest.param(
+            {".gitignore": "*.py\n", "sub/.gitignore": "!b.py\n"}, ["sub/b.py"], id="negation-further-in"
+        ),
         pytest.param({"sub/.gitignore": "/b.py\n"}, ["a.py", "sub/deep/c.py"], id="nested"),
-        pytest.param({".gitignore": "!b.py\n", "sub/.gitignore": "b.py\n"}, ["a.py", "sub/deep/c.py"], id="nested-wins"),
-        pytest.param({".gitignore": "sub/*\n!sub/deep/\n"}, ["a.py", "sub/deep/c.py"], id="folder-taken-back"),
+        pytest.param(
+            {".gitignore": "!b.py\n", "sub/.gitignore": "b.py\n"}, ["a.py", "sub/deep/c.py"], id="nested-wins"
+        ),
+        pytest.param(
+            {".gitignore": "sub/*\n!sub/deep/\n"}, ["a.py", "sub/deep/c.py"], id="folder-taken-back"
+        ),
         pytest.param({".gitignore": "sub/\n!sub/b.py\n"}, ["a.py"], id="not-back-from-an-ignored-folder"),
         pytest.param({".gitignore": "sub/**\n!sub/b.py\n"}, ["a.py", "sub/b.py"], id="stars"),
         pytest.param({".gitignore": "[\na.py\n"}, ["sub/b.py", "sub/deep/c.py"], id="broken-pattern"),
@@ -212,7 +245,9 @@ def test_symlinks_to_files_are_followed_and_loops_are_not(write: Callable[..., P
     assert find([root / "loop.py"]).missing == [root / "loop.py"]
 
 
-def test_a_folder_that_cannot_be_listed_has_no_files(write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_be_listed_has_no_files(
+    write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
     root = write({"a.py": "", "sub/b.py": ""})
     real = os.scandir
 
@@ -288,7 +323,11 @@ def told(pack: None, write: Callable[..., Path]) -> Callable[..., list[str]]:
         root = write({"x.py": "import jax\n" + text})
         report = check([root / "x.py"], Options(**options))
         assert not report.skipped
-        return [f"{found.rule.code}:{_line(file, found.start)}" for file in report.reports for found in file.findings]
+        return [
+            f"{found.rule.code}:{_line(file, found.start)}"
+            for file in report.reports
+            for found in file.findings
+        ]
 
     return run
 
@@ -304,24 +343,40 @@ def _line(file: FileReport, offset: int) -> int:
         pytest.param("jax.device_put(1)  # shardlint: ignore[XT101] eager\n", [], id="line"),
         pytest.param("jax.device_put(1)  # shardlint: ignore eager\n", [], id="no-codes"),
         pytest.param("jax.device_put(1)  # shardlint: ignore[XT101, XT101]\n", [], id="twice"),
-        pytest.param("jax.device_put(1)  # shardlint: ignore[XT103]\n", ["XT101:1", "SL002:1"], id="another-code"),
-        pytest.param("jax.device_put(1)  # shardlint: ignore[XT101, XT103]\n", ["SL002:1"], id="one-of-two"),
-        pytest.param("# shardlint: ignore[XT101]\njax.device_put(1)\n", ["SL002:1", "XT101:2"], id="line-above"),
-        pytest.param("jax.device_put(\n    1\n)  # shardlint: ignore[XT101] eager\n", [], id="end-of-a-call"),
-        pytest.param("jax.device_put(  # shardlint: ignore[XT101] eager\n    1\n)\n", [], id="start-of-a-call"),
-        pytest.param("jax.device_put(\n    1  # shardlint: ignore[XT101] eager\n)\n", [], id="inside-a-call"),
-        pytest.param("x = [\n    jax.device_put(1),\n]  # shardlint: ignore[XT101] all\n", [], id="end-of-the-statement"),
         pytest.param(
-            "x = [\n    jax.device_put(1),\n    2,  # shardlint: ignore[XT101]\n]\n", ["XT101:2", "SL002:3"], id="another-item"
+            "jax.device_put(1)  # shardlint: ignore[XT103]\n", ["XT101:1", "SL002:1"], id="another-code"
+        ),
+        pytest.param("jax.device_put(1)  # shardlint: ignore[XT101, XT103]\n", ["SL002:1"], id="one-of-two"),
+        pytest.param(
+            "# shardlint: ignore[XT101]\njax.device_put(1)\n", ["SL002:1", "XT101:2"], id="line-above"
+        ),
+        pytest.param("jax.device_put(\n    1\n)  # shardlint: ignore[XT101] eager\n", [], id="end-of-a-call"),
+        pytest.param(
+            "jax.device_put(  # shardlint: ignore[XT101] eager\n    1\n)\n", [], id="start-of-a-call"
+        ),
+        pytest.param("jax.device_put(\n    1  # shardlint: ignore[XT101] eager\n)\n", [], id="inside-a-call"),
+        pytest.param(
+            "x = [\n    jax.device_put(1),\n]  # shardlint: ignore[XT101] all\n",
+            [],
+            id="end-of-the-statement",
+        ),
+        pytest.param(
+            "x = [\n    jax.device_put(1),\n    2,  # shardlint: ignore[XT101]\n]\n",
+            ["XT101:2", "SL002:3"],
+            id="another-item",
         ),
         pytest.param(
             "def f(\n    x=jax.device_put(1),\n):  # shardlint: ignore[XT101] default\n    jax.device_put(2)\n",
             ["XT101:4"],
             id="end-of-a-header",
         ),
-        pytest.param("# shardlint: ignore-file[XT101] generated\njax.device_put(1)\njax.device_put(2)\n", [], id="file"),
+        pytest.param(
+            "# shardlint: ignore-file[XT101] generated\njax.device_put(1)\njax.device_put(2)\n", [], id="file"
+        ),
         pytest.param("jax.device_put(1)\n# shardlint: ignore-file generated\n", [], id="file-at-its-end"),
-        pytest.param("# shardlint: ignore-file[XT103]\njax.device_put(1)\n", ["SL002:1", "XT101:2"], id="file-other"),
+        pytest.param(
+            "# shardlint: ignore-file[XT103]\njax.device_put(1)\n", ["SL002:1", "XT101:2"], id="file-other"
+        ),
         pytest.param("x = 1  # shardlint: ignore[XT101]\n", ["SL002:1"], id="unused"),
         pytest.param("x = 1  # shardlint: ignore[XT999]\n", ["SL002:1"], id="no-such-code"),
         pytest.param("x = '# shardlint: ignore[XT101]'; jax.device_put(1)\n", ["XT101:1"], id="in-a-string"),
@@ -342,7 +397,9 @@ def test_unused_suppressions_are_not_told_of_rules_that_did_not_run(told: Callab
     text = "x = 1  # shardlint: ignore[XT101]\n"
     assert told(text, select=("XT103",)) == []
     assert told(text, ignore=("XT101",)) == []
-    assert told("x = 1  # shardlint: ignore[XT106]\n", targets={"jax": "0.8"}) == [], "it holds for older releases"
+    assert told("x = 1  # shardlint: ignore[XT106]\n", targets={"jax": "0.8"}) == [], (
+        "it holds for older releases"
+    )
 
 
 def test_reasons_are_asked_for_when_selected(told: Callable[..., list[str]]) -> None:

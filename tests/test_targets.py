@@ -34,7 +34,10 @@ NEWEST = (KNOWN["jax"][-1], "newest release known to this shardlint")
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("requirements.txt", "numpy==1.0\n# jax==0.4.38\n\n-r other.txt\n--index-url x\njaxtyping==0.2\nequinox\njax\n"),
+        (
+            "requirements.txt",
+            "numpy==1.0\n# jax==0.4.38\n\n-r other.txt\n--index-url x\njaxtyping==0.2\nequinox\njax\n",
+        ),
         ("requirements.txt", "jax @ git+https://example.org/jax@main\n./jax-0.4.38.whl\n"),
         ("requirements.txt", "jax<<0.4\n"),
         ("requirements.txt", b"\xff\xfejax==0.4.38"),
@@ -59,58 +62,167 @@ def test_what_tells_nothing(write: Write, file: str, text: str | bytes) -> None:
     [
         ("requirements.txt", "jax==0.4.38", "0.4.38", "pinned in requirements.txt"),
         ("requirements.txt", "jax == 0.4.38  # why", "0.4.38", "pinned in requirements.txt"),
-        ("requirements.txt", "JAX[cuda12] === 0.4.38 ; python_version > '3.9'", "0.4.38", "pinned in requirements.txt"),
-        ("requirements.txt", "jax[cuda12]==0.4.38 \\\n    --hash=sha256:00\n", "0.4.38", "pinned in requirements.txt"),
+        (
+            "requirements.txt",
+            "JAX[cuda12] === 0.4.38 ; python_version > '3.9'",
+            "0.4.38",
+            "pinned in requirements.txt",
+        ),
+        (
+            "requirements.txt",
+            "jax[cuda12]==0.4.38 \\\n    --hash=sha256:00\n",
+            "0.4.38",
+            "pinned in requirements.txt",
+        ),
         ("requirements.txt", "jax==0.4.38 --hash=sha256:00", "0.4.38", "pinned in requirements.txt"),
         ("requirements.txt", "jax==0.5.0rc1", "0.5.0", "pinned in requirements.txt"),
         ("requirements.txt", "jax==0.4.38.dev20250101+abc", "0.4.38", "pinned in requirements.txt"),
         ("requirements.txt", "jaxlib==0.4.38", "0.4.38", "pinned in requirements.txt"),
         ("requirements.txt", "jaxlib==0.4.36\njax==0.4.38", "0.4.38", "pinned in requirements.txt"),
-        ("requirements.txt", "jax==0.4.30; python_version<'3.10'\njax==0.8.0; python_version>='3.10'", "0.8.0",
-         "pinned in requirements.txt"),
-        ("requirements.txt", "jax>=0.4.30,<0.5", "0.4.38", "newest that >=0.4.30,<0.5 in requirements.txt allows"),
-        ("requirements.txt", "jax (>=0.4.30,<0.5)", "0.4.38", "newest that >=0.4.30,<0.5 in requirements.txt allows"),
+        (
+            "requirements.txt",
+            "jax==0.4.30; python_version<'3.10'\njax==0.8.0; python_version>='3.10'",
+            "0.8.0",
+            "pinned in requirements.txt",
+        ),
+        (
+            "requirements.txt",
+            "jax>=0.4.30,<0.5",
+            "0.4.38",
+            "newest that >=0.4.30,<0.5 in requirements.txt allows",
+        ),
+        (
+            "requirements.txt",
+            "jax (>=0.4.30,<0.5)",
+            "0.4.38",
+            "newest that >=0.4.30,<0.5 in requirements.txt allows",
+        ),
         ("requirements.txt", "jax~=0.4.30", "0.4.38", "newest that ~=0.4.30 in requirements.txt allows"),
         ("requirements.txt", "jax==0.4.*", "0.4.38", "newest that ==0.4.* in requirements.txt allows"),
-        ("requirements.txt", "jax>=0.4.*", KNOWN["jax"][-1], "newest that >=0.4.* in requirements.txt allows"),
-        ("requirements.txt", "jax!=0.12.0,<=0.12.0", "0.11.2", "newest that !=0.12.0,<=0.12.0 in requirements.txt allows"),
+        (
+            "requirements.txt",
+            "jax>=0.4.*",
+            KNOWN["jax"][-1],
+            "newest that >=0.4.* in requirements.txt allows",
+        ),
+        (
+            "requirements.txt",
+            "jax!=0.12.0,<=0.12.0",
+            "0.11.2",
+            "newest that !=0.12.0,<=0.12.0 in requirements.txt allows",
+        ),
         ("requirements.txt", "jax>=0.4", KNOWN["jax"][-1], "newest that >=0.4 in requirements.txt allows"),
         ("requirements.txt", "jax>=99.1", "99.1", ">=99.1 in requirements.txt"),
         ("requirements.txt", "jax<0.2", "0.2", "<0.2 in requirements.txt"),
         ("requirements-dev.txt", "jax==0.4.38", "0.4.38", "pinned in requirements-dev.txt"),
+        (
+            "environment.yml",
+            "dependencies:\n  - pip:\n    - jax==0.4.38\n",
+            "0.4.38",
+            "pinned in environment.yml",
+        ),
+        ("environment.yml", "dependencies:\n  - jax=0.4.38\n", "0.4.38", "pinned in environment.yml"),
+        ("environment.yml", "dependencies:\n  - jax=0.4.38=py_1\n", "0.4.38", "pinned in environment.yml"),
+        (
+            "conda/environment.yaml",
+            "- jax=0.4\n",
+            "0.4.38",
+            "newest that ==0.4.* in conda/environment.yaml allows",
+        ),
         ("requirements/base.txt", "jax==0.4.38", "0.4.38", "pinned in base.txt"),
         ("pyproject.toml", "[project]\ndependencies = ['jax==0.4.38']", "0.4.38", "pinned in pyproject.toml"),
-        ("pyproject.toml", "[project.optional-dependencies]\ngpu = ['jax[cuda]==0.4.38']", "0.4.38", "pinned in pyproject.toml"),
-        ("pyproject.toml", "[dependency-groups]\ndev = ['jax==0.4.38', {include-group = 'x'}]", "0.4.38",
-         "pinned in pyproject.toml"),
-        ("pyproject.toml", "[tool.poetry.dependencies]\njax = '0.4.38'", "0.4.38", "pinned in pyproject.toml"),
-        ("pyproject.toml", "[tool.poetry.dependencies]\njax = '^0.4.30'", "0.4.38",
-         "newest that >=0.4.30,<0.5 in pyproject.toml allows"),
-        ("pyproject.toml", "[tool.poetry.dependencies]\njax = '~0.4.30'", "0.4.38",
-         "newest that >=0.4.30,<0.5 in pyproject.toml allows"),
-        ("pyproject.toml", "[tool.poetry.dependencies]\njax = '0.4.*'", "0.4.38", "newest that ==0.4.* in pyproject.toml allows"),
-        ("pyproject.toml", "[tool.poetry.dependencies]\njax = {version = '^0.8', extras = ['cuda']}", "0.8.3",
-         "newest that >=0.8,<0.9 in pyproject.toml allows"),
-        ("pyproject.toml", "[tool.poetry.group.dev.dependencies]\njax = '0.4.38'", "0.4.38", "pinned in pyproject.toml"),
-        ("setup.cfg", "[options]\ninstall_requires =\n    numpy\n    jax==0.4.38\n", "0.4.38", "pinned in setup.cfg"),
+        (
+            "pyproject.toml",
+            "[project.optional-dependencies]\ngpu = ['jax[cuda]==0.4.38']",
+            "0.4.38",
+            "pinned in pyproject.toml",
+        ),
+        (
+            "pyproject.toml",
+            "[dependency-groups]\ndev = ['jax==0.4.38', {include-group = 'x'}]",
+            "0.4.38",
+            "pinned in pyproject.toml",
+        ),
+        (
+            "pyproject.toml",
+            "[tool.poetry.dependencies]\njax = '0.4.38'",
+            "0.4.38",
+            "pinned in pyproject.toml",
+        ),
+        (
+            "pyproject.toml",
+            "[tool.poetry.dependencies]\njax = '^0.4.30'",
+            "0.4.38",
+            "newest that >=0.4.30,<0.5 in pyproject.toml allows",
+        ),
+        (
+            "pyproject.toml",
+            "[tool.poetry.dependencies]\njax = '~0.4.30'",
+            "0.4.38",
+            "newest that >=0.4.30,<0.5 in pyproject.toml allows",
+        ),
+        (
+            "pyproject.toml",
+            "[tool.poetry.dependencies]\njax = '0.4.*'",
+            "0.4.38",
+            "newest that ==0.4.* in pyproject.toml allows",
+        ),
+        (
+            "pyproject.toml",
+            "[tool.poetry.dependencies]\njax = {version = '^0.8', extras = ['cuda']}",
+            "0.8.3",
+            "newest that >=0.8,<0.9 in pyproject.toml allows",
+        ),
+        (
+            "pyproject.toml",
+            "[tool.poetry.group.dev.dependencies]\njax = '0.4.38'",
+            "0.4.38",
+            "pinned in pyproject.toml",
+        ),
+        (
+            "setup.cfg",
+            "[options]\ninstall_requires =\n    numpy\n    jax==0.4.38\n",
+            "0.4.38",
+            "pinned in setup.cfg",
+        ),
         ("setup.py", "setup(install_requires=['numpy', \"jax==0.4.38\"])", "0.4.38", "pinned in setup.py"),
         ("uv.lock", "[[package]]\nname = 'jax'\nversion = '0.4.38'\n", "0.4.38", "pinned in uv.lock"),
-        ("uv.lock", "[[package]]\nname = 'jax'\nversion = '0.4.30'\n[[package]]\nname = 'jax'\nversion = '0.8.0'\n", "0.8.0",
-         "pinned in uv.lock"),
+        (
+            "uv.lock",
+            "[[package]]\nname = 'jax'\nversion = '0.4.30'\n[[package]]\nname = 'jax'\nversion = '0.8.0'\n",
+            "0.8.0",
+            "pinned in uv.lock",
+        ),
         ("poetry.lock", "[[package]]\nname = 'jax'\nversion = '0.4.38'\n", "0.4.38", "pinned in poetry.lock"),
         ("pdm.lock", "[[package]]\nname = 'jax'\nversion = '0.4.38'\n", "0.4.38", "pinned in pdm.lock"),
-        ("pylock.toml", "[[packages]]\nname = 'jax'\nversion = '0.4.38'\n", "0.4.38", "pinned in pylock.toml"),
+        (
+            "pylock.toml",
+            "[[packages]]\nname = 'jax'\nversion = '0.4.38'\n",
+            "0.4.38",
+            "pinned in pylock.toml",
+        ),
     ],
-)  # fmt: skip
+)
 def test_a_pin(write: Write, file: str, text: str, release: str, source: str) -> None:
     assert target(write({file: text})) == (release, source)
 
 
 @pytest.mark.parametrize(
     ("caret", "spec"),
-    [("^1.2.3", ">=1.2.3,<2"), ("^0.2.3", ">=0.2.3,<0.3"), ("^0.0.3", ">=0.0.3,<0.0.4"), ("^0", ">=0,<1"), ("^1", ">=1,<2"),
-     ("^0.0", ">=0.0,<0.1"), ("~1.2.3", ">=1.2.3,<1.3"), ("~1.2", ">=1.2,<1.3"), ("~1", ">=1,<2"), ("*", ""), ("latest", None)],
-)  # fmt: skip
+    [
+        ("^1.2.3", ">=1.2.3,<2"),
+        ("^0.2.3", ">=0.2.3,<0.3"),
+        ("^0.0.3", ">=0.0.3,<0.0.4"),
+        ("^0", ">=0,<1"),
+        ("^1", ">=1,<2"),
+        ("^0.0", ">=0.0,<0.1"),
+        ("~1.2.3", ">=1.2.3,<1.3"),
+        ("~1.2", ">=1.2,<1.3"),
+        ("~1", ">=1,<2"),
+        ("*", ""),
+        ("latest", None),
+    ],
+)
 def test_carets_and_tildes_of_poetry(write: Write, caret: str, spec: str | None) -> None:
     root = write({"pyproject.toml": f"[tool.poetry.dependencies]\njax = '{caret}'\n"})
     found = target(root)
@@ -129,7 +241,12 @@ def test_a_lock_file_wins_over_a_range_and_a_range_over_nothing(write: Write) ->
 
 
 def test_the_project_s_requirements_win_over_its_extras(write: Write) -> None:
-    root = write({"pyproject.toml": "[project]\ndependencies = ['jax==0.6.2']\n[project.optional-dependencies]\nold = ['jax==0.4.38']\n"})
+    root = write(
+        {
+            "pyproject.toml": "[project]\ndependencies = ['jax==0.6.2']\n"
+            "[project.optional-dependencies]\nold = ['jax==0.4.38']\n"
+        }
+    )
     assert target(root)[0] == "0.6.2"
 
 
@@ -144,7 +261,9 @@ def test_what_is_installed_tells_where_the_pins_allow_it(
     write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = write({"requirements.txt": "jax>=0.4\nequinox>=0.12\n"})
-    _environment(root / ".venv", "jax-0.6.2.dist-info", "equinox-0.11.11.dist-info", "flax-x.dist-info", "jaxlib")
+    _environment(
+        root / ".venv", "jax-0.6.2.dist-info", "equinox-0.11.11.dist-info", "flax-x.dist-info", "jaxlib"
+    )
     assert target(root) == ("0.6.2", "installed in .venv")
     assert target(root, "equinox")[0] == KNOWN["equinox"][-1], "the pins do not allow what is installed"
     assert target(root, "flax")[0] == KNOWN["flax"][-1]

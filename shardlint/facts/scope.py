@@ -134,8 +134,13 @@ class Walker:
 
     def _parameters(self, scope: Scope, args: ast.arguments) -> None:
         positional = [*args.posonlyargs, *args.args]
-        defaults: list[ast.expr | None] = [None] * (len(positional) - len(args.defaults)) + list(args.defaults)
-        pairs = [*zip(positional, defaults, strict=True), *zip(args.kwonlyargs, args.kw_defaults, strict=True)]
+        defaults: list[ast.expr | None] = [None] * (len(positional) - len(args.defaults)) + list(
+            args.defaults
+        )
+        pairs = [
+            *zip(positional, defaults, strict=True),
+            *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+        ]
         pairs += [(arg, None) for arg in (args.vararg, args.kwarg) if arg]
         for arg, default in pairs:
             self.homes[arg] = (scope.node, scope)
@@ -292,7 +297,9 @@ class Walker:
         else:
             self._visit(target, parent, scope)
 
-    def _unpack(self, target: ast.Tuple | ast.List, scope: Scope, kind: BindingKind, value: ast.expr | None) -> None:
+    def _unpack(
+        self, target: ast.Tuple | ast.List, scope: Scope, kind: BindingKind, value: ast.expr | None
+    ) -> None:
         starred = any(isinstance(element, ast.Starred) for element in target.elts)
         literal = (
             kind == "assign"
@@ -345,7 +352,9 @@ class Walker:
                     self._visit(node.value, node, scope)
             case _:
                 for child in ast.iter_child_nodes(node):
-                    if not isinstance(child, ast.expr_context | ast.operator | ast.boolop | ast.unaryop | ast.cmpop):
+                    if not isinstance(
+                        child, ast.expr_context | ast.operator | ast.boolop | ast.unaryop | ast.cmpop
+                    ):
                         self._visit(child, node, scope)
 
     def _lambda(self, node: ast.Lambda, scope: Scope) -> None:

@@ -50,7 +50,9 @@ class Program:
         """
         if self.project.parsed > _KEPT:
             # They know each other; emptied, they go at once and no collector need look for them.
-            for room in [room for name, room in vars(self).items() if name not in ("project", "jit_decorators")]:
+            for room in [
+                room for name, room in vars(self).items() if name not in ("project", "jit_decorators")
+            ]:
                 vars(room).clear()
             self.project.forget()
             self._start()
@@ -76,5 +78,5 @@ class Program:
         return self.contexts.around(file, node)
 
     def call_context(self, file: FileFacts, node: ast.AST) -> Context:
-        """Every mesh context open where a function is called: a definition's, or what an expression (`jit(f)`) makes."""
+        """Every mesh context open where a function is called: a definition, or what `jit(f)` makes."""
         return self.contexts.of_calls(Place(file, node))

@@ -101,7 +101,13 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "jax.sharding.use_abstract_mesh": ("mesh",),
     "jax.jit": ("fun",),
     "jax.pmap": ("fun", "axis_name"),
-    "jax.experimental.pjit.pjit": ("fun", "in_shardings", "out_shardings", "static_argnums", "static_argnames"),
+    "jax.experimental.pjit.pjit": (
+        "fun",
+        "in_shardings",
+        "out_shardings",
+        "static_argnums",
+        "static_argnames",
+    ),
     "jax.shard_map": ("f", "mesh", "in_specs", "out_specs"),
     "jax.experimental.mesh_utils.create_device_mesh": ("mesh_shape", "devices"),
     "equinox.filter_jit": ("fun",),
@@ -140,9 +146,11 @@ jax.experimental.maps.xmap
 _WRAP_TRANSPARENT = """
 jax.grad jax.value_and_grad jax.vmap jax.jacfwd jax.jacrev jax.hessian jax.custom_vjp jax.custom_jvp jax.named_call
 jax.jacobian jax.tree_util.Partial jax.linear_util.wrap_init jax.closure_convert jax.custom_batching.custom_vmap
-equinox.filter_grad equinox.filter_value_and_grad equinox.filter_vmap equinox.filter_closure_convert equinox.filter_jacfwd
+equinox.filter_grad equinox.filter_value_and_grad equinox.filter_vmap
+equinox.filter_closure_convert equinox.filter_jacfwd
 equinox.filter_jacrev equinox.filter_hessian equinox.filter_custom_vjp equinox.filter_custom_jvp equinox.Partial
-flax.nnx.grad flax.nnx.value_and_grad flax.nnx.vmap flax.nnx.custom_vjp flax.linen.vmap flax.linen.grad flax.linen.compact
+flax.nnx.grad flax.nnx.value_and_grad flax.nnx.vmap flax.nnx.custom_vjp flax.linen.vmap
+flax.linen.grad flax.linen.compact
 haliax.vmap haliax.grad haliax.value_and_grad
 functools.partial functools.partialmethod functools.lru_cache functools.cache functools.wraps functools.update_wrapper
 jaxtyping.jaxtyped typeguard.typechecked beartype.beartype builtins.staticmethod builtins.classmethod builtins.property
@@ -216,7 +224,8 @@ HARMLESS_CONTEXTS = frozenset(
     """
 builtins.open tempfile.TemporaryDirectory tempfile.NamedTemporaryFile contextlib.suppress contextlib.nullcontext
 contextlib.redirect_stdout contextlib.redirect_stderr contextlib.closing warnings.catch_warnings
-jax.named_scope jax.default_device jax.default_matmul_precision jax.disable_jit jax.enable_x64 jax.experimental.enable_x64
+jax.named_scope jax.default_device jax.default_matmul_precision jax.disable_jit
+jax.enable_x64 jax.experimental.enable_x64
 jax.debug_nans jax.log_compiles jax.transfer_guard jax.profiler.trace jax.profiler.TraceAnnotation
 jax.profiler.StepTraceAnnotation jax.ensure_compile_time_eval jax.checking_leaks jax.numpy_rank_promotion
 jax.checking_leaks jax.numpy_dtype_promotion jax.threefry_partitionable concurrent.futures.ThreadPoolExecutor

@@ -150,7 +150,9 @@ class Memory:
         """The donation that what is held, or a part of it, died of."""
         found = next((death for dead, death in self.dead.items() if meets(dead, held)), None)
         source = held[0].source
-        return self.death((source[0], (*source[1], *held[1]))) if found is None and source is not None else found
+        return (
+            self.death((source[0], (*source[1], *held[1]))) if found is None and source is not None else found
+        )
 
     def revive(self, held: Held) -> None:
         """Code that is not seen may have changed it in place: it is no longer known to be dead."""

@@ -157,7 +157,9 @@ class Contexts:
             inner = outer
         yield from self._setters(file, node)
 
-    def _decorators(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[MeshContext]:
+    def _decorators(
+        self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef
+    ) -> Iterator[MeshContext]:
         for decorator in node.decorator_list:
             name = file.text(decorator).lower()
             if "mesh" in name:  # `@with_mesh(...)`, `@jtu.with_explicit_mesh(...)`: sets some mesh
@@ -183,20 +185,21 @@ class Contexts:
             for call, context in found:
                 if context is None:
                     continue
-                # Of several the last one holds, if it surely ran before; which one a function meets depends on its calls.
+                # Of several the last one holds, if it surely ran before; what a function meets depends on its calls.
                 sure = calls is own and file.statement_in_block(call, file.home(call)) is not None
                 alone = sure or len(found) == 1
                 yield context if alone else MeshContext(context.kind, None, context.place)
 
     def _set_elsewhere(self, file: FileFacts) -> bool:
-        """Whether a mesh may be set globally some other way: `__enter__`, an ExitStack, a flag, a function that sets it."""
+        """Whether a mesh may be set globally some other way: `__enter__`, an ExitStack, a function that sets it."""
         if any(word in file.source.text for word in ("enter_context", ".__enter__(", "thread_resources")):
             return True
         if self._sets_in_function(file):
             return True
         if self._set_in_function is None:
             self._set_in_function = self.flow.project.anywhere("set_mesh") and any(
-                other is None or (not _is_test(other, self.flow.project.root) and self._sets_in_function(other))
+                other is None
+                or (not _is_test(other, self.flow.project.root) and self._sets_in_function(other))
                 for other in self.flow.project.with_attribute(file, "set_mesh")
             )
         return self._set_in_function
@@ -236,7 +239,9 @@ class Contexts:
         if isinstance(value, Unknown | Wrapped | Function | Parameter):
             text = place.text()
             # A name that says mesh, on its own, is a mesh entered the old way.
-            if isinstance(place.node, ast.Name | ast.Attribute) and text.rpartition(".")[2].lower().endswith("mesh"):
+            if isinstance(place.node, ast.Name | ast.Attribute) and text.rpartition(".")[2].lower().endswith(
+                "mesh"
+            ):
                 return MeshContext("with mesh", None, place)
         if isinstance(place.node, ast.Call):
             callee = self.evaluator.value(Place(place.file, place.node.func))
@@ -260,4 +265,14 @@ def _is_test(file: FileFacts, root: Path) -> bool:
 def _harmless(name: str) -> bool:
     if name in api.HARMLESS_CONTEXTS:
         return True
-    return name.partition(".")[0] in ("torch", "tensorflow", "warnings", "threading", "time", "os", "io", "zipfile", "h5py")
+    return name.partition(".")[0] in (
+        "torch",
+        "tensorflow",
+        "warnings",
+        "threading",
+        "time",
+        "os",
+        "io",
+        "zipfile",
+        "h5py",
+    )

@@ -90,7 +90,9 @@ class Donations:
             found = one if found is None else _both(found, one)
         return found if found is not None and found.donated else None
 
-    def _option(self, file: FileFacts, call: ast.Call, value: Value, arguments: CallArguments) -> DonatingCall | None:
+    def _option(
+        self, file: FileFacts, call: ast.Call, value: Value, arguments: CallArguments
+    ) -> DonatingCall | None:
         shift, value = self._through_partial(value)
         if not isinstance(value, Wrapped) or value.call is None:
             return None
@@ -172,7 +174,9 @@ class Donations:
             return None
         if function.api == FILTER_JIT:
             place = function.setting("donate")
-            mode = self.evaluator.value(place, settings.environment) if place is not None else Constant("none")
+            mode = (
+                self.evaluator.value(place, settings.environment) if place is not None else Constant("none")
+            )
             if not isinstance(mode, Constant) or function.settings.open_positional:
                 return None
             if mode.value in ("all", "warn"):

@@ -330,9 +330,8 @@ class Evaluator:
             isinstance(value, Wrapped)
             and isinstance(value.inner, Api)
             and value.api.name == "functools.partial"
-        ):
-            if value.inner.name in api.TRANSFORMS:
-                return Wrapped(value.inner, inner, value.call)
+        ) and value.inner.name in api.TRANSFORMS:
+            return Wrapped(value.inner, inner, value.call)
         if isinstance(value, Made) and isinstance(value.by, Api) and value.by.name in api.TRANSFORMS:
             return Wrapped(value.by, inner, value.call)
         return _opaque(inner, value)

@@ -123,7 +123,9 @@ class Evaluation:
 
     def _changed(self, node: ast.Call, given: list[ast.expr], memory: Memory) -> None:
         """A call of code not seen here may change objects it reaches: its receiver, and what it is given."""
-        names = {part.id for one in (node.func, *given) for part in ast.walk(one) if isinstance(part, ast.Name)}
+        names = {
+            part.id for one in (node.func, *given) for part in ast.walk(one) if isinstance(part, ast.Name)
+        }
         memory.changed(names)
         receiver = path_of(node.func.value) if isinstance(node.func, ast.Attribute) else None
         if receiver is not None and len(receiver) > 1:
@@ -181,7 +183,9 @@ class Evaluation:
             death = next((d for part in self.memory.inside(path) if (d := self.memory.death(part))), None)
         if death is not None:
             kind = reading(self.evaluator, self.file, node)
-            if kind is not Reading.NONE:
+            # Who is given an object need not look at the part of it that is dead.
+            holds_it = death.held[0] is held[0] and len(held[1]) < len(death.held[1])
+            if kind is not Reading.NONE and not (holds_it and kind is Reading.PERHAPS):
                 weak = self.probing or not death.must
                 self.story.uses.append(Use(node, held, death, Reading.PERHAPS if weak else kind))
         return held
@@ -270,7 +274,10 @@ class Evaluation:
         found = options(self.evaluator.value(Place(self.file, node)))
         return all(
             isinstance(option, Made)
-            and (option.api.startswith(_MAKING) or (isinstance(option.by, Wrapped) and option.by.api.name in STAGED))
+            and (
+                option.api.startswith(_MAKING)
+                or (isinstance(option.by, Wrapped) and option.by.api.name in STAGED)
+            )
             for option in found
         )
 

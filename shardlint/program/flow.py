@@ -147,7 +147,11 @@ class Flow:
         name: Api | None = None
         if isinstance(value, Api):
             name = value
-        elif isinstance(value, Wrapped) and isinstance(value.inner, Api) and value.api.name == "functools.partial":
+        elif (
+            isinstance(value, Wrapped)
+            and isinstance(value.inner, Api)
+            and value.api.name == "functools.partial"
+        ):
             name = value.inner
         elif isinstance(value, Made) and isinstance(value.by, Api):
             name = value.by
@@ -161,7 +165,13 @@ class Flow:
     # following a name
 
     def _name(
-        self, file: FileFacts, binder: ast.AST, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+        self,
+        file: FileFacts,
+        binder: ast.AST,
+        name: str,
+        wrappers: tuple[Wrapper, ...],
+        ends: Ends,
+        depth: int,
     ) -> None:
         """Uses of a name bound by `binder`, in its own file and, for a module's name, in its importers."""
         scope = file.home(binder)
@@ -172,17 +182,29 @@ class Flow:
             ends.add(End("escaped", Place(file, binder), wrappers, "a class attribute"))
 
     def _reads(
-        self, file: FileFacts, binder: ast.AST, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+        self,
+        file: FileFacts,
+        binder: ast.AST,
+        name: str,
+        wrappers: tuple[Wrapper, ...],
+        ends: Ends,
+        depth: int,
     ) -> None:
         for node in file.mentions(name):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and self._refers(file, node, name, binder):
+            if (
+                isinstance(node, ast.Name)
+                and isinstance(node.ctx, ast.Load)
+                and self._refers(file, node, name, binder)
+            ):
                 self._expression(Place(file, node), wrappers, ends, depth + 1)
 
     def _refers(self, file: FileFacts, use: ast.Name, name: str, binder: ast.AST) -> bool:
         bindings, _ = lookup(file, use, name)
         return any(binding.node is binder for binding in bindings)
 
-    def _importers(self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
+    def _importers(
+        self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
         if ends.stops(wrappers):
             return  # it may have callers we cannot see, so reading more files would prove nothing
         if depth > _DEPTH:
@@ -243,7 +265,13 @@ class Flow:
         self._attribute(file, node.name, cls, wrappers, ends, 0)
 
     def _attribute(
-        self, file: FileFacts, name: str, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+        self,
+        file: FileFacts,
+        name: str,
+        cls: ClassValue,
+        wrappers: tuple[Wrapper, ...],
+        ends: Ends,
+        depth: int,
     ) -> None:
         """Uses of an attribute of the instances of a class; a receiver of unknown type may be one of them."""
         if depth > _DEPTH:
@@ -325,11 +353,22 @@ class Flow:
         self, place: Place, parent: ast.Attribute, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
     ) -> None:
         file = place.file
-        if parent.attr in ("__name__", "__doc__", "__wrapped__", "clear_cache", "_cache_size", "__qualname__"):
+        if parent.attr in (
+            "__name__",
+            "__doc__",
+            "__wrapped__",
+            "clear_cache",
+            "_cache_size",
+            "__qualname__",
+        ):
             return
         # `jit(f).lower(x)`, `.trace`, `.compile`, `custom_vjp.defvjp(fwd, bwd)`: run as the wrapped function would be.
         call = file.parent(parent)
-        if isinstance(call, ast.Call) and call.func is parent and parent.attr in ("lower", "trace", "eval_shape", "__call__"):
+        if (
+            isinstance(call, ast.Call)
+            and call.func is parent
+            and parent.attr in ("lower", "trace", "eval_shape", "__call__")
+        ):
             ends.add(End("called", Place(file, call), wrappers))
         elif parent.attr not in ("defvjp", "defjvp", "defjvps", "def_partition"):
             ends.add(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
@@ -354,7 +393,11 @@ class Flow:
         where = Place(file, call)
         for option in options(self.evaluator.value(Place(file, call.func))):
             transform, name = _transform_of(option)
-            if isinstance(option, Wrapped) and option.api.name == "functools.partial" and isinstance(option.inner, Api):
+            if (
+                isinstance(option, Wrapped)
+                and option.api.name == "functools.partial"
+                and isinstance(option.inner, Api)
+            ):
                 transform, name = api.TRANSFORMS.get(option.inner.name), option.inner
             if transform is None or name is None:
                 ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
@@ -405,4 +448,3 @@ def spelled(place: Place) -> str:
         last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         node = inner if last == "partial" and inner is not None else node.func
     return place.file.text(node)
-

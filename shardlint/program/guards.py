@@ -6,8 +6,24 @@ import ast
 
 from shardlint.facts import FileFacts
 
-_IMPORT_ERRORS = {"ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "BaseException", "TypeError"}
-_EXPECTING = {"raises", "assertRaises", "assertRaisesRegex", "assert_raises", "assertWarns", "assertWarnsRegex", "warns", "deprecated_call"}
+_IMPORT_ERRORS = {
+    "ImportError",
+    "ModuleNotFoundError",
+    "AttributeError",
+    "Exception",
+    "BaseException",
+    "TypeError",
+}
+_EXPECTING = {
+    "raises",
+    "assertRaises",
+    "assertRaisesRegex",
+    "assert_raises",
+    "assertWarns",
+    "assertWarnsRegex",
+    "warns",
+    "deprecated_call",
+}
 _VERSION_WORDS = ("version", "TYPE_CHECKING", "find_spec", "signature", "_is_available", "sys.modules")
 _ASKING = ("hasattr", "getattr")
 
@@ -18,10 +34,9 @@ def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
         if isinstance(outer, ast.With | ast.AsyncWith):
             if any(_last_name(item.context_expr) in _EXPECTING for item in outer.items):
                 return True
-        elif isinstance(outer, ast.Call) and _last_name(outer) in _EXPECTING:
-            return True
-        elif isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) and any(
-            "xfail" in file.text(decorator) for decorator in outer.decorator_list
+        elif (isinstance(outer, ast.Call) and _last_name(outer) in _EXPECTING) or (
+            isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
+            and any("xfail" in file.text(decorator) for decorator in outer.decorator_list)
         ):
             return True
     # A function made only to be called inside such a block.
@@ -35,7 +50,9 @@ def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
 
 def _expects(file: FileFacts, node: ast.AST) -> bool:
     for outer in file.ancestors(node):
-        if isinstance(outer, ast.With) and any(_last_name(item.context_expr) in _EXPECTING for item in outer.items):
+        if isinstance(outer, ast.With) and any(
+            _last_name(item.context_expr) in _EXPECTING for item in outer.items
+        ):
             return True
         if isinstance(outer, ast.Call) and _last_name(outer) in _EXPECTING:
             return True
@@ -53,7 +70,9 @@ def guarded(file: FileFacts, node: ast.AST) -> bool:
                 return True
         elif isinstance(outer, ast.With) and any(_suppresses(item.context_expr) for item in outer.items):
             return True
-        elif (isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test) or isinstance(outer, ast.While):
+        elif (isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test) or isinstance(
+            outer, ast.While
+        ):
             if _tests_version(file, outer.test):
                 return True
         elif isinstance(outer, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -80,7 +99,12 @@ def _early_exit(file: FileFacts, node: ast.AST) -> bool:
             last = statement.body[-1]
             if isinstance(last, ast.Return | ast.Raise | ast.Continue):
                 return True
-            if isinstance(last, ast.Expr) and _last_name(last.value) in ("skip", "exit", "skipTest", "importorskip"):
+            if isinstance(last, ast.Expr) and _last_name(last.value) in (
+                "skip",
+                "exit",
+                "skipTest",
+                "importorskip",
+            ):
                 return True
     return False
 
@@ -94,7 +118,9 @@ def _tests_version(file: FileFacts, test: ast.expr) -> bool:
             for binding in file.bindings(file.module, part.id):
                 if binding.kind == "assign" and binding.value is not None:
                     if _speaks_of_release(file, binding.value) or isinstance(binding.value, ast.Constant):
-                        return len(file.bindings(file.module, part.id)) > 1 or not isinstance(binding.value, ast.Constant)
+                        return len(file.bindings(file.module, part.id)) > 1 or not isinstance(
+                            binding.value, ast.Constant
+                        )
     return False
 
 
@@ -105,7 +131,11 @@ def _speaks_of_release(file: FileFacts, node: ast.expr) -> bool:
         return True
     if not any(word in text for word in _ASKING):
         return False
-    asked = [part.args[0] for part in ast.walk(node) if isinstance(part, ast.Call) and _last_name(part) in _ASKING and part.args]
+    asked = [
+        part.args[0]
+        for part in ast.walk(node)
+        if isinstance(part, ast.Call) and _last_name(part) in _ASKING and part.args
+    ]
     return any(not (isinstance(subject, ast.Name) and subject.id in ("self", "cls")) for subject in asked)
 
 

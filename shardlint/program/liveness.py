@@ -55,7 +55,10 @@ def _is_read(file: FileFacts, scope: Scope, target: ast.Name) -> bool:
 
 
 def _reflects(file: FileFacts, scope: Scope) -> bool:
-    return any(isinstance(call.func, ast.Name) and call.func.id in ("locals", "vars", "eval", "exec") for call in scope.calls)
+    return any(
+        isinstance(call.func, ast.Name) and call.func.id in ("locals", "vars", "eval", "exec")
+        for call in scope.calls
+    )
 
 
 def reads_after(file: FileFacts, scope: Scope, target: ast.Name) -> list[ast.Name]:

@@ -81,7 +81,11 @@ def mesh_of(value: Value, evaluator: Evaluator) -> Mesh | None:
     if value.api != "jax.sharding.Mesh":
         sizes_at = call.get(signature[0], signature) or call.keywords.get("axis_sizes")
         shape_value = evaluator.value(sizes_at, call.environment) if sizes_at else Unknown()
-        if isinstance(shape_value, Items) and not shape_value.open and len(shape_value.items) == len(names or ()):
+        if (
+            isinstance(shape_value, Items)
+            and not shape_value.open
+            and len(shape_value.items) == len(names or ())
+        ):
             sizes = tuple(_integer(item) for item in shape_value.items)
     else:
         devices = call.get("devices", signature)
@@ -101,7 +105,9 @@ def _axis_names(value: Value) -> tuple[str, ...] | None:
     if isinstance(value, Constant) and isinstance(value.value, str):
         return (value.value,)  # Mesh(devices, "data") names one axis
     if isinstance(value, Items) and not value.open:
-        names = [item.value for item in value.items if isinstance(item, Constant) and isinstance(item.value, str)]
+        names = [
+            item.value for item in value.items if isinstance(item, Constant) and isinstance(item.value, str)
+        ]
         if len(names) == len(value.items):
             return tuple(names)
     return None
@@ -116,7 +122,9 @@ def _axis_types(call: CallArguments, signature: tuple[str, ...], evaluator: Eval
         return "default"
     if not isinstance(value, Items) or value.open:
         return "unknown"
-    kinds = {item.name.rpartition(".")[2].lower() if isinstance(item, Api) else "unknown" for item in value.items}
+    kinds = {
+        item.name.rpartition(".")[2].lower() if isinstance(item, Api) else "unknown" for item in value.items
+    }
     if kinds <= {"auto"} and kinds:
         return "auto"
     if kinds <= {"explicit"} and kinds:
@@ -145,7 +153,9 @@ def spec_entry(value: Value, place: Place | None = None) -> SpecEntry:
     if isinstance(value, Api) and value.name.endswith(".UNCONSTRAINED"):
         return SpecEntry((), True, True, value, place)
     if isinstance(value, Items) and value.kind in ("tuple", "list"):
-        axes = tuple(item.value for item in value.items if isinstance(item, Constant) and isinstance(item.value, str))
+        axes = tuple(
+            item.value for item in value.items if isinstance(item, Constant) and isinstance(item.value, str)
+        )
         # A spec entry may also hold None or nothing inside a tuple; only names matter.
         whole = not value.open and all(isinstance(item, Constant) for item in value.items)
         return SpecEntry(axes, whole, False, value, place)
@@ -170,7 +180,9 @@ def is_sharding(value: Value) -> bool:
 
 def is_spec(value: Value) -> bool:
     """Whether every possibility is a PartitionSpec."""
-    return all(isinstance(option, Made) and option.api == "jax.sharding.PartitionSpec" for option in options(value))
+    return all(
+        isinstance(option, Made) and option.api == "jax.sharding.PartitionSpec" for option in options(value)
+    )
 
 
 def leaves(value: Value) -> list[Value]:
@@ -179,4 +191,8 @@ def leaves(value: Value) -> list[Value]:
         return [leaf for item in value.items for leaf in leaves(item)]
     if isinstance(value, Table):
         return [leaf for _, item in value.entries for leaf in leaves(item)]
-    return [leaf for option in options(value) for leaf in ([option] if not isinstance(option, Items | Table) else leaves(option))]
+    return [
+        leaf
+        for option in options(value)
+        for leaf in ([option] if not isinstance(option, Items | Table) else leaves(option))
+    ]

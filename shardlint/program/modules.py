@@ -44,7 +44,11 @@ _SAME_TYPE = {
 }
 _ARRAY_TYPES = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array")
 _ARRAY_MAKERS = ("jax.numpy.", "jax.random.", "numpy.")
-_PLAIN_TYPES: Mapping[str, Kind] = {"builtins.int": "number", "builtins.bool": "number", "builtins.str": "text"}
+_PLAIN_TYPES: Mapping[str, Kind] = {
+    "builtins.int": "number",
+    "builtins.bool": "number",
+    "builtins.str": "text",
+}
 _DEPTH = 6
 
 
@@ -179,7 +183,9 @@ class Modules:
             return
         if binding.annotation is None:
             return
-        node = binding.annotation.value if isinstance(binding.annotation, ast.Subscript) else binding.annotation
+        node = (
+            binding.annotation.value if isinstance(binding.annotation, ast.Subscript) else binding.annotation
+        )
         annotation = self.evaluator.value(Place(place.file, node))
         whole = node is binding.annotation
         if whole and isinstance(annotation, Api) and annotation.name in _PLAIN_TYPES:
@@ -325,7 +331,9 @@ def leaf_kind(value: Value) -> Kind | None:
             return "function"
         case Api(name=name) if name.startswith("jax.nn."):
             return "function"
-        case Api(name=name) if name.startswith(("jax.numpy.", "jax.lax.")) and name.rpartition(".")[2] in _FUNCTIONS:
+        case Api(name=name) if (
+            name.startswith(("jax.numpy.", "jax.lax.")) and name.rpartition(".")[2] in _FUNCTIONS
+        ):
             return "function"
         case Made(by=Api(name=name)) if name.startswith(_ARRAY_MAKERS):
             return "array"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 
 from shardlint.facts import Binding, FileFacts, Scope
 
@@ -195,10 +196,16 @@ def _conditional(file: FileFacts, binding: Binding, use: ast.AST, shared: list[a
         mine, theirs = field_of(owner, below[0]), field_of(owner, using[0])
         if mine == "body" and theirs in ("handlers", "finalbody"):
             return True
-    for outer, inner in zip(below, below[1:], strict=False):
+    for outer, inner in itertools.pairwise(below):
         where = field_of(outer, inner)
-        if isinstance(outer, ast.With | ast.AsyncWith) or (isinstance(outer, _TRIES) and where in ("body", "finalbody")):
-            if isinstance(outer, _TRIES) and where == "body" and any(_falls_through(h) for h in outer.handlers):
+        if isinstance(outer, ast.With | ast.AsyncWith) or (
+            isinstance(outer, _TRIES) and where in ("body", "finalbody")
+        ):
+            if (
+                isinstance(outer, _TRIES)
+                and where == "body"
+                and any(_falls_through(h) for h in outer.handlers)
+            ):
                 return True
             continue
         return True

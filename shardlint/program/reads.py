@@ -36,7 +36,9 @@ argmin argsort sort cumsum round clip squeeze swapaxes block_until_ready is_read
 __array__ view trace take repeat copy_to_host_async on_device_size_in_bytes
 """.split()
 )
-_OUTLIVES = frozenset("keys items values lower trace eval_shape is_deleted delete unsafe_buffer_pointer".split())
+_OUTLIVES = frozenset(
+    "keys items values lower trace eval_shape is_deleted delete unsafe_buffer_pointer".split()
+)
 _HARMLESS = frozenset(
     """
 builtins.len builtins.isinstance builtins.type builtins.id builtins.hasattr builtins.getattr builtins.callable
@@ -58,8 +60,11 @@ jax.device_get jax.device_put jax.block_until_ready builtins.float builtins.int 
 builtins.abs equinox.apply_updates equinox.filter_shard jax.lax.with_sharding_constraint
 """.split()
 )
-_SHOWING = frozenset("builtins.print builtins.str builtins.repr builtins.list builtins.bool builtins.max builtins.min".split())
-_PURE = ("jax.", "numpy.", "optax.", "equinox.", "math.", "builtins.", "time.", "logging.", "absl.", "einops.", "functools.")
+_SHOWING = frozenset(f"builtins.{name}" for name in ("print", "str", "repr", "list", "bool", "max", "min"))
+_PURE = tuple(
+    f"{module}."
+    for module in "jax numpy optax equinox math builtins time logging absl einops functools".split()
+)
 STAGED = (*JITS, "jax.pmap", "equinox.filter_jit", "haliax.named_jit", "jax.shard_map", "equinox.filter_pmap")
 
 
@@ -108,7 +113,11 @@ def _consumed(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> Reading:
         case ast.Compare():
             if all(isinstance(op, ast.Is | ast.IsNot) for op in parent.ops):
                 return Reading.NONE
-            return Reading.PERHAPS if any(isinstance(op, ast.In | ast.NotIn) for op in parent.ops) else Reading.DATA
+            return (
+                Reading.PERHAPS
+                if any(isinstance(op, ast.In | ast.NotIn) for op in parent.ops)
+                else Reading.DATA
+            )
         case ast.FormattedValue() | ast.Subscript() | ast.Slice() | ast.For() | ast.comprehension():
             return Reading.IF_ARRAY
         case ast.Attribute():
@@ -122,7 +131,9 @@ def _called(evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST
     """What a function does with an argument."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in _OUTLIVES:
         return Reading.NONE
-    answers = {_by(evaluator, file, call, option) for option in options(evaluator.value(Place(file, call.func)))}
+    answers = {
+        _by(evaluator, file, call, option) for option in options(evaluator.value(Place(file, call.func)))
+    }
     return answers.pop() if len(answers) == 1 else Reading.PERHAPS
 
 
@@ -140,7 +151,9 @@ def _by(evaluator: Evaluator, file: FileFacts, call: ast.Call, value: Value) -> 
         if isinstance(function, ast.Lambda):
             return Reading.DATA if isinstance(function.body, ast.BinOp) else Reading.PERHAPS
         inner = evaluator.value(Place(file, function))
-        return _by(evaluator, file, call, inner) if isinstance(inner, Api) and inner.name != value.name else Reading.PERHAPS
+        if isinstance(inner, Api) and inner.name != value.name:
+            return _by(evaluator, file, call, inner)
+        return Reading.PERHAPS
     if value.name in _READING_ONE or value.name.startswith(_READING):
         return Reading.DATA
     return Reading.PERHAPS

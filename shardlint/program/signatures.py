@@ -205,13 +205,19 @@ def names(place: Place | None, settings: CallArguments, evaluator: Evaluator) ->
     return tuple(one for one in found if isinstance(one, str))
 
 
-def _constants(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[object, ...] | None:
+def _constants(
+    place: Place | None, settings: CallArguments, evaluator: Evaluator
+) -> tuple[object, ...] | None:
     if place is None:
         return ()
     value = evaluator.value(place, settings.environment)
     if isinstance(value, Constant):
         return () if value.value is None else (value.value,)
-    if isinstance(value, Items) and not value.open and all(isinstance(item, Constant) for item in value.items):
+    if (
+        isinstance(value, Items)
+        and not value.open
+        and all(isinstance(item, Constant) for item in value.items)
+    ):
         return tuple(item.value for item in value.items if isinstance(item, Constant))
     return None
 

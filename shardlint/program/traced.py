@@ -41,7 +41,7 @@ class Region:
         return self.traced == "always"
 
     def describe(self, here: FileFacts) -> str:
-        """The chain in words, for a message: "in `place`, called by `step` (train.py:41), traced by eqx.filter_jit at line 37"."""
+        """The chain in words: "in `place`, called by `step` at train.py:41, traced by eqx.filter_jit at line 37"."""
         name = scope_label(self.scope) if self.scope is not None else "the module"
         parts = [f"in {name}"]
         for step in self.steps:
@@ -139,4 +139,3 @@ class Tracing:
         around = self.function(end.place.file, caller)
         step = Step(f"called by {scope_label(caller)}", end.place)
         return Region(around.traced, (step, *around.steps), around.by)
-

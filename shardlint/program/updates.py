@@ -29,7 +29,9 @@ jax.lax.dynamic_update_slice_in_dim jax.numpy.zeros_like jax.numpy.ones_like
 # The second one does.
 _SECOND = frozenset(("jax.tree.map", "jax.tree.map_with_path", "equinox.tree_at"))
 _METHODS = frozenset(("apply_gradients", "replace", "_replace", "copy", "update_state"))
-_AT = frozenset(("set", "add", "multiply", "divide", "power", "min", "max", "apply", "mul", "sub", "subtract"))
+_AT = frozenset(
+    ("set", "add", "multiply", "divide", "power", "min", "max", "apply", "mul", "sub", "subtract")
+)
 _GRADS = ("jax.grad", "equinox.filter_grad")
 _VALUE_AND_GRADS = ("jax.value_and_grad", "equinox.filter_value_and_grad")
 
@@ -70,7 +72,9 @@ class Updates:
 
 
 class _Body:
-    def __init__(self, updates: Updates, file: FileFacts, node: Definition, parameter: str, depth: int) -> None:
+    def __init__(
+        self, updates: Updates, file: FileFacts, node: Definition, parameter: str, depth: int
+    ) -> None:
         self.updates = updates
         self.file = file
         self.node = node
@@ -249,7 +253,11 @@ class _Body:
 
         evaluator = self.updates.evaluator
         parameters = parameters_of(value, evaluator)
-        while isinstance(value, Wrapped) and value.api.name in ("jax.jit", "jax.checkpoint", "equinox.filter_jit"):
+        while isinstance(value, Wrapped) and value.api.name in (
+            "jax.jit",
+            "jax.checkpoint",
+            "equinox.filter_jit",
+        ):
             value = value.inner
         if parameters is None or not isinstance(value, Function):
             return _NONE
@@ -279,4 +287,6 @@ def _returns_one(function: Function) -> bool:
     if isinstance(node, ast.Lambda):
         return not isinstance(node.body, ast.Tuple)
     returns = [part for part in ast.walk(node) if isinstance(part, ast.Return)]
-    return bool(returns) and not any(isinstance(part.value, ast.Tuple | ast.Dict | ast.List) for part in returns)
+    return bool(returns) and not any(
+        isinstance(part.value, ast.Tuple | ast.Dict | ast.List) for part in returns
+    )

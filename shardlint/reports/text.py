@@ -29,7 +29,9 @@ def concise(report: Report) -> Iterator[str]:
         for finding in file.findings:
             line, column = file.source.position(finding.start)
             head = finding.message if not finding.label else f"{finding.label}: {finding.message}"
-            yield plain(f"{_shown(file)}:{line}:{column}: {finding.rule.code} {finding.rule.name} [{tags(finding)}] {head}")
+            yield plain(
+                f"{_shown(file)}:{line}:{column}: {finding.rule.code} {finding.rule.name} [{tags(finding)}] {head}"
+            )
     yield from _skipped(report)
     yield summary(report)
 
@@ -55,7 +57,9 @@ def _count(number: int, word: str) -> str:
 
 
 def _skipped(report: Report) -> Iterator[str]:
-    reported = {file.path for file in report.reports for finding in file.findings if finding.rule.code == "SL001"}
+    reported = {
+        file.path for file in report.reports for finding in file.findings if finding.rule.code == "SL001"
+    }
     for path, reason in report.skipped:
         if path not in reported:
             yield plain(f"{path}: not checked: {reason}")
@@ -122,4 +126,6 @@ def plain(text: str) -> str:
     """Text with control characters made visible, so that nothing in a file name or source can steer a terminal."""
     if text.isprintable():
         return text
-    return "".join(c if c.isprintable() else f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}" for c in text)
+    return "".join(
+        c if c.isprintable() else f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}" for c in text
+    )

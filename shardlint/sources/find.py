@@ -142,7 +142,11 @@ def _inherited_ignores(top: Path) -> _Ignores:
         return []  # outside a repository only ignores below `top` count
     if (top / ".git").exists():
         return []
-    return [(folder, _read_ignore(folder / ".gitignore")) for folder in reversed(chain) if (folder / ".gitignore").is_file()]
+    return [
+        (folder, _read_ignore(folder / ".gitignore"))
+        for folder in reversed(chain)
+        if (folder / ".gitignore").is_file()
+    ]
 
 
 def _read_ignore(path: Path) -> GitIgnoreSpec:

@@ -81,7 +81,9 @@ class Source:
         try:
             data = self.text.encode(self.encoding)
         except UnicodeEncodeError as error:
-            raise Unreadable(f"the fixed text does not fit the file's encoding {self.encoding}: {error}") from None
+            raise Unreadable(
+                f"the fixed text does not fit the file's encoding {self.encoding}: {error}"
+            ) from None
         return codecs.BOM_UTF8 + data if self.bom else data
 
 

@@ -32,7 +32,7 @@ class _Call(Rule):
         if not site.expected_to_fail and not site.guarded:
             yield site.finding(site.call, "here", f"On {site.on('jax')} this is told.", fix=self.mend(site))
 
-    def mend(self, site: Site):  # noqa: ANN201
+    def mend(self, site: Site):
         return None
 
 
@@ -49,10 +49,12 @@ class Moved(_Call):
     code, name, harm, fixes = "XT102", "asarray-moved", Harm.REMOVED, "safe"
     wakes = (Calls("numpy.asarray", "numpy.array"),)
 
-    def mend(self, site: Site):  # noqa: ANN201
+    def mend(self, site: Site):
         text, imports = site.spell("jax.numpy.asarray")
         first = site.text(site.call.func).partition(".")[0]
-        return site.fix(Safety.SAFE, f"write {text}", [site.replace(site.call.func, text), *imports], drops=[first])
+        return site.fix(
+            Safety.SAFE, f"write {text}", [site.replace(site.call.func, text), *imports], drops=[first]
+        )
 
 
 class Changed(_Call):
@@ -61,7 +63,7 @@ class Changed(_Call):
     code, name, harm, fixes = "XT103", "zeros-changed", Harm.COST, "unsafe"
     wakes = (Calls("jax.numpy.zeros"),)
 
-    def mend(self, site: Site):  # noqa: ANN201
+    def mend(self, site: Site):
         text, imports = site.spell("jax.numpy.ones")
         edits = [site.replace(site.call.func, text), *imports]
         return site.fix(Safety.UNSAFE, f"write {text}", edits, "the numbers change")
@@ -104,8 +106,10 @@ class Nested(_Call):
     code, name, harm, fixes = "XT201", "square-nested", Harm.COST, "safe"
     wakes = (Calls("numpy.square"),)
 
-    def mend(self, site: Site):  # noqa: ANN201
-        return site.fix(Safety.SAFE, "write a power", [site.replace(site.call, f"({site.text(site.call.args[0])}) ** 2")])
+    def mend(self, site: Site):
+        return site.fix(
+            Safety.SAFE, "write a power", [site.replace(site.call, f"({site.text(site.call.args[0])}) ** 2")]
+        )
 
 
 class Ruinous(_Call):
@@ -114,7 +118,7 @@ class Ruinous(_Call):
     code, name, harm, fixes = "XT202", "sin-ruinous", Harm.COST, "safe"
     wakes = (Calls("numpy.sin"),)
 
-    def mend(self, site: Site):  # noqa: ANN201
+    def mend(self, site: Site):
         return site.fix(Safety.SAFE, "ruin", [site.replace(site.call, "((")])
 
 
@@ -124,7 +128,7 @@ class Foreign(_Call):
     code, name, harm, fixes = "XT203", "tan-foreign", Harm.COST, "safe"
     wakes = (Calls("numpy.tan"),)
 
-    def mend(self, site: Site):  # noqa: ANN201
+    def mend(self, site: Site):
         return site.fix(Safety.SAFE, "translate", [site.replace(site.call, "'→'")])
 
 
@@ -135,7 +139,7 @@ class Forth(_Call):
     wakes = (Calls("numpy.floor"),)
     other = "ceil"
 
-    def mend(self, site: Site):  # noqa: ANN201
+    def mend(self, site: Site):
         start, end = site.file.span(site.call.func)
         return site.fix(Safety.SAFE, "turn", [Edit(start, end, f"np.{self.other}")])
 
@@ -165,7 +169,7 @@ class Rewritten(_Call):
     code, name, harm, fixes = "XT207", "log-rewritten", Harm.COST, "safe"
     wakes = (Calls("numpy.log"),)
 
-    def mend(self, site: Site):  # noqa: ANN201
+    def mend(self, site: Site):
         from shardlint import islands
 
         if site.keyword("out") is None:

@@ -6,7 +6,16 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.program.meshes import Mesh, Spec, is_sharding, is_spec, leaves, mesh_of, sharding_parts, spec_of
+from shardlint.program.meshes import (
+    Mesh,
+    Spec,
+    is_sharding,
+    is_spec,
+    leaves,
+    mesh_of,
+    sharding_parts,
+    spec_of,
+)
 from shardlint.program.values import Constant, Items, Table, options
 from tests.conftest import Asked
 
@@ -38,7 +47,9 @@ def specs(ask: Ask, expression: str, before: str = "") -> list[Spec | None]:
     return [spec_of(option, asked.program.evaluator) for option in options(asked.value(expression, nth=-1))]
 
 
-@pytest.mark.parametrize("expression", ["jax.devices()", "unknown", "P('data')", "make", "Mesh", "None", "NamedSharding(m, P())"])
+@pytest.mark.parametrize(
+    "expression", ["jax.devices()", "unknown", "P('data')", "make", "Mesh", "None", "NamedSharding(m, P())"]
+)
 def test_what_is_no_mesh(ask: Ask, expression: str) -> None:
     assert meshes(ask, expression) == [None]
 
@@ -66,7 +77,12 @@ def test_what_is_no_mesh(ask: Ask, expression: str) -> None:
         ("jax.make_mesh((2, 4), ('a', 'b'), axis_types=(AxisType.Auto,) * 2)", ("a", "b"), (2, 4), "auto"),
         ("jax.make_mesh((2,), ('a',), axis_types=(AxisType.Explicit,))", ("a",), (2,), "explicit"),
         ("jax.make_mesh((2,), ('a',), axis_types=(jax.sharding.AxisType.Manual,))", ("a",), (2,), "manual"),
-        ("jax.make_mesh((2, 4), AXES, axis_types=(AxisType.Auto, AxisType.Explicit))", ("data", "model"), (2, 4), "mixed"),
+        (
+            "jax.make_mesh((2, 4), AXES, axis_types=(AxisType.Auto, AxisType.Explicit))",
+            ("data", "model"),
+            (2, 4),
+            "mixed",
+        ),
         ("jax.make_mesh((2,), ('a',), axis_types=types)", ("a",), (2,), "unknown"),
         ("jax.make_mesh((2,), ('a',), axis_types=None)", ("a",), (2,), "default"),
         ("jax.make_mesh((2,), ('a',), **options)", ("a",), (2,), "unknown"),
@@ -81,7 +97,9 @@ def test_what_is_no_mesh(ask: Ask, expression: str) -> None:
         ("partial(jax.make_mesh, axis_names=('x',))((8,))", ("x",), (8,), "default"),
     ],
 )
-def test_a_mesh(ask: Ask, expression: str, names: tuple[str, ...] | None, sizes: tuple[int | None, ...], types: str) -> None:
+def test_a_mesh(
+    ask: Ask, expression: str, names: tuple[str, ...] | None, sizes: tuple[int | None, ...], types: str
+) -> None:
     (mesh,) = meshes(ask, expression)
     assert mesh is not None
     assert (mesh.axis_names, mesh.sizes, mesh.axis_types) == (names, sizes, types)
@@ -134,7 +152,9 @@ def test_a_spec(ask: Ask, expression: str, entries: list[str]) -> None:
     (spec,) = specs(ask, expression)
     assert spec is not None
     shown = [
-        "free" if entry.unconstrained else ("" if entry.known else "?") + ("+".join(entry.axes) if entry.axes else "-" * entry.known)
+        "free"
+        if entry.unconstrained
+        else ("" if entry.known else "?") + ("+".join(entry.axes) if entry.axes else "-" * entry.known)
         for entry in spec.entries
     ]
     assert shown + ["..."] * spec.open == entries

@@ -6,7 +6,19 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.program.values import Api, Choice, ClassValue, Constant, Function, Items, Made, Table, Unknown, Value, Wrapped
+from shardlint.program.values import (
+    Api,
+    Choice,
+    ClassValue,
+    Constant,
+    Function,
+    Items,
+    Made,
+    Table,
+    Unknown,
+    Value,
+    Wrapped,
+)
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]
@@ -30,7 +42,8 @@ def name(value: Value) -> str:
         case Items():
             return f"{value.kind}[{', '.join(map(name, value.items))}{', ...' if value.open else ''}]"
         case Table():
-            return f"dict[{', '.join(f'{key}: {name(item)}' for key, item in value.entries)}{', ...' if value.open else ''}]"
+            entries = [f"{key}: {name(item)}" for key, item in value.entries]
+            return f"dict[{', '.join([*entries, *(['...'] * value.open)])}]"
         case Choice():
             return " | ".join(dict.fromkeys(map(name, value.options)))
     return "?" if isinstance(value, Unknown) else type(value).__name__.lower()
@@ -56,8 +69,12 @@ SPEC = "jax.sharding.PartitionSpec"
         ("from jax.sharding import PartitionSpec\nP = PartitionSpec\nhere = P", "P", SPEC),
         ("from jax.sharding import PartitionSpec\nPS = P = PartitionSpec\nhere = PS", "PS", SPEC),
         ("import jax\nclass C:\n    put = jax.device_put\nhere = C.put", "C.put", "jax.device_put"),
-        ("import jax\nclass C:\n    def __init__(self): self.put = jax.device_put\n    def f(self): return self.put",
-         "self.put", "jax.device_put"),
+        (
+            "import jax\nclass C:\n    def __init__(self): self.put = jax.device_put\n"
+            "    def f(self): return self.put",
+            "self.put",
+            "jax.device_put",
+        ),
         ("import jax\ndef f(put=jax.device_put): return put", "put", "parameter"),
         ("from jax import *\nhere = device_put", "device_put", "?"),
         ("import numpy as jnp\nhere = jnp.zeros", "jnp.zeros", "numpy.zeros"),
@@ -68,18 +85,39 @@ SPEC = "jax.sharding.PartitionSpec"
         ("import jax\ndef f():\n    jax = g()\n    return jax.device_put", "jax.device_put", "?"),
         ("import jax\ndel jax\nhere = jax.device_put", "jax.device_put", "?"),
         ("import jax\njax = fake()\nhere = jax.device_put", "jax.device_put", "?"),
-        ("import jax\ndef f():\n    global put\n    put = 1\nput = jax.device_put\ndef g(): return put", "put", "?"),
-        ("try:\n    from jax import shard_map\nexcept ImportError:\n    from jax.experimental.shard_map import shard_map\n"
-         "here = shard_map", "shard_map", "jax.shard_map"),
-        ("try:\n    import jax\nexcept ImportError:\n    jax = None\nhere = jax.jit", "jax.jit", "jax.jit | ?"),
-        ("import jax\nif a:\n    put = jax.device_put\nelse:\n    put = jax.jit\nhere = put", "put", "jax.device_put | jax.jit"),
-        ("import jax\nhere = jax.device_put if a else jax.jit", "jax.device_put if a else jax.jit", "jax.device_put | jax.jit"),
+        (
+            "import jax\ndef f():\n    global put\n    put = 1\nput = jax.device_put\ndef g(): return put",
+            "put",
+            "?",
+        ),
+        (
+            "try:\n    from jax import shard_map\nexcept ImportError:\n"
+            "    from jax.experimental.shard_map import shard_map\n"
+            "here = shard_map",
+            "shard_map",
+            "jax.shard_map",
+        ),
+        (
+            "try:\n    import jax\nexcept ImportError:\n    jax = None\nhere = jax.jit",
+            "jax.jit",
+            "jax.jit | ?",
+        ),
+        (
+            "import jax\nif a:\n    put = jax.device_put\nelse:\n    put = jax.jit\nhere = put",
+            "put",
+            "jax.device_put | jax.jit",
+        ),
+        (
+            "import jax\nhere = jax.device_put if a else jax.jit",
+            "jax.device_put if a else jax.jit",
+            "jax.device_put | jax.jit",
+        ),
         ("import jax\n(put := jax.device_put)\nhere = put", "put", "jax.device_put"),
         ("import jax\nput, _ = jax.device_put, 1\nhere = put", "put", "jax.device_put"),
         ("import jax\nputs = [jax.device_put]\nhere = puts[0]", "puts[0]", "jax.device_put"),
         ("import jax\nputs = {'a': jax.device_put}\nhere = puts['a']", "puts['a']", "jax.device_put"),
     ],
-)  # fmt: skip
+)
 def test_a_name_is_known_by_where_it_comes_from(ask: Ask, text: str, expression: str, found: str) -> None:
     assert name(ask(text).value(expression, nth=-1)) == found
 
@@ -148,34 +186,108 @@ here = {expression}
         pytest.param({"b.py": "AXIS = 'data'"}, "from b import AXIS\nAXIS", "AXIS", "'data'", id="sibling"),
         pytest.param({"b.py": "AXIS = 'data'"}, "import b\nb.AXIS", "b.AXIS", "'data'", id="module"),
         pytest.param({"b.py": "AXIS = 'data'"}, "import b as c\nc.AXIS", "c.AXIS", "'data'", id="renamed"),
-        pytest.param({"b.py": "from c import *", "c.py": "AXIS = 'data'"}, "from b import AXIS\nAXIS", "AXIS", "'data'", id="star"),
+        pytest.param(
+            {"b.py": "from c import *", "c.py": "AXIS = 'data'"},
+            "from b import AXIS\nAXIS",
+            "AXIS",
+            "'data'",
+            id="star",
+        ),
         pytest.param({"b.py": "AXIS = 'data'"}, "from b import *\nAXIS", "AXIS", "'data'", id="star-here"),
-        pytest.param({"p/__init__.py": "from .b import AXIS", "p/b.py": "AXIS = 'data'"}, "import p\np.AXIS", "p.AXIS",
-                     "'data'", id="re-export"),
-        pytest.param({"p/__init__.py": "", "p/b.py": "AXIS = 'data'"}, "import p.b\np.b.AXIS", "p.b.AXIS", "'data'",
-                     id="submodule"),
-        pytest.param({"p/__init__.py": "", "p/b.py": "AXIS = 'data'"}, "from p import b\nb.AXIS", "b.AXIS", "'data'",
-                     id="submodule-from"),
-        pytest.param({"p/q/b.py": "AXIS = 'data'"}, "from p.q import b\nb.AXIS", "b.AXIS", "'data'", id="namespace-package"),
-        pytest.param({"src/p/__init__.py": "", "src/p/b.py": "AXIS = 'data'"}, "from p.b import AXIS\nAXIS", "AXIS", "'data'",
-                     id="src-layout"),
-        pytest.param({"b.py": "import a\nAXIS = a.OTHER"}, "import b\nOTHER = b.AXIS\nb.AXIS", "b.AXIS", "?", id="circle"),
-        pytest.param({"b.py": "from b import AXIS"}, "from b import AXIS\nAXIS", "AXIS", "?", id="from-itself"),
-        pytest.param({"b.py": "from a import *"}, "from b import *\nAXIS", "AXIS", "?", id="stars-in-a-circle"),
+        pytest.param(
+            {"p/__init__.py": "from .b import AXIS", "p/b.py": "AXIS = 'data'"},
+            "import p\np.AXIS",
+            "p.AXIS",
+            "'data'",
+            id="re-export",
+        ),
+        pytest.param(
+            {"p/__init__.py": "", "p/b.py": "AXIS = 'data'"},
+            "import p.b\np.b.AXIS",
+            "p.b.AXIS",
+            "'data'",
+            id="submodule",
+        ),
+        pytest.param(
+            {"p/__init__.py": "", "p/b.py": "AXIS = 'data'"},
+            "from p import b\nb.AXIS",
+            "b.AXIS",
+            "'data'",
+            id="submodule-from",
+        ),
+        pytest.param(
+            {"p/q/b.py": "AXIS = 'data'"},
+            "from p.q import b\nb.AXIS",
+            "b.AXIS",
+            "'data'",
+            id="namespace-package",
+        ),
+        pytest.param(
+            {"src/p/__init__.py": "", "src/p/b.py": "AXIS = 'data'"},
+            "from p.b import AXIS\nAXIS",
+            "AXIS",
+            "'data'",
+            id="src-layout",
+        ),
+        pytest.param(
+            {"b.py": "import a\nAXIS = a.OTHER"},
+            "import b\nOTHER = b.AXIS\nb.AXIS",
+            "b.AXIS",
+            "?",
+            id="circle",
+        ),
+        pytest.param(
+            {"b.py": "from b import AXIS"}, "from b import AXIS\nAXIS", "AXIS", "?", id="from-itself"
+        ),
+        pytest.param(
+            {"b.py": "from a import *"}, "from b import *\nAXIS", "AXIS", "?", id="stars-in-a-circle"
+        ),
         pytest.param({"b.py": "AXIS = ("}, "from b import AXIS\nAXIS", "AXIS", "?", id="does-not-parse"),
-        pytest.param({"b.py": "AXIS = 'x'\nAXIS = 'data'"}, "from b import AXIS\nAXIS", "AXIS", "'data'", id="last-one-stands"),
-        pytest.param({"b.py": "if A:\n    AXIS = 'x'\nelse:\n    AXIS = 'data'"}, "from b import AXIS\nAXIS", "AXIS",
-                     "'x' | 'data'", id="either"),
-        pytest.param({"jax.py": "device_put = 1"}, "import jax\njax.device_put", "jax.device_put", "jax.device_put",
-                     id="a-library-is-itself"),
+        pytest.param(
+            {"b.py": "AXIS = 'x'\nAXIS = 'data'"},
+            "from b import AXIS\nAXIS",
+            "AXIS",
+            "'data'",
+            id="last-one-stands",
+        ),
+        pytest.param(
+            {"b.py": "if A:\n    AXIS = 'x'\nelse:\n    AXIS = 'data'"},
+            "from b import AXIS\nAXIS",
+            "AXIS",
+            "'x' | 'data'",
+            id="either",
+        ),
+        pytest.param(
+            {"jax.py": "device_put = 1"},
+            "import jax\njax.device_put",
+            "jax.device_put",
+            "jax.device_put",
+            id="a-library-is-itself",
+        ),
         pytest.param({}, "from gone import AXIS\nAXIS", "AXIS", "gone.AXIS", id="not-here"),
         pytest.param({"b.py": ""}, "from b import AXIS\nAXIS", "AXIS", "?", id="not-in-it"),
-        pytest.param({"b.py": "from jax.sharding import PartitionSpec as P"}, "from b import P\nP", "P", SPEC, id="library-through-us"),
-        pytest.param({"compat.py": "try:\n    from jax import shard_map\nexcept ImportError:\n    from jax.experimental.shard_map"
-                      " import shard_map"}, "from compat import shard_map\nshard_map", "shard_map", "jax.shard_map", id="compat"),
+        pytest.param(
+            {"b.py": "from jax.sharding import PartitionSpec as P"},
+            "from b import P\nP",
+            "P",
+            SPEC,
+            id="library-through-us",
+        ),
+        pytest.param(
+            {
+                "compat.py": "try:\n    from jax import shard_map\n"
+                "except ImportError:\n    from jax.experimental.shard_map import shard_map"
+            },
+            "from compat import shard_map\nshard_map",
+            "shard_map",
+            "jax.shard_map",
+            id="compat",
+        ),
     ],
-)  # fmt: skip
-def test_names_of_other_files(ask: Ask, files: dict[str, str], text: str, expression: str, found: str) -> None:
+)
+def test_names_of_other_files(
+    ask: Ask, files: dict[str, str], text: str, expression: str, found: str
+) -> None:
     assert name(ask(text, files).value(expression, nth=-1)) == found
 
 

@@ -38,7 +38,9 @@ def traced(ask: Ask, text: str, files: dict[str, str] | None = None) -> str:
         pytest.param("def f(): here()", "unknown", id="nobody-calls-it"),
         pytest.param("class M(eqx.Module):\n    def __call__(self): here()", "unknown", id="module-call"),
         pytest.param("class M(nnx.Module):\n    def __init__(self): here()", "unknown", id="init"),
-        pytest.param("class M(nn.Module):\n    @nn.compact\n    def __call__(self): here()", "unknown", id="compact"),
+        pytest.param(
+            "class M(nn.Module):\n    @nn.compact\n    def __call__(self): here()", "unknown", id="compact"
+        ),
         pytest.param("def f(): here()\ng(f)", "unknown", id="given-away"),
         pytest.param("def f(): here()\ndef g(): f()", "unknown", id="called-by-one-nobody-calls"),
         pytest.param("def f(): here()\nf()\ndef g(): f()", "unknown", id="and-by-one-nobody-calls"),
@@ -49,10 +51,22 @@ def traced(ask: Ask, text: str, files: dict[str, str] | None = None) -> str:
         pytest.param("@jax.grad\ndef f(): here()\nf()", "never", id="grad"),
         pytest.param("def f(): here()\njax.tree.map(f, t)", "never", id="tree-map"),
         pytest.param("def f(): here()\njax.eval_shape(f)", "unknown", id="eval-shape"),
-        pytest.param("@jax.jit\ndef f(x): return jax.pure_callback(g, x, x)\ndef g(x): here()", "never", id="host-callback"),
-        pytest.param("@jax.jit\ndef f(x):\n    def g(y): here()\n    jax.debug.callback(g, x)", "never", id="nested-callback"),
-        pytest.param("@jax.jit\ndef f(x):\n    jax.debug.callback(lambda y: here(), x)", "never", id="callback-lambda"),
-        pytest.param("def f(): here()\ndef g(): return f\njax.jit(g)", "unknown", id="handed-out-by-a-traced-one"),
+        pytest.param(
+            "@jax.jit\ndef f(x): return jax.pure_callback(g, x, x)\ndef g(x): here()",
+            "never",
+            id="host-callback",
+        ),
+        pytest.param(
+            "@jax.jit\ndef f(x):\n    def g(y): here()\n    jax.debug.callback(g, x)",
+            "never",
+            id="nested-callback",
+        ),
+        pytest.param(
+            "@jax.jit\ndef f(x):\n    jax.debug.callback(lambda y: here(), x)", "never", id="callback-lambda"
+        ),
+        pytest.param(
+            "def f(): here()\ndef g(): return f\njax.jit(g)", "unknown", id="handed-out-by-a-traced-one"
+        ),
         pytest.param("def f(n):\n    here()\n    f(n - 1)\nf(1)", "never", id="recursion-from-the-host"),
         pytest.param("def f(): g()\ndef g():\n    f()\n    here()", "unknown", id="recursion-nobody-starts"),
         pytest.param("@partial(g, jax.jit)\ndef f(): here()", "unknown", id="partial-of-something-else"),
@@ -60,7 +74,11 @@ def traced(ask: Ask, text: str, files: dict[str, str] | None = None) -> str:
         pytest.param("@jax.jit\ndef f(x=here()): pass", "never", id="default"),
         pytest.param("@jax.jit\n@partial(g, here())\ndef f(): pass", "never", id="decorator-argument"),
         pytest.param("def f(): here()\nassert f", "unknown", id="looked-at"),
-        pytest.param("if a:\n    def f(): here()\nelse:\n    @jax.jit\n    def f(): pass\nf()", "never", id="other-branch"),
+        pytest.param(
+            "if a:\n    def f(): here()\nelse:\n    @jax.jit\n    def f(): pass\nf()",
+            "never",
+            id="other-branch",
+        ),
     ],
 )
 def test_what_is_not_traced_or_not_known_to_be(ask: Ask, text: str, answer: str) -> None:
@@ -78,7 +96,9 @@ def test_what_is_not_traced_or_not_known_to_be(ask: Ask, text: str, answer: str)
         pytest.param("@eqx.filter_jit(donate='all')\ndef f(): here()", id="filter_jit-with-settings"),
         pytest.param("@nnx.jit\ndef f(): here()", id="nnx-jit"),
         pytest.param("@unknown\n@jax.jit\ndef f(): here()", id="unknown-over-jit"),
-        pytest.param("myjit = partial(jax.jit, donate_argnums=0)\n@myjit\ndef f(): here()", id="named-partial"),
+        pytest.param(
+            "myjit = partial(jax.jit, donate_argnums=0)\n@myjit\ndef f(): here()", id="named-partial"
+        ),
         pytest.param("myjit = jax.jit\n@myjit\ndef f(): here()", id="named-jit"),
         pytest.param("def f(): here()\ng = jax.jit(f)\ng()", id="call"),
         pytest.param("def f(): here()\njax.jit(f)()", id="call-at-once"),
@@ -92,20 +112,31 @@ def test_what_is_not_traced_or_not_known_to_be(ask: Ask, text: str, answer: str)
         pytest.param("g = jax.jit(lambda x: here())", id="lambda"),
         pytest.param("jax.jit(lambda x: [here() for y in x])(1)", id="comprehension-in-a-lambda"),
         pytest.param("class C:\n    @jax.jit\n    def m(self): here()", id="method"),
-        pytest.param("class C:\n    @partial(jax.jit, static_argnums=0)\n    def m(self): here()", id="method-partial"),
+        pytest.param(
+            "class C:\n    @partial(jax.jit, static_argnums=0)\n    def m(self): here()", id="method-partial"
+        ),
         pytest.param("class C:\n    @staticmethod\n    @jax.jit\n    def m(x): here()", id="staticmethod"),
         pytest.param(
-            "class C:\n    def __init__(self):\n        self.step = jax.jit(self._step)\n    def _step(self): here()\n"
-            "    def run(self): self.step()", id="attribute"
+            "class C:\n    def __init__(self):\n"
+            "        self.step = jax.jit(self._step)\n    def _step(self): here()\n"
+            "    def run(self): self.step()",
+            id="attribute",
         ),
-        pytest.param("class C:\n    def _m(self): here()\n    m = jax.jit(_m)\nC().m()", id="class-attribute"),
-        pytest.param("class M(eqx.Module):\n    def __call__(self): here()\n    @jax.jit\n    def m(self): self.n()\n"
-                     "    def n(self): here()", id="method-of-method-nth-1"),
+        pytest.param(
+            "class C:\n    def _m(self): here()\n    m = jax.jit(_m)\nC().m()", id="class-attribute"
+        ),
+        pytest.param(
+            "class M(eqx.Module):\n    def __call__(self): here()\n    @jax.jit\n    def m(self): self.n()\n"
+            "    def n(self): here()",
+            id="method-of-method-nth-1",
+        ),
         pytest.param("@jax.jit\ndef f():\n    def g(): here()\n    return g()", id="nested"),
         pytest.param("@jax.jit\ndef f():\n    def g(): here()\n    return h(g)", id="nested-given-away"),
         pytest.param("@jax.jit\ndef f(): return [g(x) for x in y]\ndef g(x): here()", id="called"),
         pytest.param("@jax.jit\ndef f(): g()\ndef g(): h()\ndef h(): here()", id="called-twice-removed"),
-        pytest.param("@jax.jit\ndef f(): g()\n@jax.jit\ndef k(): g()\ndef g(): here()", id="two-traced-callers"),
+        pytest.param(
+            "@jax.jit\ndef f(): g()\n@jax.jit\ndef k(): g()\ndef g(): here()", id="two-traced-callers"
+        ),
         pytest.param("def f(c, x): here()\nlax.scan(f, 0, xs)", id="scan"),
         pytest.param("def f(x): here()\nlax.cond(p, f, f, 1)", id="cond"),
         pytest.param("lax.cond(p, lambda x: here(), lambda x: x, 1)", id="cond-lambda"),
@@ -125,7 +156,7 @@ def test_what_is_not_traced_or_not_known_to_be(ask: Ask, text: str, answer: str)
         pytest.param("(g := jax.jit(lambda: here()))()", id="walrus"),
         pytest.param("@jax.jit\ndef f():\n    class C:\n        x = here()", id="class-in-a-traced-function"),
     ],
-)  # fmt: skip
+)
 def test_what_is_traced(ask: Ask, text: str) -> None:
     nth = text.count("here()") - 1
     assert ask(BEFORE + text).traced(nth=nth) == "always"
@@ -136,7 +167,9 @@ def test_what_is_traced(ask: Ask, text: str) -> None:
     [
         pytest.param("def f(): here()\njax.jit(f)()\nf()", id="both"),
         pytest.param("@jax.jit\n@unknown\ndef f(): here()", id="a-decorator-that-may-call-it"),
-        pytest.param("class C:\n    def _m(self): here()\n    m = jax.jit(_m)\nC()._m()", id="method-both-ways"),
+        pytest.param(
+            "class C:\n    def _m(self): here()\n    m = jax.jit(_m)\nC()._m()", id="method-both-ways"
+        ),
         pytest.param("def f(): here()\n@jax.jit\ndef g(): f()\ndef main(): f()\nmain()", id="two-callers"),
         pytest.param("def f(): here()\n@jax.jit\ndef g(): f()\nuse(f)", id="traced-and-given-away"),
         pytest.param("def f(): here()\n@jax.jit\ndef g(): f()\ndef k(): f()", id="a-caller-nobody-calls"),
@@ -149,27 +182,78 @@ def test_what_is_traced_sometimes(ask: Ask, text: str) -> None:
 @pytest.mark.parametrize(
     ("files", "text", "answer"),
     [
-        pytest.param({"b.py": "import jax\nfrom a import f\n@jax.jit\ndef step(): f()"}, "def f(): here()", "always", id="caller"),
-        pytest.param({"b.py": "import jax\nimport a\njax.jit(a.f)()"}, "def f(): here()", "always", id="through-the-module"),
-        pytest.param({"b.py": "import jax\nfrom a import f as g\ng2 = jax.jit(g)\ng2()"}, "def f(): here()", "always", id="renamed"),
+        pytest.param(
+            {"b.py": "import jax\nfrom a import f\n@jax.jit\ndef step(): f()"},
+            "def f(): here()",
+            "always",
+            id="caller",
+        ),
+        pytest.param(
+            {"b.py": "import jax\nimport a\njax.jit(a.f)()"},
+            "def f(): here()",
+            "always",
+            id="through-the-module",
+        ),
+        pytest.param(
+            {"b.py": "import jax\nfrom a import f as g\ng2 = jax.jit(g)\ng2()"},
+            "def f(): here()",
+            "always",
+            id="renamed",
+        ),
         pytest.param({"b.py": "from a import f\nf()"}, "def f(): here()", "never", id="host-caller"),
-        pytest.param({"b.py": "import a\ndef f(): pass\nf()"}, "def f(): here()", "unknown", id="another-of-that-name"),
-        pytest.param({"b.py": "import jax\nmyjit = jax.jit"}, "from b import myjit\n@myjit\ndef f(): here()", "always",
-                     id="jit-from-there"),
-        pytest.param({"b.py": "import jax\ndef make(fn): return jax.jit(fn)"}, "import b\ndef f(): here()\ng = b.make(f)",
-                     "unknown", id="a-helper-that-jits"),
-        pytest.param({"p/__init__.py": "from .m import f", "p/m.py": "def f(): here()"}, "import p, jax\njax.jit(p.f)()",
-                     "unknown", id="exported-by-a-package"),
-        pytest.param({"p/__init__.py": "", "p/m.py": "def f(): here()"}, "from p import m\njax.jit(m.f)()", "always",
-                     id="of-a-package"),
-        pytest.param({"b.py": "from a import *\nf()"}, "def f(): here()\njax.jit(f)()", "sometimes", id="through-a-star"),
-        pytest.param({"b.py": "from a import *\nf = 1\nf()"}, "def f(): here()\njax.jit(f)()", "always", id="star-hidden"),
-        pytest.param({"p/__init__.py": "from .m import *", "p/m.py": "import jax\ndef f(): here()\njax.jit(f)()"}, "",
-                     "sometimes", id="exported-by-a-star"),
-        pytest.param({"b.py": "import jax\nfrom a import f\njax.jit(f)(", "c.py": ""}, "def f(): here()", "unknown",
-                     id="the-caller-does-not-parse"),
+        pytest.param(
+            {"b.py": "import a\ndef f(): pass\nf()"}, "def f(): here()", "unknown", id="another-of-that-name"
+        ),
+        pytest.param(
+            {"b.py": "import jax\nmyjit = jax.jit"},
+            "from b import myjit\n@myjit\ndef f(): here()",
+            "always",
+            id="jit-from-there",
+        ),
+        pytest.param(
+            {"b.py": "import jax\ndef make(fn): return jax.jit(fn)"},
+            "import b\ndef f(): here()\ng = b.make(f)",
+            "unknown",
+            id="a-helper-that-jits",
+        ),
+        pytest.param(
+            {"p/__init__.py": "from .m import f", "p/m.py": "def f(): here()"},
+            "import p, jax\njax.jit(p.f)()",
+            "unknown",
+            id="exported-by-a-package",
+        ),
+        pytest.param(
+            {"p/__init__.py": "", "p/m.py": "def f(): here()"},
+            "from p import m\njax.jit(m.f)()",
+            "always",
+            id="of-a-package",
+        ),
+        pytest.param(
+            {"b.py": "from a import *\nf()"},
+            "def f(): here()\njax.jit(f)()",
+            "sometimes",
+            id="through-a-star",
+        ),
+        pytest.param(
+            {"b.py": "from a import *\nf = 1\nf()"},
+            "def f(): here()\njax.jit(f)()",
+            "always",
+            id="star-hidden",
+        ),
+        pytest.param(
+            {"p/__init__.py": "from .m import *", "p/m.py": "import jax\ndef f(): here()\njax.jit(f)()"},
+            "",
+            "sometimes",
+            id="exported-by-a-star",
+        ),
+        pytest.param(
+            {"b.py": "import jax\nfrom a import f\njax.jit(f)(", "c.py": ""},
+            "def f(): here()",
+            "unknown",
+            id="the-caller-does-not-parse",
+        ),
     ],
-)  # fmt: skip
+)
 def test_through_other_files(ask: Ask, files: dict[str, str], text: str, answer: str) -> None:
     asked = ask(BEFORE + text, files)
     where = "p/m.py" if "p/m.py" in files else "a.py"
@@ -199,14 +283,19 @@ def test_a_jit_of_a_library_named_in_the_settings(ask: Ask) -> None:
             "in `place`, called by `step` at line 5, traced by eqx.filter_jit at line 3",
         ),
         ("import jax\njax.jit(lambda: here())\n", "in a lambda, traced by jax.jit at line 2"),
-        ("import jax\nfrom functools import partial\n@partial(jax.jit, donate_argnums=0)\ndef f(): here()\n",
-         "in `f`, traced by jax.jit at line 3"),
+        (
+            "import jax\nfrom functools import partial\n@partial(jax.jit, donate_argnums=0)\ndef f(): here()\n",
+            "in `f`, traced by jax.jit at line 3",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_reason_is_told(ask: Ask, text: str, why: str) -> None:
     assert ask(text).why() == why
 
 
 def test_a_reason_in_another_file_names_it(ask: Ask) -> None:
-    asked = ask("def f():\n    here()\n", {"train.py": "import jax\nfrom a import f\n@jax.jit\ndef step():\n    f()\n"})
+    asked = ask(
+        "def f():\n    here()\n",
+        {"train.py": "import jax\nfrom a import f\n@jax.jit\ndef step():\n    f()\n"},
+    )
     assert asked.why() == "in `f`, called by `step` at train.py:5, traced by jax.jit at train.py:3"

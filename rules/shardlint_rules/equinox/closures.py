@@ -11,6 +11,7 @@ from shardlint.program.meshes import is_sharding
 from shardlint.program.reach import lookup
 from shardlint.program.values import Function, Made, Place, Value, options
 from shardlint.site import Site
+from shardlint_rules.equinox.placement import on_auto_mesh
 
 _PLACING = {"jax.device_put": "device", "equinox.filter_shard": "device_or_shardings"}
 # Reading these needs no array.
@@ -38,7 +39,7 @@ def carried(site: Site, function: Value) -> Carried | None:
         bindings, owner = lookup(file, node, node.id)
         if owner is None or owner in inside or len(bindings) != 1 or node.id in file.rebound_globals:
             continue
-        line = _placed(site, site.value(node))
+        line = split_at(site, site.value(node))
         if line is not None:
             return Carried(node.id, line)
     return None
@@ -56,8 +57,8 @@ def _only_asks(file: FileFacts, node: ast.Name) -> bool:
     return isinstance(parent, ast.Attribute) and parent.attr in _FACTS
 
 
-def _placed(site: Site, value: Value) -> int | None:
-    """The line of the call that split the value over a mesh, if it surely did."""
+def split_at(site: Site, value: Value) -> int | None:
+    """The line of the call that split the value over a mesh of Auto axes, if it surely did."""
     if len(options(value)) != 1 or not isinstance(value, Made) or value.call is None:
         return None
     name = _PLACING.get(value.api)
@@ -65,7 +66,7 @@ def _placed(site: Site, value: Value) -> int | None:
     if target is None or value.call.place.file is not site.file or _in_traced(site, value.call.place):
         return None
     where = site.program.evaluator.value(target, value.call.environment)
-    if not is_sharding(where):
+    if not is_sharding(where) or not on_auto_mesh(site, where):
         return None
     for option in options(where):
         parts = site.sharding_parts(option)

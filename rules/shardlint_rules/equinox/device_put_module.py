@@ -145,4 +145,6 @@ def _uncommitted(site: Site, place: Place) -> bool:
 
 def _new(value: Value) -> bool:
     """Whether an array comes from a function that makes one."""
-    return isinstance(value, Made) and value.api.startswith(("jax.numpy.", "jax.random.", "jax.nn.initializers."))
+    return isinstance(value, Made) and value.api.startswith(
+        ("jax.numpy.", "jax.random.", "jax.nn.initializers.")
+    )

@@ -118,7 +118,9 @@ def _part(site: Site, place: Place) -> str | None:
 
 
 def _literal(node: ast.Slice) -> bool:
-    parts = (part for bound in (node.lower, node.upper, node.step) if bound is not None for part in ast.walk(bound))
+    parts = (
+        part for bound in (node.lower, node.upper, node.step) if bound is not None for part in ast.walk(bound)
+    )
     return all(isinstance(part, ast.Constant | ast.UnaryOp | ast.USub) for part in parts)
 
 

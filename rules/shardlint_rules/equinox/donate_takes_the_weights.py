@@ -17,7 +17,16 @@ from shardlint_rules.equinox.wrapped import Definition, donate, positional
 # Filtered transforms that keep the function's arrays where filter_jit finds and donates them.
 _KEEPING = ("equinox.filter_vmap", "equinox.filter_grad", "equinox.filter_value_and_grad")
 # Words of a body that makes a new self from the old: then the old one is meant to go.
-_RENEWING = ("tree_at", "replace", "apply_updates", "partition", "combine", "tree.map", "tree_map", "type(self)")
+_RENEWING = (
+    "tree_at",
+    "replace",
+    "apply_updates",
+    "partition",
+    "combine",
+    "tree.map",
+    "tree_map",
+    "type(self)",
+)
 
 
 @dataclass(frozen=True)
@@ -91,7 +100,9 @@ class DonateTakesTheWeights(Rule):
             if _returns_new_self(site, instance, found):
                 return None
             leaves = site.program.modules.leaves(instance)
-            sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _called_once(site, found)
+            sure = any(leaf.kind == "array" and leaf.sure for leaf in leaves) and not _called_once(
+                site, found
+            )
             but = ", and its first argument is not" if mode.endswith("except-first") else ""
             label = f"the weights of {instance.name} are donated{but}"
             return _Problem(label, rest % "a weight", sure)
@@ -102,8 +113,10 @@ class DonateTakesTheWeights(Rule):
             return None
         if mode.endswith("except-first") and _no_first(function):
             return _Problem("there is no first argument to keep: all are donated", rest % "an array", True)
-        if mode in ("all", "warn") and _is_method(site, function) and not _renews(
-            site.text(function), site.file.home(function).name
+        if (
+            mode in ("all", "warn")
+            and _is_method(site, function)
+            and not _renews(site.text(function), site.file.home(function).name)
         ):
             label = f"the weights of `{positional(function)[0].arg}` are donated, and no new one is returned"
             return _Problem(label, rest % "a weight", False)

@@ -84,9 +84,10 @@ class HandWrittenFilterShard(Rule):
         message = "eqx.filter_shard does the same."
         if removed is not None:
             name, release = removed
-            message = (
-                f"{name}, which it uses, was removed in jax {show(release)}: on {site.on('jax')} that raises. {message}"
+            gone = (
+                f"{name}, which it uses, was removed in jax {show(release)}: on {site.on('jax')} that raises."
             )
+            message = f"{gone} {message}"
         yield site.finding(
             helper.function,
             "filter_shard written by hand",
@@ -117,4 +118,6 @@ class HandWrittenFilterShard(Rule):
         _, end = site.file.span(helper.body[-1])
         names = (part.id for one in helper.body for part in ast.walk(one) if isinstance(part, ast.Name))
         message = f"write: {' '.join(written.split())}"
-        return site.fix(Safety.SAFE, message, [Edit(start, end, written), *imports], drops=tuple(dict.fromkeys(names)))
+        return site.fix(
+            Safety.SAFE, message, [Edit(start, end, written), *imports], drops=tuple(dict.fromkeys(names))
+        )

@@ -74,6 +74,4 @@ def to_filter_jit(site: Site, found: Jitted) -> Fix | None:
         return None
     spelled, imports = site.spell("equinox.filter_jit")
     drops = (found.name.id,) if isinstance(found.name, ast.Name) else ()
-    return site.fix(
-        Safety.SAFE, f"use {spelled}", [site.replace(found.name, spelled), *imports], drops=drops
-    )
+    return site.fix(Safety.SAFE, f"use {spelled}", [site.replace(found.name, spelled), *imports], drops=drops)

@@ -109,7 +109,11 @@ class ModuleThroughJaxJit(Rule):
         modules = site.program.modules
         instance = modules.instance(found.fun)
         what = "an instance"
-        if instance is None and isinstance(found.function, ast.Attribute) and _wrapped_method(site, found.fun):
+        if (
+            instance is None
+            and isinstance(found.function, ast.Attribute)
+            and _wrapped_method(site, found.fun)
+        ):
             instance = modules.instance(site.value(found.function.value))
             what = "a method"
         if instance is not None and _holds_arrays(modules.leaves(instance)):
@@ -227,7 +231,11 @@ def _calls(site: Site, found: Jitted) -> Iterator[CallArguments]:
         return
     if not decorated and found.made is None:
         return
-    ends = flow.ends(site.file, found.function) if decorated else flow.calls(Place(site.file, found.made or site.call))
+    ends = (
+        flow.ends(site.file, found.function)
+        if decorated
+        else flow.calls(Place(site.file, found.made or site.call))
+    )
     for end in ends.found:
         outer = end.wrappers[-1].place.node if end.wrappers else None
         direct = outer is site.syntax if decorated else outer is None

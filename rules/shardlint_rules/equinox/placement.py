@@ -42,9 +42,7 @@ def on_auto_mesh(site: Site, value: Value) -> bool:
         mesh = site.mesh_of(parts[0]) if parts is not None else None
         if mesh is None:
             return False
-        plain = mesh.axis_types == "default" and (
-            mesh.api == "jax.sharding.Mesh" or site.runs("jax", "<0.9")
-        )
+        plain = mesh.axis_types == "default" and (mesh.api == "jax.sharding.Mesh" or site.runs("jax", "<0.9"))
         if mesh.axis_types != "auto" and not plain:
             return False
     return True

@@ -121,14 +121,22 @@ class _Reader:
         if not isinstance(value, ast.IfExp):
             return False
         parameter = self._asks(value.test)
-        if parameter is None or not self._of_device(value.body, parameter) or not self._is(value.orelse, parameter):
+        if (
+            parameter is None
+            or not self._of_device(value.body, parameter)
+            or not self._is(value.orelse, parameter)
+        ):
             return False
         self.stands_for[name] = parameter
         return True
 
     def _asks(self, test: ast.expr) -> str | None:
         """The parameter that a test asks whether it is a device."""
-        if not isinstance(test, ast.Call) or self._name(test.func) != "builtins.isinstance" or len(test.args) != 2:
+        if (
+            not isinstance(test, ast.Call)
+            or self._name(test.func) != "builtins.isinstance"
+            or len(test.args) != 2
+        ):
             return None
         asked, kind = test.args
         device = self._name(kind)
@@ -138,7 +146,11 @@ class _Reader:
 
     def _of_device(self, value: ast.expr, parameter: str) -> bool:
         """`SingleDeviceSharding(p)`, `PositionalSharding([p])`, `PositionalSharding([p]).replicate()`."""
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "replicate":
+        if (
+            isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Attribute)
+            and value.func.attr == "replicate"
+        ):
             value = value.func.value
         if not isinstance(value, ast.Call) or len(value.args) != 1 or value.keywords:
             return False
@@ -183,14 +195,23 @@ class _Reader:
         if set(given) != {"pytree", "filter_spec"} or len(value.args) > 2:
             return False
         tree = given["pytree"]
-        if not isinstance(tree, ast.Name) or tree.id not in self.parameters or self.tree not in (None, tree.id):
+        if (
+            not isinstance(tree, ast.Name)
+            or tree.id not in self.parameters
+            or self.tree not in (None, tree.id)
+        ):
             return False
         self.tree = tree.id
         return self._name(given["filter_spec"]) == "equinox.is_array"
 
     def _constrains(self, name: str, value: ast.expr) -> bool:
         """`with_sharding_constraint(arrays, s)`, or `tree.map` of a lambda that does it leaf by leaf."""
-        if self.constrained is not None or not isinstance(value, ast.Call) or value.keywords or len(value.args) != 2:
+        if (
+            self.constrained is not None
+            or not isinstance(value, ast.Call)
+            or value.keywords
+            or len(value.args) != 2
+        ):
             return False
         tree, target = value.args
         if self._name(value.func) == "jax.tree.map":

@@ -9,10 +9,10 @@ from typing import ClassVar
 
 from shardlint.program.modules import Instance
 from shardlint.program.reach import lookup
-from shardlint.program.values import Function, Made, Value, Wrapped, options
+from shardlint.program.values import Function, Wrapped
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
-from shardlint_rules.equinox.closures import carried
+from shardlint_rules.equinox.closures import carried, split_at
 from shardlint_rules.equinox.jitted import Jitted, jitted
 
 _FILTER = "equinox.filter_jit"
@@ -39,9 +39,9 @@ class WeightsBecomeConstants(Rule):
     `filter_jit(model.method)`, `filter_jit(eqx.filter_vmap(model))`.
 
     ## Why it hurts
-    Arrays that are no arguments become constants of the compiled program. Their sharding is lost: unless an
-    argument is sharded, all is computed on one device. The weights lie in memory twice, large ones make
-    compilation slow, and every new model is compiled anew.
+    Arrays that are no arguments become constants of the compiled program, whole on every device that runs
+    it. Their sharding is lost: where nothing else is sharded and no mesh is set, that is one device. The
+    weights lie in memory twice, large ones make compilation slow, and every new model is compiled anew.
 
     ## Example
     ```python
@@ -59,7 +59,10 @@ class WeightsBecomeConstants(Rule):
     becomes `eqx.filter_jit`: numbers given to it are static from then on. There is no fix for variables.
 
     ## Evidence
-    Rows A6e3 and D11 of the experiments, run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12.
+    Rows A6e3 and D11 of the experiments, run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. The compiled
+    program holds the whole array also where an argument is sharded, or the body has a constraint or a
+    shard_map. Meshes with Explicit axes, whose arrays keep their sharding, and meshes not in sight are left
+    alone.
     """
 
     code = "SL105"
@@ -83,21 +86,24 @@ class WeightsBecomeConstants(Rule):
             yield site.finding(
                 found.name,
                 f"`{variable.name}`, placed at line {variable.line}, is no argument",
-                f"On {site.on('jax')} `{variable.name}` becomes a constant of the compiled program and its sharding "
-                "is lost: unless an argument is sharded, all is computed on one device.",
+                f"On {site.on('jax')} `{variable.name}` becomes a constant of the compiled program: whole on every "
+                "device that runs it, its sharding lost.",
                 help=f"make `{variable.name}` an argument of the function",
             )
 
     def _module(self, site: Site, found: Jitted, baked: _Baked) -> Finding:
         sharded = _sharded(site, baked.model)
         model = " ".join(site.text(baked.model).split())
-        lost = " and lose their sharding: unless an argument is sharded, all is computed on one device"
         sure = baked.instance.surely or site.region.traced == "never"
         return site.finding(
             found.name,
             f"`{model}` is no argument of what is compiled",
-            f"On {site.on('jax')} its weights become constants of the compiled program"
-            + (f"{lost}." if sharded else ", copied there at every compilation; a sharding they have is lost."),
+            f"On {site.on('jax')} its weights become constants of the compiled program: "
+            + (
+                "whole on every device that runs it, their sharding lost."
+                if sharded
+                else "copied when it is compiled."
+            ),
             help="compile the Module itself with eqx.filter_jit, or make it an argument",
             fix=self._fix(site, found, baked),
             harm=Harm.SILENT if sharded else Harm.COST,
@@ -214,8 +220,4 @@ def _with_arrays(site: Site, node: ast.expr) -> Instance | None:
 
 
 def _sharded(site: Site, node: ast.expr) -> bool:
-    return all(_placed(value) for value in options(site.value(node)))
-
-
-def _placed(value: Value) -> bool:
-    return isinstance(value, Made) and value.api in ("equinox.filter_shard", "jax.device_put")
+    return split_at(site, site.value(node)) is not None

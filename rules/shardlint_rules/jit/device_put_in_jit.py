@@ -60,7 +60,9 @@ class DevicePutInJit(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a placement call in traced code."""
         target = site.argument("device")
-        if target is None or site.form != "call" or site.fate[0] == "dropped":  # SL203 tells of dropped results
+        if (
+            target is None or site.form != "call" or site.fate[0] == "dropped"
+        ):  # SL203 tells of dropped results
             return
         certainty = self._certainty(site, target)
         if certainty is None or site.expected_to_fail:
@@ -69,7 +71,8 @@ class DevicePutInJit(Rule):
         yield site.finding(
             site.call.func,
             site.region.describe(site.file),
-            f"On {site.on('jax')} this places nothing: {value} stays as it came, replicated on all devices if it was fresh.",
+            f"On {site.on('jax')} this places nothing: {value} stays as it came, "
+            "replicated on all devices if it was fresh.",
             help="constrain it with jax.lax.with_sharding_constraint, or place it before the traced function is called",
             fix=self._fix(site),
             certainty=certainty,
@@ -110,16 +113,19 @@ class DevicePutInJit(Rule):
             if mesh is None:
                 # Auto is what Mesh() gives and nearly all code has; a project that says Explicit may mean this one.
                 answer = None if site.program.project.anywhere("AxisType.Explicit") else answer
-            elif mesh.axis_types in ("explicit", "mixed", "unknown"):
-                return True
-            elif mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9"):
+            elif mesh.axis_types in ("explicit", "mixed", "unknown") or (
+                mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9")
+            ):
                 return True
         return answer
 
     def _fix(self, site: Site) -> Fix | None:
         if site.form != "call" or site.arguments.open_keywords or site.arguments.open_positional:
             return None
-        equinox = site.region.by.rpartition(".")[2].startswith("filter_") or "import equinox" in site.file.source.text
+        equinox = (
+            site.region.by.rpartition(".")[2].startswith("filter_")
+            or "import equinox" in site.file.source.text
+        )
         name = "equinox.filter_shard" if equinox else "jax.lax.with_sharding_constraint"
         target = "device_or_shardings" if equinox else "shardings"
         spelling, imports = site.spell(name)
@@ -134,10 +140,16 @@ class DevicePutInJit(Rule):
                 Edit(start, start + len("device"), target)
                 for start in (site.file.span(keyword)[0] for keyword in keywords if keyword.arg == "device")
             ]
-            written = spelling + site.text()[len(site.text(site.call.func)) :].replace("device=", f"{target}=")
+            written = spelling + site.text()[len(site.text(site.call.func)) :].replace(
+                "device=", f"{target}="
+            )
         message = f"write: {_statement(site, written)}"
         return site.fix(
-            Safety.UNSAFE, message, [*edits, *imports], "it changes the compiled program", drops=_dropped(site)
+            Safety.UNSAFE,
+            message,
+            [*edits, *imports],
+            "it changes the compiled program",
+            drops=_dropped(site),
         )
 
     def _rewritten(self, site: Site, spelling: str, target: str) -> str:
@@ -149,7 +161,9 @@ class DevicePutInJit(Rule):
         call = cst.ensure_type(site.node, cst.Call)
         call = islands.without_keywords(call, {"donate", "may_alias", "src"})
         args = [
-            arg.with_changes(keyword=cst.Name(target)) if arg.keyword is not None and arg.keyword.value == "device" else arg
+            arg.with_changes(keyword=cst.Name(target))
+            if arg.keyword is not None and arg.keyword.value == "device"
+            else arg
             for arg in call.args
         ]
         return islands.code(call.with_changes(func=cst.parse_expression(spelling), args=args))

@@ -17,7 +17,11 @@ _PLACING = (
 )
 _HALIAX = ("haliax.shard", "haliax.auto_sharded")
 # `jax.set_mesh(mesh)` is not here: as a statement it sets the mesh.
-_MANAGERS = ("jax.sharding.use_mesh", "jax.sharding.use_abstract_mesh", "jax.experimental.mesh_utils.use_mesh")
+_MANAGERS = (
+    "jax.sharding.use_mesh",
+    "jax.sharding.use_abstract_mesh",
+    "jax.experimental.mesh_utils.use_mesh",
+)
 
 
 class DiscardedPlacement(Rule):
@@ -110,7 +114,9 @@ class DiscardedPlacement(Rule):
             site.call.func,
             "a context manager that is never entered",
             "Called as a statement it sets no mesh.",
-            help=f"write: with {site.text()}:" if site.runs("jax", "<0.7.1") else f"write: with jax.set_mesh({argument}):",
+            help=f"write: with {site.text()}:"
+            if site.runs("jax", "<0.7.1")
+            else f"write: with jax.set_mesh({argument}):",
         )
 
     def _fix(self, site: Site, first: ast.expr) -> Fix | None:
@@ -136,7 +142,9 @@ def _certainty(site: Site) -> Certainty:
     while function is not None:
         names.append(function.name)
         function = function.parent.function() if function.parent is not None else None
-    smoke = any(name.startswith(("test_", "bench")) or name.endswith(("_test.py", "_benchmark.py")) for name in names)
+    smoke = any(
+        name.startswith(("test_", "bench")) or name.endswith(("_test.py", "_benchmark.py")) for name in names
+    )
     return Certainty.LIKELY if smoke and not site.region.proven else Certainty.PROVEN
 
 

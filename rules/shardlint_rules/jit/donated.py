@@ -17,10 +17,17 @@ from shardlint.site import Site
 
 # What these return is an array on one device, bound to none: jit copies it where other arguments lie elsewhere.
 _FRESH = ("jax.numpy.", "jax.random.", "jax.nn.initializers.")
-_OVER_DEVICES = ("flax.jax_utils.replicate", "jax.device_put_replicated", "jax.device_put_sharded", "jax.pmap")
+_OVER_DEVICES = (
+    "flax.jax_utils.replicate",
+    "jax.device_put_replicated",
+    "jax.device_put_sharded",
+    "jax.pmap",
+)
 # Fields that hold arrays whatever the class.
 _ARRAYS = ("params", "opt_state", "batch_stats", "ema_params", "grads", "weight", "weights", "kernel", "bias")
-_WORDS = re.compile(r"^(new|next|updated?|old|prev|previous|cur|current)_|_(new|next|updated?|old|prev|out)$|[0-9']+$")
+_WORDS = re.compile(
+    r"^(new|next|updated?|old|prev|previous|cur|current)_|_(new|next|updated?|old|prev|out)$|[0-9']+$"
+)
 
 
 def handed_over(
@@ -48,7 +55,9 @@ def handed_over(
     return Certainty.PROVEN
 
 
-def taken(file: FileFacts, call: DonatingCall, argument: Argument, below: tuple[str, ...], array: bool) -> bool:
+def taken(
+    file: FileFacts, call: DonatingCall, argument: Argument, below: tuple[str, ...], array: bool
+) -> bool:
     """Whether the text shows an output that can take the buffer of an argument (of a part of it)."""
     if argument.used is False:
         return False

@@ -115,5 +115,8 @@ def _fix(site: Site, twice: Twice) -> Fix | None:
     spelling, imports = site.spell("jax.numpy.copy")
     text = f"{spelling}({site.text(node)})"
     return site.fix(
-        Safety.UNSAFE, f"write: {text}", [site.replace(node, text), *imports], "the copy takes memory of its own"
+        Safety.UNSAFE,
+        f"write: {text}",
+        [site.replace(node, text), *imports],
+        "the copy takes memory of its own",
     )

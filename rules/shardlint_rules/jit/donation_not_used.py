@@ -42,7 +42,8 @@ class DonationNotUsed(Rule):
 
     ## Evidence
     Row A6d and the donation table of the experiments, on jax 0.4.38 to 0.12: bytes of donated arguments against the
-    alias bytes of the compiled program. `eqx.filter_jit(donate="all")` donates whatever it can and means no harm: it
+    alias bytes of the compiled program. With `keep_unused=True` an argument that is not used is handed over and its
+    buffer taken: left alone. `eqx.filter_jit(donate="all")` donates whatever it can and means no harm: it
     is left alone.
     """
 
@@ -60,7 +61,9 @@ class DonationNotUsed(Rule):
         functions = list(wrappings(site.program, site.file, site.call, site.form))
         if len(functions) != 1:
             return
-        lost = [(name, why) for name in _donated(site, functions[0]) if (why := _lost(site, functions[0], name))]
+        lost = [
+            (name, why) for name in _donated(site, functions[0]) if (why := _lost(site, functions[0], name))
+        ]
         if not lost:
             return
         shown = ", ".join(f"`{name}`" for name, _ in lost)
@@ -93,6 +96,8 @@ def _lost(site: Site, function: Jitted, name: str) -> str | None:
         return None
     update = site.program.lifetimes.donations.updates.of(function.inner, name)
     if update is not None and not update.used:
+        if function.setting("keep_unused") is not None or function.settings.open_keywords:
+            return None  # it is handed over all the same, and an output may take it
         return "the function does not use it"
     if all(_another_shape(site, file, name, result, 0) for result in results):
         return "the function returns nothing of its shape"
@@ -119,9 +124,9 @@ def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth
         case ast.Constant() | ast.Compare():
             return True
         case ast.Tuple() | ast.List():
-            return all(differs(element) for element in node.elts)
+            return bool(node.elts) and all(differs(element) for element in node.elts)
         case ast.Dict():
-            return all(differs(element) for element in node.values)
+            return bool(node.values) and all(differs(element) for element in node.values)
         case ast.UnaryOp():
             return differs(node.operand)
         case ast.IfExp():
@@ -135,7 +140,9 @@ def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth
         case ast.Name() if depth < _DEPTH:
             bindings, _ = lookup(file, node, node.id)
             only = bindings[0] if len(bindings) == 1 and bindings[0].kind == "assign" else None
-            return only is not None and only.value is not None and differs(only.value)
+            value = only.value if only is not None else None
+            # A list or dict may be filled later.
+            return value is not None and not isinstance(value, ast.List | ast.Dict) and differs(value)
     return False
 
 
@@ -160,7 +167,9 @@ def _cuts(index: ast.expr) -> bool:
     if isinstance(index, ast.Tuple):
         return any(_cuts(element) for element in index.elts)
     if isinstance(index, ast.Slice):
-        start = index.lower is not None and not (isinstance(index.lower, ast.Constant) and index.lower.value == 0)
+        start = index.lower is not None and not (
+            isinstance(index.lower, ast.Constant) and index.lower.value == 0
+        )
         return start or (isinstance(index.upper, ast.UnaryOp) and isinstance(index.upper.op, ast.USub))
     return isinstance(index, ast.Constant) and isinstance(index.value, int)
 

@@ -71,6 +71,8 @@ class InInsteadOfOut(Rule):
         verdicts = [_placed_otherwise(site, one, wanted) for one in seen]
         if verdicts and all(verdict is False for verdict in verdicts):
             return
+        if count > 1 and not any(verdicts):
+            return  # several arguments handed through: more likely a stand-in than a way to place arrays
         sure = next((one for one, verdict in zip(seen, verdicts, strict=True) if verdict), None)
         label = "says how the argument is placed already, not how it shall be"
         if sure is not None and sure.file is site.file:
@@ -103,7 +105,9 @@ def _returns_arguments(function: Value) -> int | None:
 def _result(node: Definition) -> ast.expr | None:
     if isinstance(node, ast.Lambda):
         return node.body
-    body = [one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+    body = [
+        one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+    ]
     only = body[0] if len(body) == 1 else None
     return only.value if isinstance(only, ast.Return) else None
 
@@ -131,7 +135,9 @@ def _otherwise(site: Site, value: Value, wanted: Value) -> bool | None:
         return None
     if value.api.startswith(("numpy.", "jax.numpy.", "jax.random.")):
         return False
-    target = value.call.get("device", ("x", "device")) if value.api == "jax.device_put" and value.call else None
+    target = (
+        value.call.get("device", ("x", "device")) if value.api == "jax.device_put" and value.call else None
+    )
     if target is None or value.call is None:
         return None
     placed = site.program.evaluator.value(target, value.call.environment)
@@ -147,7 +153,12 @@ def _placement(site: Site, value: Value) -> object:
     if parts is None:
         return None
     mesh, spec = site.mesh_of(parts[0]), site.spec_of(parts[1])
-    if mesh is None or spec is None or spec.open or not all(e.known and not e.unconstrained for e in spec.entries):
+    if (
+        mesh is None
+        or spec is None
+        or spec.open
+        or not all(e.known and not e.unconstrained for e in spec.entries)
+    ):
         return None
     if any(size == 1 for size in mesh.sizes):
         return None
@@ -167,7 +178,6 @@ def _fix(site: Site, keyword: ast.keyword, count: int) -> Fix | None:
     elif count == 1 and not is_sharding(site.value(value)):
         return None  # it may be a tuple with an entry for the argument
     start, end = site.file.span(keyword)
-
 
     edits = [Edit(start, end, f"out_shardings={text}")]
     return site.fix(

@@ -69,7 +69,9 @@ class InShardingsArity(Rule):
         if keyword is None or given is None:
             return
         found = [counts(site, function) for function in functions]
-        wrong = [one for one in found if one is not None and not one.fits(given) and not one.with_static(given)]
+        wrong = [
+            one for one in found if one is not None and not one.fits(given) and not one.with_static(given)
+        ]
         if wrong and len(wrong) == len(found):
             yield site.finding(
                 keyword,
@@ -140,7 +142,12 @@ def _returned(site: Site, function: Value) -> list[Value]:
     scope = file.walked(file.scope(node))
     if any(not isinstance(one, ast.Return) or one.value is None for one in scope.returns):
         return []
-    return [v for one in scope.returns if one.value is not None for v in options(site.program.value(file, one.value))]
+    return [
+        v
+        for one in scope.returns
+        if one.value is not None
+        for v in options(site.program.value(file, one.value))
+    ]
 
 
 def _differ(given: Value | None, returned: Value) -> bool:

@@ -77,7 +77,9 @@ class InShardingsCountsStatic(Rule):
 
 def _static(function: Jitted, positions: list[int]) -> str:
     names = function.parameters.positional if function.parameters is not None else ()
-    shown = ", ".join(f"`{names[position]}`" if position < len(names) else f"{position}" for position in positions)
+    shown = ", ".join(
+        f"`{names[position]}`" if position < len(names) else f"{position}" for position in positions
+    )
     return f"the static {shown}"
 
 

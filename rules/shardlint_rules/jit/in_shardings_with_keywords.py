@@ -95,4 +95,6 @@ def _fix(site: Site, seen: SeenCall, given: list[ast.keyword]) -> Fix | None:
     arguments = [site.text(argument) for argument in seen.call.args]
     arguments += [by_place[first + index] for index in range(len(given))]
     shown = " ".join(f"{site.text(seen.call.func)}({', '.join(arguments)})".split())
-    return site.fix(Safety.UNSAFE, f"write: {shown}", edits, "the arguments follow the order of the parameters")
+    return site.fix(
+        Safety.UNSAFE, f"write: {shown}", edits, "the arguments follow the order of the parameters"
+    )

@@ -48,7 +48,6 @@ def may_be_none(value: Value) -> bool | None:
     if any(option == Constant(None) for option in found):
         return True
 
-
     return False if all(isinstance(option, Items | Made | Table) for option in found) else None
 
 

@@ -74,7 +74,9 @@ class UseAfterDonate(Rule):
         for file, story in stories(site):
             for use in story.uses:
                 if use.death.call.by.node is site.call:
-                    yield from self._here(site, use) if file is site.file else self._elsewhere(site, file, use)
+                    yield from (
+                        self._here(site, use) if file is site.file else self._elsewhere(site, file, use)
+                    )
 
     def _here(self, site: Site, use: Use) -> Iterator[Finding]:
         certainty = certainty_of(site, site.file, use)
@@ -120,7 +122,9 @@ def _message(site: Site, use: Use) -> str:
 def _advice(name: str, use: Use) -> str:
     if use.again:
         return f"bind the result to `{name}` in the loop, or do not donate it"
-    return f"use what the call returned; or keep a copy from before it (jnp.copy({name})), or do not donate it"
+    return (
+        f"use what the call returned; or keep a copy from before it (jnp.copy({name})), or do not donate it"
+    )
 
 
 def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
@@ -135,10 +139,9 @@ def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
     if certainty is None:
         return None
     array = use.death.argument.array or is_array(program, file, use.death.held)
-    sure = (
-        use.reading is Reading.DATA
-        or (use.reading is Reading.IF_ARRAY and array)
-    ) and taken(file, call, use.death.argument, use.below, array)
+    sure = (use.reading is Reading.DATA or (use.reading is Reading.IF_ARRAY and array)) and taken(
+        file, call, use.death.argument, use.below, array
+    )
     if not sure or region.traced == "sometimes" or _tests_it(file, use.node):
         return Certainty.LIKELY
     return certainty

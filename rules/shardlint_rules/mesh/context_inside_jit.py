@@ -9,6 +9,7 @@ from typing import ClassVar
 from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
 
+_USE = "jax.sharding.use_mesh"
 # Asked before a mesh is set: the code knows that it may be traced.
 _ASKS = ("Tracer", "trace_state", "in_jit", "is_tracing")
 
@@ -55,30 +56,29 @@ class ContextInsideJit(Rule):
     name = "context-inside-jit"
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
-    wakes = (Calls("jax.set_mesh", "jax.sharding.use_mesh"),)
+    wakes = (Calls("jax.set_mesh", _USE),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a mesh that is set in code that is always traced."""
-        if site.form != "call" or site.expected_to_fail or not self._is_there(site) or _asks_first(site):
+        if site.form != "call" or site.expected_to_fail or _asks_first(site):
             return
-        if site.api == "jax.sharding.use_mesh" and not isinstance(site.file.parent(site.call), ast.withitem):
+        entered = isinstance(site.file.parent(site.call), ast.withitem)
+        if site.api == _USE and not entered:
             return  # it does nothing until it is entered
+        if site.written == "jax.set_mesh" and site.runs("jax", "<0.7.1"):
+            return  # the name is not there yet: SL901
         region = site.region
         if not region.proven:
             return
-        name = site.api.rpartition(".")[2]
+        called = f"{site.api.rpartition('.')[2]} can only be used outside of jit"
+        if site.api == _USE and site.runs("jax", ">=0.7.1"):
+            called = "use_mesh, which is jax.set_mesh now, can only be used outside of jit"
         yield site.finding(
             site.call,
             region.describe(site.file),
-            f"On {site.on('jax')} this raises ValueError when it is traced: {name} can only be used outside of jit.",
+            f"On {site.on('jax')} this raises ValueError when it is traced: {called}.",
             help="set the mesh where the jitted function is called, and drop it here",
         )
-
-    def _is_there(self, site: Site) -> bool:
-        """Whether the release has what is called: SL901 speaks of names that are gone."""
-        if site.api == "jax.set_mesh":
-            return site.runs("jax", ">=0.7.1") or site.written == "jax.sharding.set_mesh"
-        return site.runs("jax", "<0.7.1")
 
 
 def _asks_first(site: Site) -> bool:

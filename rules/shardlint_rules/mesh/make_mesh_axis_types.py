@@ -24,8 +24,8 @@ class MakeMeshAxisTypes(Rule):
     Reports `jax.make_mesh` and `AbstractMesh` without `axis_types` where a `with_sharding_constraint` or
     `eqx.filter_shard` of the project has a sharding over that mesh.
 
-    With `--pedantic` also where the project has constraints, if not surely over this mesh, and nothing in
-    it speaks of Explicit axes.
+    With `--pedantic` also where nothing in the project speaks of Explicit axes, so that the old default
+    may be meant.
 
     ## Why it hurts
     The default was Auto and became Explicit: for `make_mesh` with jax 0.9, for `AbstractMesh` with 0.12.
@@ -94,12 +94,12 @@ class MakeMeshAxisTypes(Rule):
                 help="say axis_types=(jax.sharding.AxisType.Auto,) * n, or constrain by jax.reshard",
                 fix=self._fix(site, types, Safety.SAFE),
             )
-        elif _constrains(site.program, site.file):
+        elif not any(site.program.project.anywhere(word) for word in _EXPLICIT_WORDS):
             yield site.finding(
                 site.call,
                 "its axes are Explicit",
-                f"On {site.on('jax')} {name} makes Explicit axes unless told otherwise, and this project has "
-                "constraints, which may name Auto axes only.",
+                f"On {site.on('jax')} {name} makes Explicit axes unless told otherwise, and nothing in this "
+                "project speaks of them: constraints raise, and many operations ask for an out_sharding.",
                 help="say axis_types=(jax.sharding.AxisType.Auto,) * n",
                 fix=self._fix(site, types, Safety.UNSAFE),
                 certainty=Certainty.LIKELY,
@@ -167,11 +167,3 @@ def _shardings(program: Program, file: FileFacts, call: ast.Call) -> ast.expr | 
             if len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args[:2]):
                 return call.args[1]
     return None
-
-
-def _constrains(program: Program, home: FileFacts) -> bool:
-    """Whether the project has constraints, and nothing in it speaks of Explicit axes."""
-    project = program.project
-    if not any(project.anywhere(name.rpartition(".")[2]) for name in CONSTRAINTS):
-        return False
-    return not any(project.anywhere(word) for word in _EXPLICIT_WORDS) and "Explicit" not in home.source.text
