@@ -18,6 +18,8 @@ from shardlint.targets import Targets
 _SPELLINGS: dict[str, set[str]] = {}
 for _written, _name in api.spellings():
     _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
+# Blanks for all that is no part of an identifier: one translation finds every word of a file, faster than a search each.
+_WORDS = bytes(byte if byte > 127 or byte == ord("_") or chr(byte).isalnum() else ord(" ") for byte in range(256))
 
 
 @dataclass
@@ -51,11 +53,12 @@ class Wakes:
         )
 
     def hits(self, data: bytes) -> list[str]:
-        """The identifiers that make a file worth parsing, of those its bytes hold."""
+        """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
+        words = set(data.translate(_WORDS).split())
         return [
             word
             for word, needle, near in self._needles
-            if needle in data and (near is None or any(text in data for text in near))
+            if needle in words and (near is None or any(text in data for text in near))
         ]
 
 

@@ -343,7 +343,7 @@ def test_files_nothing_is_asked_of_are_not_parsed(write: Write, monkeypatch: pyt
     import ast
 
     monkeypatch.setattr(ast, "parse", lambda *a, **k: pytest.fail("parsed"))
-    report = run(write({"x.py": "import torch\nprint 'old'\n"}))
+    report = run(write({"x.py": "import torch\nprint 'old', device_putter, my_device_put\n"}))
     assert (found(report), report.files) == ([], 1)
 
 

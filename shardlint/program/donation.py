@@ -41,6 +41,8 @@ class Argument:
     """Whether the function treats it as one array."""
     used: bool | None = None
     """Whether the function uses it at all; None where its body is not known."""
+    behind: bool = False
+    """Whether only a negative position asks for its donation, which does nothing before jax 0.12."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +165,7 @@ class Donations:
                     update.parts if update is not None else (),
                     update is not None and update.array,
                     update.used if update is not None else None,
+                    given and position in donated.behind,
                 )
             )
         return tuple(result)
@@ -185,10 +188,16 @@ class Donations:
                 return _Donated(every=True, but_first=True) if function.parameters is not None else None
             return None
         by_position = positions(function, "donate", self.evaluator)
+        by_number = numbers(function.setting("donate_argnums"), settings, self.evaluator)
         by_name = names(function.setting("donate_argnames"), settings, self.evaluator)
-        if by_position is None or by_name is None:
+        if by_position is None or by_name is None or by_number is None:
             return None
-        return _Donated(by_position, frozenset(by_name))
+        behind = by_position - frozenset(number for number in by_number if number >= 0)
+        if function.parameters is not None:
+            behind -= {index for index, one in enumerate(function.parameters.positional) if one in by_name}
+        if function.api == PMAP:
+            by_position -= behind  # pmap takes negative positions for none
+        return _Donated(by_position, frozenset(by_name), behind=behind)
 
 
 @dataclass(frozen=True)
@@ -197,6 +206,7 @@ class _Donated:
     names: frozenset[str] = frozenset()
     every: bool = False
     but_first: bool = False
+    behind: frozenset[int] = frozenset()
 
     def has(self, position: int | None, name: str | None) -> bool:
         if self.every:
@@ -223,6 +233,7 @@ def _both(one: DonatingCall, two: DonatingCall) -> DonatingCall | None:
                 tuple(part for part in first.parts if part in second.parts),
                 first.array and second.array,
                 first.used if first.used == second.used else None,
+                first.behind or second.behind,
             )
         )
     return DonatingCall(one.call, one.by, one.api, tuple(both), one.placed or two.placed)

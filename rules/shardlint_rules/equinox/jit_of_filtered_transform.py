@@ -50,7 +50,8 @@ class JitOfFilteredTransform(Rule):
     ```
 
     ## Fix safety
-    Safe: it raised before. There is no fix where `jax.jit` is told more, which filter_jit may not know.
+    Safe: it raised before. Numbers given to the function are static under filter_jit; make arrays of those
+    that are to be traced. There is no fix where `jax.jit` is told more, which filter_jit may not know.
 
     ## Evidence
     Row A8b of the experiments, run on equinox 0.11.5, 0.11.11 and 0.12.2, which work, and on 0.13.0, 0.13.1

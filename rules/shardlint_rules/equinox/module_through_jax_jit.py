@@ -57,7 +57,8 @@ class ModuleThroughJaxJit(Rule):
     arrays as an argument and `eqx.combine` inside.
 
     ## Fix safety
-    Safe: it raised before. There is no fix where `jax.jit` is told more, which filter_jit may not know.
+    Safe: it raised before. Numbers given to the function are static under filter_jit; make arrays of those
+    that are to be traced. There is no fix where `jax.jit` is told more, which filter_jit may not know.
 
     ## Evidence
     Rows A8b and A9 of the experiments, run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. Modules of

@@ -21,11 +21,13 @@ class DonateIndex(Rule):
 
     ## What it does
     Reports positions in `donate_argnums` that the function does not have, names in `donate_argnames` that it does not
-    take, and arguments that are donated and static at once: of `jax.jit`, `pjit` and (static ones) `pmap`.
+    take, and arguments that are donated and static at once: of `jax.jit`, `pjit` and (static ones) `pmap`. Reports
+    negative positions where jax takes them for no argument: of `pmap`, and before jax 0.12 of all three.
 
     ## Why it hurts
     Wrapping the function raises ValueError. Positions count what can be given by position: keyword-only arguments,
-    those filled by `functools.partial`, and the self of a bound method do not count, static arguments do.
+    those filled by `functools.partial`, and the self of a bound method do not count, static arguments do. A negative
+    position is accepted and means nothing on the releases named: no memory is saved, and nothing says so.
 
     ## Example
     ```python
@@ -42,13 +44,15 @@ class DonateIndex(Rule):
     ```
 
     ## Fix safety
-    Safe: a static argument is dropped from what is donated, as it is no array. Positions and names that mean nothing
-    are not rewritten: the text does not tell what was meant.
+    Safe where a static argument is dropped from what is donated, as it is no array. Unsafe where a negative position
+    is counted from the front: the argument is donated from then on. Positions and names that mean nothing are not
+    rewritten: the text does not tell what was meant.
 
     ## Evidence
     Row D7 of the experiments, on jax 0.4.38 to 0.12. Functions with `*args` take any position and those with
-    `**kwargs` any name; pmap does not look whether a position exists. Before 0.12 a negative position and a positive
-    one may mean the same argument unnoticed: then nothing is reported.
+    `**kwargs` any name; pmap does not look whether a position exists.
+    Negative positions: nothing is deleted and no buffer taken on 0.4.30 to 0.11.0; 0.12 counts them from behind, but
+    not in pmap.
     """
 
     code = "SL222"
@@ -56,7 +60,7 @@ class DonateIndex(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.30"}
     wakes = (Calls(*JITS, PMAP, near=_DONATED),)
-    fixes = "safe"
+    fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a keyword with which wrapping raises."""
@@ -68,7 +72,9 @@ class DonateIndex(Rule):
             if keyword is None or not functions:
                 continue
             found = {_wrong(site, function, name) for function in functions}
-            if len(found) == 1 and (wrong := found.pop()) is not None:
+            if found == {None}:
+                yield from _from_behind(site, keyword, functions)
+            elif len(found) == 1 and (wrong := found.pop()) is not None:
                 label, advice, static = wrong
                 yield site.finding(
                     keyword,
@@ -150,6 +156,49 @@ def _position(parameters: Parameters | None, one: int | str) -> int | None:
 def _named(function: Jitted) -> str:
     node = function.parameters.node if function.parameters is not None else None
     return f"`{node.name}`" if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else "the function"
+
+
+def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:
+    """Negative positions, which are taken as they stand and match no argument."""
+    function = functions[0]
+    if keyword.arg != "donate_argnums" or (function.api != PMAP and site.runs("jax", ">=0.12")):
+        return
+    given = numbers(function.setting(keyword.arg), function.settings, site.program.evaluator)
+    negative = [number for number in given or () if number < 0]
+    if not negative:
+        return
+    shown = ", ".join(str(number) for number in negative)
+    yield site.finding(
+        keyword,
+        f"the negative position {shown} matches no argument" if len(negative) == 1 else f"{shown} match no arguments",
+        f"On {site.on('jax')} {_api(function)} does not count it from behind: nothing is donated for it.",
+        help="count from the front",
+        fix=_counted(site, keyword, functions),
+        harm=Harm.COST,
+    )
+
+
+def _api(function: Jitted) -> str:
+    return "pjit" if function.api.endswith("pjit") else function.api
+
+
+def _counted(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Fix | None:
+    """The same positions counted from the front."""
+    value, parameters, static = keyword.value, functions[0].parameters, _static(site, functions[0])
+    elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+    found = [_constant(element) for element in elements]
+    if len(functions) != 1 or parameters is None or parameters.star or static is None:
+        return None
+    edits = []
+    for element, number in zip(elements, found, strict=True):
+        index = parameters.index(number) if isinstance(number, int) else None
+        if index is None or index in static or (number != index and index in found):
+            return None
+        if number != index:
+            edits.append(site.replace(element, str(index)))
+    shown = ", ".join(str(parameters.index(number)) for number in found if isinstance(number, int))
+    why = "the argument is donated from now on, and must not be used again"
+    return site.fix(Safety.UNSAFE, f"write: {shown}", edits, why)
 
 
 def _fix(site: Site, keyword: ast.keyword, function: Jitted, static: frozenset[int | str]) -> Fix | None:

@@ -155,6 +155,11 @@ def name_of(api: str) -> str:
     return {"equinox.filter_jit": "eqx.filter_jit", "jax.experimental.pjit.pjit": "pjit"}.get(api, api)
 
 
+def ignored(site: Site, *arguments: Argument) -> bool:
+    """Whether jax does not donate an argument though it is told to: SL222."""
+    return any(argument.behind for argument in arguments) and site.runs("jax", "<0.12")
+
+
 def stories(site: Site) -> Iterator[tuple[FileFacts, Story]]:
     """What happens in the functions that call what donates: those of this file, and callers in others."""
     if not any(name.startswith("donate") for name in site.arguments.keywords):

@@ -11,7 +11,7 @@ from shardlint.program.donation import DONATING
 from shardlint.program.guards import expected_to_fail
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.jit.donated import asked, handed_over, is_array, name_of, place, stories, taken, written
+from shardlint_rules.jit.donated import asked, handed_over, ignored, is_array, name_of, place, stories, taken, written
 
 
 class DonatedTwice(Rule):
@@ -91,6 +91,8 @@ def _reason(twice: Twice) -> str:
 def _certainty(site: Site, file: FileFacts, twice: Twice) -> Certainty | None:
     program, call = site.program, twice.call
     if expected_to_fail(file, call.call) or twice.other.used is False or twice.donor.used is False:
+        return None
+    if ignored(site, twice.donor, twice.other):
         return None
     region = program.region(file, call.call)
     if region.proven:

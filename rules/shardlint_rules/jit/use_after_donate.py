@@ -15,6 +15,7 @@ from shardlint.site import Site
 from shardlint_rules.jit.donated import (
     asked,
     handed_over,
+    ignored,
     is_array,
     name_of,
     place,
@@ -131,6 +132,8 @@ def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
     """How sure it is that the read raises; None where it does not."""
     program, call = site.program, use.death.call
     if expected_to_fail(file, use.node) or expected_to_fail(file, call.call):
+        return None
+    if ignored(site, use.death.argument):
         return None
     region = program.region(file, call.call)
     if region.proven:
