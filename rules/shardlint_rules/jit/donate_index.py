@@ -170,7 +170,9 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
     shown = ", ".join(str(number) for number in negative)
     yield site.finding(
         keyword,
-        f"the negative position {shown} matches no argument" if len(negative) == 1 else f"{shown} match no arguments",
+        f"the negative position {shown} matches no argument"
+        if len(negative) == 1
+        else f"{shown} match no arguments",
         f"On {site.on('jax')} {_api(function)} does not count it from behind: nothing is donated for it.",
         help="count from the front",
         fix=_counted(site, keyword, functions),

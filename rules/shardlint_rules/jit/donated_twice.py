@@ -11,7 +11,17 @@ from shardlint.program.donation import DONATING
 from shardlint.program.guards import expected_to_fail
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.jit.donated import asked, handed_over, ignored, is_array, name_of, place, stories, taken, written
+from shardlint_rules.jit.donated import (
+    asked,
+    handed_over,
+    ignored,
+    is_array,
+    name_of,
+    place,
+    stories,
+    taken,
+    written,
+)
 
 
 class DonatedTwice(Rule):
