@@ -251,6 +251,8 @@ def _report(
         "",
         *_table(one, one[0], "against `python -c pass`"),
         "",
+        "A peak of 20 MB is that of the process that does the timing; what used less cannot be told.",
+        "",
         "## The packages",
         "",
         "| package | version | files | MB |",

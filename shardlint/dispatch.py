@@ -19,7 +19,9 @@ _SPELLINGS: dict[str, set[str]] = {}
 for _written, _name in api.spellings():
     _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
 # Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
-_WORDS = bytes(byte if byte > 127 or byte == ord("_") or chr(byte).isalnum() else ord(" ") for byte in range(256))
+_WORDS = bytes(
+    byte if byte > 127 or byte == ord("_") or chr(byte).isalnum() else ord(" ") for byte in range(256)
+)
 
 
 @dataclass

@@ -41,6 +41,8 @@ class Project:
         self._overlay = overlay or {}
         self._facts: dict[Path, FileFacts | None] = {}
         self._modules: dict[tuple[Path, str], Path | None] = {}
+        self._relative: dict[tuple[Path, int, str], Path | None] = {}
+        self._tops: dict[Path, Path] = {}
         self._anywhere: dict[str, bool] = {}
         self._searches = 0
 
@@ -158,13 +160,20 @@ class Project:
 
     def resolve(self, dotted: str, importer: Path) -> Path | None:
         """The project's file for an absolute module name, seen from the file that imports it."""
-        top = importer.parent
-        while (top / "__init__.py").is_file() and top.parent != top:
-            top = top.parent
+        top = self._top(importer.parent)
         key = (top, dotted)
         if key not in self._modules:
             self._modules[key] = self._search(dotted, top)
         return self._modules[key]
+
+    def _top(self, folder: Path) -> Path:
+        """The folder that holds the outermost package a folder is part of."""
+        if folder not in self._tops:
+            top = folder
+            while (top / "__init__.py").is_file() and top.parent != top:
+                top = top.parent
+            self._tops[folder] = top
+        return self._tops[folder]
 
     def _search(self, dotted: str, top: Path) -> Path | None:
         if not dotted:
@@ -190,7 +199,12 @@ class Project:
 
     def relative(self, importer: Path, level: int, dotted: str) -> Path | None:
         """The project's file for a relative import (`from ..a import b`: level 2, dotted "a")."""
-        folder = importer.parent
+        key = (importer.parent, level, dotted)
+        if key not in self._relative:
+            self._relative[key] = self._beside(*key)
+        return self._relative[key]
+
+    def _beside(self, folder: Path, level: int, dotted: str) -> Path | None:
         for _ in range(level - 1):
             folder = folder.parent
         base = folder / dotted.replace(".", "/") if dotted else folder

@@ -11,7 +11,7 @@ from shardlint.program.modules import Instance
 from shardlint.program.values import ClassValue, Function, Place, Value, Wrapped
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.equinox.jitted import Jitted, jitted
+from shardlint_rules.equinox.jitted import Jitted, expected, jitted
 from shardlint_rules.equinox.wrapped import Definition, donate, positional
 
 # Filtered transforms that keep the function's arrays where filter_jit finds and donates them.
@@ -77,12 +77,12 @@ class DonateTakesTheWeights(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a filter_jit."""
         mode = donate(site)
-        if mode in (None, "none") or site.expected_to_fail or site.guarded:
+        if mode in (None, "none") or site.guarded:
             return
         found = jitted(site)
         problem = self._problem(site, found, str(mode)) if found is not None else None
         keyword = site.keyword("donate")
-        if problem is None or keyword is None:
+        if found is None or problem is None or keyword is None or expected(site, found):
             return
         yield site.finding(
             keyword,

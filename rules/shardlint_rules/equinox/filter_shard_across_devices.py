@@ -45,7 +45,8 @@ class FilterShardAcrossDevices(Rule):
 
     ## Evidence
     Rows A2c and A2g of the experiments, run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. Another
-    arrangement of the same devices in the same order is no obstacle, another order is.
+    arrangement of the same devices in the same order is no obstacle, another order is. Up to jax 0.6.2
+    `filter_shard` of a new array to the first device commits it to nothing, and is left alone.
     """
 
     code = "SL109"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardlint.program.guards import expected_to_fail
 from shardlint.program.values import Place, Value
 from shardlint.rule import Fix, Safety
 from shardlint.site import Site
@@ -66,6 +68,26 @@ def _below(site: Site, definition: Definition) -> Value:
     for decorator in reversed(definition.decorator_list[place + 1 :]):
         value = evaluator.decorated(Place(site.file, decorator), value)
     return value
+
+
+def calls(site: Site, found: Jitted) -> Iterator[Place]:
+    """The calls of the compiled function itself that the text shows."""
+    if isinstance(found.function, Definition):
+        ends = site.program.flow.ends(site.file, found.function)
+    elif found.made is not None:
+        ends = site.program.flow.calls(Place(site.file, found.made))
+    else:
+        return
+    for end in ends.found:
+        outer = end.wrappers[-1].place.node if end.wrappers else None
+        direct = outer is (site.syntax if isinstance(found.function, Definition) else None)
+        if end.kind == "called" and direct and isinstance(end.place.node, ast.Call):
+            yield end.place
+
+
+def expected(site: Site, found: Jitted) -> bool:
+    """Whether a test expects the jit, or a call of what it makes, to raise."""
+    return site.expected_to_fail or any(expected_to_fail(one.file, one.node) for one in calls(site, found))
 
 
 def to_filter_jit(site: Site, found: Jitted) -> Fix | None:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.program.modules import Instance, Leaf
-from shardlint.program.values import CallArguments, ClassValue, Constant, Function, Items, Place, Value
+from shardlint.program.values import ClassValue, Constant, Function, Items, Place, Value
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.site import Site
-from shardlint_rules.equinox.jitted import Jitted, jitted, to_filter_jit
+from shardlint_rules.equinox.jitted import Jitted, calls, expected, jitted, to_filter_jit
 from shardlint_rules.equinox.wrapped import Definition, positional
 
 _STATIC = ("static_argnums", "static_argnames")
@@ -76,11 +76,13 @@ class ModuleThroughJaxJit(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a jit, for the first thing that raises."""
         found = jitted(site)
-        if found is None or site.expected_to_fail or site.guarded:
+        if found is None or site.guarded:
             return
         if not site.program.project.anywhere("equinox"):
             return
         problems = sorted(self._problems(site, found), key=lambda problem: not problem.sure)
+        if not problems or expected(site, found):
+            return
         for problem in problems[:1]:
             yield site.finding(
                 found.name,
@@ -98,7 +100,10 @@ class ModuleThroughJaxJit(Rule):
             return
         yield from self._of_self(site, found, static)
         yield from self._annotated(site, found, static)
-        for call in _calls(site, found):
+        if isinstance(found.function, Definition) and site.file.home(found.function).kind == "class":
+            return
+        for where in calls(site, found):
+            call = site.program.evaluator.arguments(where)
             for index, place in enumerate(call.positional):
                 name = _parameter(found, index)
                 yield from self._argument(site, place, index in static or name in static)
@@ -222,23 +227,3 @@ def _static(site: Site, found: Jitted) -> set[int | str] | None:
                 return None
             static.add(item.value)
     return static
-
-
-def _calls(site: Site, found: Jitted) -> Iterator[CallArguments]:
-    """The calls of the compiled function itself that the text shows."""
-    flow, evaluator = site.program.flow, site.program.evaluator
-    decorated = isinstance(found.function, Definition)
-    if decorated and site.file.home(found.function).kind == "class":
-        return
-    if not decorated and found.made is None:
-        return
-    ends = (
-        flow.ends(site.file, found.function)
-        if decorated
-        else flow.calls(Place(site.file, found.made or site.call))
-    )
-    for end in ends.found:
-        outer = end.wrappers[-1].place.node if end.wrappers else None
-        direct = outer is site.syntax if decorated else outer is None
-        if end.kind == "called" and direct and isinstance(end.place.node, ast.Call):
-            yield evaluator.arguments(end.place)
