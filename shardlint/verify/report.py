@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from shardlint.verify.facts import Program, read_program
 from shardlint.verify.spec import sizes_text
 
 PASS, FAIL, SKIP = "pass", "fail", "skip"
@@ -65,12 +66,15 @@ class Result:
     rerun: str = ""
     output: list[str] = field(default_factory=list)
     seconds: float = 0.0
+    program: Program | None = None
+    """What was compiled, from the levels that compile."""
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Result:
         """A result from the dictionary a child process sent."""
         failures = [Failure(**failure) for failure in data.get("failures", ())]
-        return cls(**{**data, "failures": failures})
+        program = read_program(data["program"]) if data.get("program") else None
+        return cls(**{**data, "failures": failures, "program": program})
 
 
 @dataclass
