@@ -16,6 +16,7 @@ from shardlint.registry import rules
 from shardlint.rule import Rule
 from shardlint.settings import Settings
 from shardlint.targets import PACKAGES
+from shardlint.verify.declared import json_schema
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -81,6 +82,7 @@ def settings_schema() -> str:
         key = name.replace("_", "-")
         properties[key] = {"description": SETTINGS[key], **_kind(types[name])}
     properties["targets"] |= {"propertyNames": {"enum": list(PACKAGES)}}
+    properties["verify"] = {"description": "Fixtures for shardlint verify, without code.", **json_schema()}
     schema = {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "Settings of shardlint",

@@ -1,6 +1,6 @@
-"""The proofs of all rules on several releases of jax and equinox, each in an environment under .matrix/.
+"""The proofs of all rules on several releases of jax and the frameworks, each in an environment under .matrix/.
 
-`python scripts/matrix.py` makes the environments that are not there yet, runs `shardlint verify --rules all`
+`python scripts/matrix.py` makes the environments that are not there yet, runs `shardlint verify --rules`
 with each, and writes docs/matrix.md. `--only 0.8.3` runs one release and writes nothing.
 """
 
@@ -19,39 +19,51 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "docs" / "matrix.md"
+_SHOWN = ("jax", "equinox", "flax", "haliax", "einshard", "python")
 
 
 @dataclass(frozen=True)
 class Release:
-    """A row of requirements. `pythons` are tried in order; the first one present is taken."""
+    """What a column stands for. `pythons` are tried in order; the first one present is taken. `codes` says which
+    rules are proven there."""
 
     jax: str
-    equinox: str
-    pythons: tuple[str, ...]
-    others: tuple[str, ...] = ("optax",)
+    others: tuple[str, ...]
+    pythons: tuple[str, ...] = ("3.12", "3.13")
+    codes: str = "all"
 
     @property
     def name(self) -> str:
         """How the table heads it."""
-        return f"jax {self.jax}, equinox {self.equinox}"
+        return ", ".join(requirement.replace("==", " ") for requirement in (f"jax=={self.jax}", *self.others))
 
     @property
     def folder(self) -> Path:
         """Its environment."""
-        return ROOT / ".matrix" / f"jax-{self.jax.removesuffix('.*')}"
+        flax = next((f"-flax-{one[6:]}" for one in self.others if one.startswith("flax==")), "")
+        return ROOT / ".matrix" / f"jax-{self.jax.removesuffix('.*')}{flax}"
 
     def requirements(self) -> list[str]:
         """What pip is asked for."""
-        return [f"jax=={self.jax}", f"jaxlib=={self.jax}", f"equinox=={self.equinox}", *self.others]
+        return [f"jax=={self.jax}", f"jaxlib=={self.jax}", *self.others, "optax"]
 
 
-_OLDEST_FIRST = ("3.11", "3.12", "3.13")
+# einshard needs Python 3.12. Of flax there is a row for each release that changed what a sharding mistake does.
 RELEASES = (
-    Release("0.4.38", "0.11.11", _OLDEST_FIRST, ("optax", "numpy<2.3")),
-    Release("0.6.2", "0.12.2", _OLDEST_FIRST),
-    Release("0.8.3", "0.13.8", _OLDEST_FIRST),
-    Release("0.10.2", "0.13.8", _OLDEST_FIRST),
-    Release("0.12.*", "0.13.8", ("3.13", "3.12")),
+    Release("0.4.38", ("equinox==0.11.11", "einshard==0.2.0", "numpy<2.3")),
+    Release("0.5.3", ("flax==0.10.4",), ("3.11", "3.12"), "SL5"),
+    Release("0.6.2", ("equinox==0.12.2", "haliax==1.4.dev453"), ("3.11", "3.12", "3.13")),
+    Release("0.7.2", ("flax==0.11.2",), ("3.11", "3.12", "3.13"), "SL5"),
+    Release("0.8.1", ("flax==0.12.0",), ("3.11", "3.12", "3.13"), "SL5"),
+    Release("0.8.3", ("equinox==0.13.8",), ("3.11", "3.12", "3.13")),
+    Release("0.8.3", ("flax==0.12.4",), ("3.11", "3.12", "3.13"), "SL5"),
+    Release("0.8.3", ("flax==0.12.6",), ("3.11", "3.12", "3.13"), "SL5"),
+    Release("0.10.2", ("equinox==0.13.8",), ("3.11", "3.12", "3.13")),
+    Release(
+        "0.12.*",
+        ("equinox==0.13.8", "flax==0.12.12", "haliax==1.4.dev453", "einshard==0.2.0"),
+        ("3.13", "3.12"),
+    ),
 )
 
 
@@ -74,9 +86,9 @@ def prepare(release: Release) -> Path:
     return python
 
 
-def verify(python: Path) -> dict[str, Any]:
-    """The report of `shardlint verify --rules all` with this Python."""
-    command = [sys.executable, "-m", "shardlint", "verify", "--rules", "all", "--python", str(python)]
+def verify(python: Path, codes: str) -> dict[str, Any]:
+    """The report of `shardlint verify --rules CODES` with this Python."""
+    command = [sys.executable, "-m", "shardlint", "verify", "--rules", codes, "--python", str(python)]
     done = subprocess.run([*command, "--output-format", "json"], cwd=ROOT, text=True, stdout=subprocess.PIPE)
     if done.returncode not in (0, 1) or not done.stdout.startswith("{"):
         raise SystemExit(f"shardlint verify could not be run with {python}")
@@ -98,8 +110,8 @@ def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
     """docs/matrix.md."""
     columns = []
     for _, report in reports:
-        releases = report["releases"]
-        columns.append(f"jax {releases['jax']}, equinox {releases['equinox']}, Python {releases['python']}")
+        shown = [(name, report["releases"].get(name)) for name in _SHOWN]
+        columns.append(", ".join(f"{name} {version}" for name, version in shown if version))
     found = [cells(report) for _, report in reports]
     codes = sorted({code for column in found for code in column})
     lines = [
@@ -108,13 +120,13 @@ def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
         "Written by `make matrix`, which runs `shardlint verify --rules all` in an environment for",
         "each release: each rule's `bad.py` must show its mistake there; its `good.py` must not, with the",
         "same numbers.",
-        "A dash: the rule claims nothing for these releases.",
+        "A dash: the rule claims nothing for these releases. Empty: not run there.",
         "",
         f"| rule | {' | '.join(columns)} |",
         f"|---|{'---|' * len(columns)}",
     ]
     for code in codes:
-        shown = " | ".join(column.get(code, "-") for column in found)
+        shown = " | ".join(column.get(code, "") for column in found)
         lines.append(f"| [{code}](rules/{code}.md) | {shown} |")
     return "\n".join(lines) + "\n"
 
@@ -133,7 +145,7 @@ def main() -> int:
     failed = False
     for release in chosen:
         started = time.monotonic()
-        report = verify(prepare(release))
+        report = verify(prepare(release), release.codes)
         reports.append((release, report))
         seconds = time.monotonic() - started
         counts = f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"

@@ -21,16 +21,20 @@ _NESTING = 15_000
 
 
 class _Lazy(click.Group):
-    """`verify` lives in its own room; it is loaded only when asked for."""
+    """`verify` and `run` live in their own room; it is loaded only when asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "verify"])
+        return sorted([*super().list_commands(ctx), "run", "verify"])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name == "verify":
             from shardlint.verify.command import verify
 
             return verify
+        if cmd_name == "run":
+            from shardlint.verify.sanitizer.command import run
+
+            return run
         return super().get_command(ctx, cmd_name)
 
 
@@ -124,7 +128,7 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
     """
     from shardlint.fix import diff
     from shardlint.fix import fix as run
-    from shardlint.reports.text import plain
+    from shardlint.plain import plain
 
     report = run(paths or (Path(),), _options(kwargs), unsafe_fixes, write=not show_diff)
     mended = left = 0
@@ -198,7 +202,7 @@ def explain(place: str) -> None:
     """Show what shardlint knows at a line: why it is traced, under which mesh, what its names are."""
     from shardlint.explain import explain as run
     from shardlint.facts import NotParsed
-    from shardlint.reports.text import plain
+    from shardlint.plain import plain
     from shardlint.sources.text import Unreadable
 
     path, _, line = place.rpartition(":")
@@ -246,7 +250,7 @@ def main() -> None:
 
 
 def _fail(message: str) -> None:
-    from shardlint.reports.text import plain
+    from shardlint.plain import plain
 
     click.echo(f"shardlint: {plain(message)}", err=True)
     sys.exit(_FAILED)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import difflib
 import os
 import stat
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from shardlint.check import Checker, Options, chosen
 from shardlint.facts import NotParsed, read_facts
+from shardlint.files import replace_file
 from shardlint.imports import dropped
 from shardlint.rule import Edit, Finding, Fix, Safety
 from shardlint.sources.text import Source, Unreadable
@@ -183,15 +183,4 @@ def write_atomically(path: Path, data: bytes, expected: bytes) -> None:
     mode = stat.S_IMODE(real.stat().st_mode)
     if not os.access(real, os.W_OK):
         raise PermissionError("permission denied: the file is read-only")
-    handle, name = tempfile.mkstemp(prefix=f".{real.name}.", suffix=".shardlint", dir=real.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.chmod(mode)
-        temporary.replace(real)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    replace_file(real, data, mode)

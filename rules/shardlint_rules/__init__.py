@@ -52,6 +52,8 @@ RULES = {
     "SL313": "shardlint_rules.mesh.constraint_on_explicit_mesh:ConstraintOnExplicitMesh",
     "SL314": "shardlint_rules.mesh.mesh_copy_drops_types:MeshCopyDropsTypes",
     "SL315": "shardlint_rules.mesh.legacy_mesh_context:LegacyMeshContext",
+    "SL507": "shardlint_rules.flax.nothing_trains:NothingTrains",
+    "SL514": "shardlint_rules.flax.nnx_param_call:NnxParamCall",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",

@@ -140,6 +140,8 @@ class Evaluator:
                 return self._items(file, node, env)
             case ast.Dict():
                 return self._table(file, node, env)
+            case ast.DictComp():
+                return Table((), True)
             case ast.Call():
                 return self.calls.call(Place(file, node), env)
             case ast.Lambda():

@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Iterator
 
 from shardlint.check import FileReport, Report
+from shardlint.plain import plain
 from shardlint.rule import Certainty, Finding, Fix
 from shardlint.sources.text import Source
 
@@ -120,12 +121,3 @@ def _columns(text: str) -> int:
             continue
         width += 2 if unicodedata.east_asian_width(character) in "WF" else 1
     return width
-
-
-def plain(text: str) -> str:
-    """Text with control characters made visible, so that nothing in a file name or source can steer a terminal."""
-    if text.isprintable():
-        return text
-    return "".join(
-        c if c.isprintable() else f"\\x{ord(c):02x}" if ord(c) < 256 else f"\\u{ord(c):04x}" for c in text
-    )

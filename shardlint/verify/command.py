@@ -12,13 +12,15 @@ from pathlib import Path
 import click
 
 from shardlint.verify.fixture import parse_bytes, parse_mesh
-from shardlint.verify.plan import LEVELS, Request, check_self, verify_fixtures, verify_proofs
+from shardlint.verify.levels import LEVELS
+from shardlint.verify.plan import Request, check_self, verify_fixtures, verify_proofs
 from shardlint.verify.proofs import BadProof, ProofFolder, broken, read_proof
 from shardlint.verify.report import Result, Run, json_report, text_report
 from shardlint.verify.runner import CannotRun, Runner
+from shardlint.verify.topology import parse_topology
 
 MENTION = b"shardlint.verify"
-_SHOWN = ("python", "jax", "equinox", "flax")
+_SHOWN = ("python", "jax", "equinox", "flax", "haliax", "einshard")
 
 
 def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[ProofFolder], list[Result]]:
@@ -83,16 +85,36 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
         raise click.BadParameter(str(error)) from None
 
 
+def _topologies(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    try:
+        return tuple(parse_topology(name).name for name in value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATHS]")
 @click.option(
     "--rules", default="", metavar="CODES", help="Prove rules: codes or prefixes with commas, or 'all'."
 )
 @click.option(
-    "--level", type=click.Choice(LEVELS), default=LEVELS[-1], show_default=True, help="How far to go."
+    "--level", type=click.Choice(LEVELS), help="How far to go; without, as far as each fixture declares."
 )
 @click.option(
     "--mesh", callback=_mesh, metavar="AXES", help="Run fixtures on this mesh only, such as data=4,model=2."
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=2),
+    help="Also run fixtures as so many jax.distributed processes.",
+)
+@click.option(
+    "--topology",
+    "topologies",
+    multiple=True,
+    callback=_topologies,
+    metavar="NAME",
+    help="Also compile fixtures for it, such as v5e:4x4; repeatable.",
 )
 @click.option(
     "--timeout", type=click.FloatRange(min=0.1), default=120.0, show_default=True, help="Seconds a program."
@@ -115,8 +137,10 @@ def _size(context: click.Context, option: click.Parameter, value: str) -> int:
 def verify(
     paths: tuple[str, ...],
     rules: str,
-    level: str,
+    level: str | None,
     mesh: dict[str, int] | None,
+    processes: int | None,
+    topologies: tuple[str, ...],
     timeout: float,
     memory: int,
     python: str,
@@ -144,7 +168,9 @@ def verify(
             found, results = proofs(codes, proof_folders())
         files = fixture_files(paths or (".",)) if paths or not codes else {}
         options = "" if python == sys.executable else f" --python {shlex.quote(python)}"
-        request = Request(files, found, mesh, level, options)
+        request = Request(
+            files, found, mesh, level, options=options, processes=processes, topologies=topologies
+        )
         run = run_request(request, Runner(python, timeout, memory, jobs), results)
     except CannotRun as error:
         click.echo(f"shardlint verify: {error}", err=True)

@@ -122,7 +122,8 @@ class Program:
 
     `backend` is what compiled it: `cpu` (simulated devices: right about where and over which axis, not
     about the kinds of another backend's collectives), or a topology, `v5e:4x4`. Memory: `argument_bytes`,
-    `output_bytes`, `alias_bytes` (results that took a donated buffer), `temporary_bytes`.
+    `output_bytes`, `alias_bytes` (results that took a donated buffer), `temporary_bytes`. `peak_bytes` is the
+    most that lives at once, from compilers that hold it against the device's memory (those of TPUs); else 0.
     """
 
     mesh: Mapping[str, int]
@@ -135,6 +136,7 @@ class Program:
     output_bytes: int = 0
     alias_bytes: int = 0
     temporary_bytes: int = 0
+    peak_bytes: int = 0
     notes: tuple[str, ...] = field(default=())
 
     @property
@@ -144,9 +146,11 @@ class Program:
 
     @property
     def memory_bytes(self) -> int:
-        """What one call needs on a device. The compiler's own "peak" is not used: on CPU it is less than
-        its parts.
+        """What one call needs on a device. The compiler's own "peak" is used of TPUs only, whose temporaries
+        share space: on CPU it is less than its parts.
         """
+        if self.peak_bytes:
+            return self.peak_bytes
         return self.argument_bytes + self.output_bytes + self.temporary_bytes - self.alias_bytes
 
     @property

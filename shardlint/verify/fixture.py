@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardlint.verify.spec import P
+from shardlint.verify.topology import parse_topology
 
 SINGLE_DEVICE = "single_device"
 CONTEXTS = ("set_mesh", "with", "none")
+AUTO, EXPLICIT = "auto", "explicit"
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,16 @@ class Fixture:
     jax has neither it nor `use_mesh`), `"with"` (`with mesh:`) or `"none"`. Choose the one your
     program uses: helpers that ask for the current mesh see only one of them.
 
+    `axis_types`: what the axes of the mesh are, `"auto"` (the compiler chooses shardings; the default) or
+    `"explicit"` (shardings are part of types, and the program is written so). Only of explicit axes can level
+    `trace` prove anything.
+
+    `processes`: also run the function as so many `jax.distributed` processes, which share the devices.
+
+    `topology`: also compile it for these accelerators, which need not be there, such as `["v5e:4x4"]`.
+
+    `hbm_max`: the most memory one device of a topology may need (`"15GiB"`); without, what the device has.
+
     Raises `TypeError` or `ValueError` for a declaration that could never be run.
     """
 
@@ -98,6 +110,10 @@ class Fixture:
     donate: Sequence[int] = ()
     reference: str | Callable[..., Any] | None = None
     context: str = "set_mesh"
+    axis_types: str = AUTO
+    processes: int | None = None
+    topology: Sequence[str] = ()
+    hbm_max: int | str | None = None
 
     def __post_init__(self) -> None:
         if not (callable(self.fn) or _is_reference(self.fn)):
@@ -114,6 +130,15 @@ class Fixture:
                 raise ValueError(f"donate names argument {index}, but there are {len(self.args)} args")
         if self.context not in CONTEXTS:
             raise ValueError(f"context is one of {', '.join(CONTEXTS)}, not {self.context!r}")
+        if self.axis_types not in (AUTO, EXPLICIT):
+            raise ValueError(f"axis_types is {AUTO!r} or {EXPLICIT!r}, not {self.axis_types!r}")
+        if self.processes is not None and (not isinstance(self.processes, int) or self.processes < 2):
+            raise ValueError(f"processes is a number of 2 or more, not {self.processes!r}")
+        if isinstance(self.topology, str):
+            raise TypeError(f"topology is a list such as ['v5e:4x4'], not {self.topology!r}")
+        for name in self.topology:
+            parse_topology(name)
+        self.hbm_limit()
         if (
             isinstance(self.reference, str)
             and self.reference != SINGLE_DEVICE
@@ -134,10 +159,15 @@ class Fixture:
         """`replicated_bytes_max` in bytes."""
         return None if self.replicated_bytes_max is None else parse_bytes(self.replicated_bytes_max)
 
+    def hbm_limit(self) -> int | None:
+        """`hbm_max` in bytes."""
+        return None if self.hbm_max is None else parse_bytes(self.hbm_max)
+
     def declares_nothing(self) -> bool:
         """Whether no level has anything to check."""
         return (
             not self.out and self.replicated_bytes_max is None and not self.donate and self.reference is None
+            and not self.processes and not self.topology
         )
 
     def label(self) -> str:

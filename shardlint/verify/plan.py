@@ -7,14 +7,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from shardlint.verify.fixture import devices_of
+from shardlint.verify.levels import PROOF_LEVELS, jobs_for, up_to
 from shardlint.verify.proofs import Entry, ProofFolder, join
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
 from shardlint.verify.runner import CannotRun, Job, Outcome, Runner
+from shardlint.verify.shard import Shard
 from shardlint.verify.spec import sizes_text
-
-LEVELS = ("compile", "execute")
 
 
 @dataclass
@@ -26,13 +26,12 @@ class Request:
     files: Mapping[Path, Sequence[str]] = field(default_factory=dict)
     proofs: Sequence[ProofFolder] = ()
     mesh: dict[str, int] | None = None
-    level: str = LEVELS[-1]
+    level: str | None = None
+    shard: Shard | None = None
     options: str = ""
     """Options of the command that a rerun of one result needs too, with a blank in front."""
-
-    def levels(self) -> list[str]:
-        """The level asked for and those below it."""
-        return list(LEVELS[: LEVELS.index(self.level) + 1])
+    processes: int | None = None
+    topologies: Sequence[str] = ()
 
 
 def check_self(runner: Runner) -> list[str]:
@@ -73,27 +72,50 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
                 continue
             if one["error"]:
                 failures = [Failure("fixture", one["error"])]
-                results.append(Result(one["label"], "", FAIL, failures=failures))
+                fixture = f"{file}::{one['name']}"
+                results.append(Result(one["label"], "", FAIL, failures=failures, fixture=fixture))
                 continue
             meshes = [request.mesh] if request.mesh else one["meshes"]
-            jobs += [_fixture_job(file, one, mesh, request) for mesh in meshes]
+            jobs += [job for mesh in meshes for job in _fixture_jobs(file, one, mesh, request, runner.seconds)]
+    if request.shard is None:
+        found = _run_fixtures(runner, jobs, request)
+        results += [result for group in found for result in group]
+        return results + _unchecked(jobs, found)
+    mine = request.shard.of(jobs, [_cost(job) for job in jobs])
+    found = _run_fixtures(runner, mine, request)
+    # What needs no mesh to fail is told by the first shard alone.
+    results = results if request.shard.index == 1 else []
+    results += [result for group in found for result in group]
+    # A fixture is for the shard of its first mesh to judge; to say that it was skipped everywhere takes the others' meshes.
+    firsts = {(job["file"], job["name"]): job for job in reversed(jobs)}
+    for failure in _unchecked(mine, found):
+        key = tuple(failure.fixture.rsplit("::", 1))
+        others = [job for job in jobs if (job["file"], job["name"]) == key and job not in mine]
+        tried = [result for group in _run_fixtures(runner, others, request) for result in group]
+        if firsts[key] in mine and all(result.status == SKIP for result in tried):
+            results.append(failure)
+    return results
+
+
+def _run_fixtures(runner: Runner, jobs: Sequence[Job], request: Request) -> list[list[Result]]:
+    """The results of each job, in the order of the jobs."""
     found: list[list[Result]] = [[] for _ in jobs]
     for outcome in runner.run(jobs):
         found[outcome.job["id"]] = _fixture_results(outcome, request)
-    results += [result for group in found for result in group]
-    return results + _unchecked(jobs, found)
+    return found
 
 
-def _fixture_job(file: Path, one: Mapping[str, str], mesh: dict[str, int], request: Request) -> Job:
-    return {
-        "task": "fixture",
-        "devices": devices_of(mesh),
-        "file": str(file),
-        "name": one["name"],
-        "label": one["label"],
-        "mesh": mesh,
-        "levels": request.levels(),
-    }
+def _cost(job: Job) -> float:
+    """About how long a job takes, against another: a few simulated devices cost little more than one."""
+    return (16.0 + float(job["devices"])) * len(job["levels"])
+
+
+def _fixture_jobs(
+    file: Path, one: Mapping[str, Any], mesh: dict[str, int], request: Request, seconds: float
+) -> list[Job]:
+    of = {"file": str(file), "name": one["name"], "label": one["label"], "mesh": mesh}
+    jobs = jobs_for(one, mesh, request.level, request.processes, request.topologies, seconds)
+    return [{**of, **job} for job in jobs]
 
 
 def _fixture_results(outcome: Outcome, request: Request) -> list[Result]:
@@ -102,16 +124,17 @@ def _fixture_results(outcome: Outcome, request: Request) -> list[Result]:
     if outcome.stopped:
         left = [level for level in job["levels"] if all(level != result.level for result in results)]
         failure = Failure("stopped", outcome.stopped)
-        level = left[0] if left else request.level
+        level = left[0] if left else results[-1].level if results else ""
         results.append(
             Result(job["label"], level, FAIL, job["mesh"], failures=[failure], output=outcome.output)
         )
     for result in results:
         result.target = job["label"]
         result.seconds = outcome.seconds
-        place = shlex.quote(f"{job['file']}::{job['name']}")
+        result.fixture = f"{job['file']}::{job['name']}"
+        place = shlex.quote(result.fixture)
         result.rerun = f"shardlint verify {place} --mesh {sizes_text(job['mesh'])} --level {result.level}"
-        result.rerun += request.options
+        result.rerun += job["with"] + request.options
     return results
 
 
@@ -126,6 +149,7 @@ def _unchecked(jobs: Sequence[Job], found: Sequence[Sequence[Result]]) -> list[R
             "",
             FAIL,
             failures=[Failure("empty", "checks nothing: it was skipped everywhere")],
+            fixture=results[0].fixture,
         )
         for results in by_fixture.values()
         if results and all(result.status == SKIP for result in results)
@@ -136,13 +160,16 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
     """Every proof asked for: all bad programs, then all good ones, which are compared with the bad
     ones' numbers.
     """
-    levels = request.levels()
+    levels = up_to(request.level, PROOF_LEVELS)
     results: dict[str, list[Result]] = {}
     chosen: list[tuple[ProofFolder, Entry, Entry]] = []
     for proof in request.proofs:
         bad = next((entry for entry in proof.bad if entry.holds(runner.releases)), None)
         good = next((entry for entry in proof.good if entry.holds(runner.releases)), None)
-        if bad is None or good is None:
+        if not levels:
+            reason = "proofs are of levels compile and execute"
+            results[proof.code] = [Result(proof.code, "", SKIP, reason=reason)]
+        elif bad is None or good is None:
             entries = proof.bad if bad is None else proof.good
             reason = "not for these releases: needs " + " or ".join(entry.needs() for entry in entries)
             results[proof.code] = [Result(proof.code, "", SKIP, reason=reason)]

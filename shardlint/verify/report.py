@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from shardlint.plain import plain, plain_lines
 from shardlint.verify.facts import Program, read_program
 from shardlint.verify.spec import sizes_text
 
@@ -21,7 +22,7 @@ class Failure:
     """One thing that does not hold. Bytes are per device.
 
     `kind`: `sharding`, `replicated`, `donation`, `numbers`, `replicas`, `pattern`, `empty`,
-    `fixture`, `symptom`, `raised` or `stopped`. `where` is a leaf as a person writes it,
+    `fixture`, `symptom`, `golden`, `raised` or `stopped`. `where` is a leaf as a person writes it,
     `out[0]['w1']`; `path` the same as a glob sees it.
     """
 
@@ -68,6 +69,8 @@ class Result:
     seconds: float = 0.0
     program: Program | None = None
     """What was compiled, from the levels that compile."""
+    fixture: str = ""
+    """`FILE::NAME` of the fixture; "" for the proof of a rule, and for a file that could not be read."""
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Result:
@@ -85,6 +88,8 @@ class Run:
     releases: dict[str, str]
     limits: list[str]
     self_test: list[str]
+    goldens: list[str] = field(default_factory=list)
+    """What became of the golden files, one sentence each."""
 
     def counts(self) -> Counter[str]:
         """How many results passed, failed and were skipped."""
@@ -105,6 +110,7 @@ def text_report(run: Run, colour: bool) -> str:
     packages = ", ".join(f"{name} {release}" for name, release in run.releases.items())
     lines.append("")
     lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({packages})")
+    lines += [plain(f"golden: {said}") for said in run.goldens]
     lines += [f"self-test: {caught}" for caught in run.self_test]
     lines += [f"limits: {limit}" for limit in run.limits]
     if not counts[FAIL] and not counts[PASS]:
@@ -122,6 +128,7 @@ def json_report(run: Run, version: str) -> str:
             "releases": run.releases,
             "limits": run.limits,
             "self_test": run.self_test,
+            "goldens": run.goldens,
             "results": [asdict(result) for result in run.results],
             "passed": counts[PASS],
             "failed": counts[FAIL],
@@ -142,7 +149,8 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     mesh = f"  mesh {sizes_text(result.mesh).replace(',', ' ')}" if result.mesh else ""
     level = f"  level {result.level}" if result.level else ""
     counted = f"  {result.checked} checked" if result.status == PASS else ""
-    yield f"{word} {result.target}{mesh}{level}{counted}" + (f"  {result.reason}" if result.reason else "")
+    reason = f"  {result.reason}" if result.reason else ""
+    yield word + plain(f" {result.target}{mesh}{level}{counted}{reason}")
     if result.status == FAIL:
         for failure in result.failures[:_SHOWN]:
             yield from _indent(failure.text())
@@ -150,18 +158,18 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
             yield f"  ... and {len(result.failures) - _SHOWN} more (all are in --output-format json)"
         if result.output:
             yield "  last output:"
-            yield from (f"  | {line}" for line in result.output)
+            yield from (plain(f"  | {line}") for line in result.output)
     if result.line and (result.status == FAIL or PLAIN in result.how):
         what = "fn" if result.mesh else "proof"
-        yield f"  {what}: {result.line}" + (f", {result.how}" if result.how else "")
+        yield plain(f"  {what}: {result.line}" + (f", {result.how}" if result.how else ""))
     for note in result.notes:
         yield from _indent(f"note: {note}")
     if result.status == FAIL and result.rerun:
-        yield f"  rerun: {result.rerun}"
+        yield plain(f"  rerun: {result.rerun}")
 
 
 def _indent(text: str) -> Iterable[str]:
-    first, *others = text.splitlines() or [""]
+    first, *others = plain_lines(text).splitlines() or [""]
     yield f"  {first}"
     yield from (f"    {line}" for line in others)
 

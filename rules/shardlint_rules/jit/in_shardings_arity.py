@@ -5,28 +5,38 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.program.reach import lookup
 from shardlint.program.signatures import JITS, Jitted, wrappings
-from shardlint.program.values import Function, Items, Table, Value, Wrapped, options
-from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.program.values import Function, Items, Place, Table, Value, Wrapped, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.jit.keys_read import KeyRead, keys_read
 from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, value_of
+from shardlint_rules.jit.trees import Display, container, display
 
 # What they return has the structure of what the function returns.
 _KEEPING = ("functools.partial", "jax.vmap", "jax.checkpoint", "jax.named_call")
 
 
 class InShardingsArity(Rule):
-    """`in_shardings` or `out_shardings` has another number of entries than the function has arguments or results.
+    """`in_shardings` or `out_shardings` has another structure than the arguments or results of the function.
 
     ## What it does
     Reports a tuple or list for `in_shardings` of `jax.jit` and `pjit` whose length no call of the function can have,
     or that one of its calls does not have; and one for `out_shardings` whose length or kind is not that of what every
     `return` of the function gives.
 
+    Also a dict for `in_shardings`, and a dict of shardings for one argument that lacks a key which the function, or
+    what it calls, reads of that argument.
+
+    With `--pedantic` also a tree that is most likely a container (`jax.tree.map` over the parameters) given to a
+    function of one argument, and keys that are read on some ways only, or that code not seen here may have added.
+
     ## Why it hurts
     The call raises ValueError: a tuple has one entry for each argument given by position (static ones do not count,
     and defaults only when they are given), and `out_shardings` has the structure of the results. A single sharding
-    goes for all.
+    goes for all. A dict is no tuple of arguments, even where there is one argument and that is a dict. For an argument
+    that is a dict, a dict of shardings has exactly its keys.
 
     ## Example
     ```python
@@ -41,18 +51,27 @@ class InShardingsArity(Rule):
     def step(params, batch, key):
         return params
     ```
-    Shardings for one argument that is itself a tuple are put in a tuple of one: `in_shardings=((a, b),)`.
+    Shardings for one argument that is itself a tuple or a dict are put in a tuple of one: `in_shardings=((a, b),)`,
+    `in_shardings=({"tokens": a},)`.
+
+    ## Fix safety
+    A dict for a function of one argument is put in a tuple of one: safe, since every call raised. Unsafe where the text
+    does not prove that it is a container: a single sharding in a tuple is as good, a tuple in a tuple is not.
 
     ## Evidence
     Rows D1 and D8 of the experiments, on jax 0.4.38 to 0.12: the error comes with the call, not when wrapping. Counted
     are the arguments left by `functools.partial` and by the self of a bound method; functions with `*args`, and those
-    whose definition is not seen, are judged by their calls alone.
+    whose definition is not seen, are judged by their calls alone. On the same releases a dict for `in_shardings` raised
+    whatever the function takes; a missing key raised ValueError where the argument had it, KeyError where it had not.
+    Left alone: keys the function asks for first (`if "mask" in batch`, `batch.get`), or may add itself; dicts changed
+    after they were written.
     """
 
     code = "SL210"
     name = "in-shardings-arity"
     harm = Harm.CRASH
     wakes = (Calls(*JITS, near=("in_shardings", "out_shardings")),)
+    fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the keywords, or at calls that they do not fit."""
@@ -61,6 +80,8 @@ class InShardingsArity(Rule):
         functions = list(wrappings(site.program, site.file, site.call, site.form))
         if functions:
             yield from self._inputs(site, functions)
+            yield from self._container(site, functions)
+            yield from self._keys(site, functions)
             yield from self._outputs(site, functions)
 
     def _inputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
@@ -101,6 +122,82 @@ class InShardingsArity(Rule):
                     help="a tuple has one entry for each argument given by position, defaults only when they are given",
                 )
 
+    def _container(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+        """A container that is no tuple of arguments."""
+        keyword = site.keyword("in_shardings")
+        given = value_of(site, functions[0], "in_shardings")
+        found = container(site.program, given) if given is not None else None
+        if keyword is None or found is None:
+            return
+        counted = [counts(site, function) for function in functions]
+        one = all(c is not None and c.most == 1 for c in counted)
+        if not one and not found.surely:
+            return
+        called = named(functions[0])
+        yield site.finding(
+            keyword,
+            f"{found.what}, and {called} takes one argument" if one else f"{found.what}, and no tuple",
+            f"On {site.on('jax')} every call raises ValueError: in_shardings is a tuple with one entry for each "
+            "argument given by position."
+            if found.surely
+            else f"On {site.on('jax')} every call raises ValueError if this is a container: in_shardings is a tuple "
+            "with one entry for each argument.",
+            help="put it in a tuple: in_shardings=(...,)",
+            fix=self._wrapped(site, keyword, found.surely) if one else None,
+            certainty=Certainty.PROVEN if found.surely else Certainty.LIKELY,
+        )
+
+    def _wrapped(self, site: Site, keyword: ast.keyword, surely: bool) -> Fix:
+        start, end = site.file.span(keyword.value)
+        text = site.text(keyword.value)
+        short = text if "\n" not in text and len(text) < 40 else "..."
+        return site.fix(
+            Safety.SAFE if surely else Safety.UNSAFE,
+            f"write in_shardings=({short},)",
+            [Edit(start, start, "("), Edit(end, end, ",)")],
+            "" if surely else "a tree that is a tuple of one already would not fit any more",
+        )
+
+    def _keys(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+        """Dicts of shardings that lack a key the function reads."""
+        keyword = site.keyword("in_shardings")
+        if keyword is None or len(functions) != 1:
+            return
+        function, definition = functions[0], _definition(functions[0].inner)
+        counted = counts(site, function)
+        if definition is None or counted is None or function.parameters is None:
+            return
+        names = [n for i, n in enumerate(function.parameters.positional) if i not in counted.static]
+        for name, entry in zip(names, _entries(site, keyword.value), strict=False):
+            shown = display(site.program, entry)
+            if shown is None:
+                continue
+            missing = _missing(shown, keys_read(site.program, definition, name))
+            if missing:
+                yield self._lacking(site, entry, shown, missing, name, named(function))
+
+    def _lacking(
+        self, site: Site, entry: Place, shown: Display, missing: list[KeyRead], name: str, called: str
+    ) -> Finding:
+        surely = shown.kept and missing[0].surely
+        first = missing[0]
+        read = name + "".join(f'["{key}"]' for key in first.keys)
+        others = sorted({one.keys[-1] for one in missing} - {first.keys[-1]})
+        more = f" (and {', '.join(others)})" if others else ""
+        where = "" if first.place.file is site.file else f"{first.place.file.path.name}:"
+        on = site.on("jax")
+        return site.finding(
+            shown.place.node if shown.place.file is site.file else entry.node,
+            f"no key {first.keys[-1]!r}, which {called} reads",
+            f"On {on} every call raises: {read}{more} is read at {where or 'line '}{first.place.line}. With the key in the "
+            f"argument it is ValueError, since a dict of shardings has the same keys; without it KeyError."
+            if surely
+            else f"On {on} a call whose argument has the key raises ValueError, since a dict of shardings has the same "
+            f"keys: {read}{more} is read at {where or 'line '}{first.place.line}.",
+            help="give every key its sharding, or one sharding for the whole argument",
+            certainty=Certainty.PROVEN if surely else Certainty.LIKELY,
+        )
+
     def _outputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         keyword = site.keyword("out_shardings")
         given = value_of(site, functions[0], "out_shardings")
@@ -124,6 +221,37 @@ def _takes(found: Counts) -> str:
     count = several(found.most, "argument")
     count = count if found.least == found.most else f"{found.least} to {count}"
     return f"{count} that {'is' if found.most == 1 else 'are'} not static" if found.static else count
+
+
+def _entries(site: Site, node: ast.expr) -> list[Place]:
+    """The expressions for the arguments, in order, as far as they are written out."""
+    while isinstance(node, ast.Name):
+        bindings, _ = lookup(site.file, node, node.id)
+        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
+            return []
+        node = bindings[0].value
+    if not isinstance(node, ast.Tuple | ast.List) or any(isinstance(one, ast.Starred) for one in node.elts):
+        return []
+    return [Place(site.file, one) for one in node.elts]
+
+
+def _definition(function: Value) -> Function | None:
+    """The definition a jit runs, through partial and transforms that keep the arguments."""
+    while isinstance(function, Wrapped) and function.api.name in _KEEPING:
+        function = function.inner
+    return function if isinstance(function, Function) else None
+
+
+def _missing(shown: Display, reads: list[KeyRead]) -> list[KeyRead]:
+    """The reads of keys that a dict of shardings has not, the sure ones first."""
+    return [read for read in reads if _lacks(shown.table, read.keys)]
+
+
+def _lacks(table: Table, keys: tuple[str, ...]) -> bool:
+    inside = table.get(keys[0])
+    if inside is None:
+        return True
+    return isinstance(inside, Table) and not inside.open and len(keys) > 1 and _lacks(inside, keys[1:])
 
 
 def _is_tree(value: Value | None) -> bool:

@@ -39,6 +39,8 @@ class Compiled:
     donated: list[Donated]
     alias_bytes: int
     text: Callable[[], str]
+    executable: Any = None
+    """jax's own compiled object, for its memory and text."""
 
 
 def can_lower(function: Any) -> bool:
@@ -76,7 +78,7 @@ def compile_function(
     donated = _donations(getattr(lowered, "lowered", lowered), compiled, inner, order, donate)
     memory = inner.memory_analysis()
     return Compiled(
-        how, outputs, donated, int(getattr(memory, "alias_size_in_bytes", 0) or 0), lowered.as_text
+        how, outputs, donated, int(getattr(memory, "alias_size_in_bytes", 0) or 0), lowered.as_text, inner
     )
 
 

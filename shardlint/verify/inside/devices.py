@@ -43,8 +43,7 @@ def limit(memory: int | None, seconds: float, devices: int) -> list[str]:
     missing = []
     if memory is not None:
         try:
-            total = _address_space() + _BACKEND + _A_DEVICE * devices + memory
-            resource.setrlimit(resource.RLIMIT_AS, (total, total))
+            limit_memory(memory, devices)
         except (OSError, ValueError):
             missing.append("no memory limit on this system (RLIMIT_AS is refused)")
     try:
@@ -55,6 +54,16 @@ def limit(memory: int | None, seconds: float, devices: int) -> list[str]:
     return missing
 
 
+def limit_memory(memory: int, devices: int) -> None:
+    """Limit this process, and each it starts, to `memory` bytes beyond what `devices` simulated devices
+    reserve. Raises `OSError` or `ValueError` where the system refuses, `ImportError` where it has no limits.
+    """
+    import resource
+
+    total = _address_space() + _BACKEND + _A_DEVICE * devices + memory
+    resource.setrlimit(resource.RLIMIT_AS, (total, total))
+
+
 def _address_space() -> int:
     try:
         with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # no pathlib in a fresh fork
@@ -63,8 +72,23 @@ def _address_space() -> int:
         return 2**30
 
 
-def mesh_of(sizes: Mapping[str, int]) -> Any:
-    """A `jax.sharding.Mesh` with Auto axes over the first simulated devices.
+def explicit_missing() -> str:
+    """Why there are no explicit axes here; "" where there are."""
+    import jax
+
+    if hasattr(jax.sharding, "AxisType") and hasattr(jax.sharding, "AbstractMesh"):
+        return ""
+    return f"jax {jax.__version__} has no explicit axes (0.6 has)"
+
+
+def is_explicit(mesh: Any) -> bool:
+    """Whether a mesh has explicit axes."""
+    types = getattr(mesh, "axis_types", None) or ()
+    return any(str(kind).endswith("Explicit") for kind in types)
+
+
+def mesh_of(sizes: Mapping[str, int], explicit: bool = False) -> Any:
+    """A `jax.sharding.Mesh` with Auto (or Explicit) axes over the first simulated devices.
 
     Raises `RuntimeError` when the program under test changed the number of devices.
     """
@@ -79,7 +103,8 @@ def mesh_of(sizes: Mapping[str, int]) -> Any:
             "jax_num_cpu_devices or jax_platforms itself?"
         )
     # Mesh, not make_mesh: make_mesh gives Explicit axes since jax 0.9.
-    return jax.sharding.Mesh(np.array(devices[:needed]).reshape(tuple(sizes.values())), tuple(sizes))
+    types = {"axis_types": (jax.sharding.AxisType.Explicit,) * len(sizes)} if explicit else {}
+    return jax.sharding.Mesh(np.array(devices[:needed]).reshape(tuple(sizes.values())), tuple(sizes), **types)
 
 
 def context(kind: str, mesh: Any) -> tuple[contextlib.AbstractContextManager[Any], str]:

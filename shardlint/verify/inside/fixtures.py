@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from shardlint.verify.fixture import SINGLE_DEVICE, Fixture
+from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
 from shardlint.verify.inside import checks, compiled, devices, load, numerics, place, tree
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 
@@ -32,7 +32,7 @@ def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str
             return
         function = load.resolve(fixture.fn)
         line = load.place_of(function)
-        mesh = devices.mesh_of(sizes)
+        mesh = devices.mesh_of(sizes, fixture.axis_types == EXPLICIT)
         entered, under = devices.context(fixture.context, mesh)
         with entered:
             made = place.make(fixture, mesh)

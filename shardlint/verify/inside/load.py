@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from shardlint.verify.declared import read_fixtures
 from shardlint.verify.fixture import Fixture
 
 _ROOT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
@@ -68,6 +69,17 @@ def import_alone(file: Path) -> ModuleType:
     sys.modules[name] = module
     spec.loader.exec_module(module)
     return module
+
+
+def fixtures_from(file: Path) -> dict[str, Fixture]:
+    """The fixtures of a Python file, which is imported, or of a settings file, which is read.
+
+    Raises whatever the file raises, and `BadSettings`.
+    """
+    if file.suffix == ".toml":
+        open_project(file)
+        return read_fixtures(file)
+    return fixtures_in(import_file(file))
 
 
 def fixtures_in(module: ModuleType) -> dict[str, Fixture]:
@@ -154,6 +166,13 @@ def shown(file: str) -> str:
         return file
 
 
+def is_theirs(file: str) -> bool:
+    """Whether a source file is the user's: none of an installed package, of Python or of this verifier."""
+    here = str(Path(__file__).resolve().parent)
+    theirs = "site-packages" not in file and not file.startswith((here, "<"))
+    return theirs and str(Path(sys.base_prefix) / "lib") not in file
+
+
 def blame(error: BaseException) -> str:
     """Where an error arose in the user's code, `path:line in name`, or an empty string."""
     frames = []
@@ -161,9 +180,7 @@ def blame(error: BaseException) -> str:
     while trace is not None:
         frames.append((trace.tb_frame.f_code, trace.tb_lineno))
         trace = trace.tb_next
-    here = str(Path(__file__).resolve().parent)
     for code, line in reversed(frames):
-        theirs = "site-packages" not in code.co_filename and not code.co_filename.startswith((here, "<"))
-        if theirs and str(Path(sys.base_prefix) / "lib") not in code.co_filename:
+        if is_theirs(code.co_filename):
             return f"{shown(code.co_filename)}:{line} in {code.co_name}"
     return ""

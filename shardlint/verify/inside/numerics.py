@@ -37,13 +37,13 @@ def compare(
     jax.config.update("jax_enable_x64", True)
     wide = [tree.map_arrays(tree.upcast, host) for host in hosts]
     try:
-        alone = _on_one_device(reference or function, wide, mesh, kind)
+        alone = _on_one_device(reference or function, wide, made, mesh, kind)
         together = _on_mesh(function, wide, made, mesh, kind)
         lowest = "float64"
     except Exception as error:
         jax.config.update("jax_enable_x64", False)
         wide = hosts
-        alone = _on_one_device(reference or function, hosts, mesh, kind)
+        alone = _on_one_device(reference or function, hosts, made, mesh, kind)
         together = _on_mesh(function, hosts, made, mesh, kind)
         lowest = "float32"
         words = f"{type(error).__name__}: {error}".splitlines()[0]
@@ -76,8 +76,12 @@ def _on_mesh(function: Any, hosts: list[Any], made: list[place.Made], mesh: Any,
     return call(function, place.place(hosts, made, mesh), mesh, kind)
 
 
-def _on_one_device(function: Any, hosts: list[Any], mesh: Any, kind: str) -> Any:
-    one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1))
+def _on_one_device(function: Any, hosts: list[Any], made: list[place.Made], mesh: Any, kind: str) -> Any:
+    explicit = devices.is_explicit(mesh)
+    one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1), explicit)
+    if explicit and all(spec is not None for argument in made for spec in argument.specs.values()):
+        # Shardings are part of the types the function was written for.
+        return call(function, place.place(hosts, made, one), one, kind)
     # Uncommitted, so that a function that insists on its own mesh shows itself instead of failing oddly.
     return call(function, [tree.map_arrays(tree.from_host, host) for host in hosts], one, kind)
 

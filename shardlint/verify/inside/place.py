@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,13 +62,13 @@ def axes_named(fixture: Fixture) -> list[str]:
     return list(found)
 
 
-def make(fixture: Fixture, mesh: Any) -> list[Made]:
-    """The fixture's arguments and the spec of each of their arrays.
+def make(fixture: Fixture, mesh: Any, maker: Callable[[Any, Any], Any] = load.made) -> list[Made]:
+    """The fixture's arguments and the spec of each of their arrays. `maker` makes one of its source and the mesh.
 
     Raises `Indivisible` when the mesh does not divide one, `ValueError` for specs that fit no leaf,
     and whatever the user's own code raises.
     """
-    made = [make_one(argument, index, mesh) for index, argument in enumerate(fixture.args)]
+    made = [make_one(argument, index, mesh, maker) for index, argument in enumerate(fixture.args)]
     sizes = dict(mesh.shape)
     for index, argument in enumerate(made):
         for path, where, leaf in tree.flatten(argument.tree):
@@ -79,12 +79,14 @@ def make(fixture: Fixture, mesh: Any) -> list[Made]:
     return made
 
 
-def make_one(argument: Argument, index: int, mesh: Any) -> Made:
+def make_one(
+    argument: Argument, index: int, mesh: Any, maker: Callable[[Any, Any], Any] = load.made
+) -> Made:
     """One argument and the spec of each of its arrays."""
     if argument.shape is not None:
         value: Any = jax.ShapeDtypeStruct(argument.shape, np.dtype(jax.numpy.dtype(argument.dtype)))
     else:
-        value = load.made(argument.source, mesh)
+        value = maker(argument.source, mesh)
     arrays = {
         path: leaf for path, _, leaf in tree.flatten(value) if tree.is_array(leaf) or tree.is_abstract(leaf)
     }
@@ -97,13 +99,19 @@ def make_one(argument: Argument, index: int, mesh: Any) -> Made:
     elif argument.spec is not None:
         chosen = dict.fromkeys(arrays, P.of(argument.spec))
     else:
-        chosen = {path: None if _is_spread(leaf) else P() for path, leaf in arrays.items()}
+        chosen = {path: None if _is_spread(leaf) else _described_spec(leaf) for path, leaf in arrays.items()}
     return Made(value, chosen, argument.below, index)
 
 
 def _is_spread(leaf: Any) -> bool:
     """Whether an array was already placed on several devices by the program."""
     return isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
+
+
+def _described_spec(leaf: Any) -> P:
+    """The spec an abstract array was described with; replicated without one."""
+    sharding = getattr(leaf, "sharding", None) if tree.is_abstract(leaf) else None
+    return P.of(sharding) if isinstance(sharding, jax.sharding.NamedSharding) else P()
 
 
 def is_spec(value: Any) -> bool:

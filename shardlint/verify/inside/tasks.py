@@ -13,7 +13,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify.report import Result
+from shardlint.verify.fixture import EXPLICIT
+from shardlint.verify.report import SKIP, Result
 
 Job = dict[str, Any]
 Send = Callable[[dict[str, Any]], None]
@@ -49,7 +50,7 @@ def _collect(job: Job, send: Send) -> None:
     from shardlint.verify.inside import fixtures, load, place
 
     try:
-        found = load.fixtures_in(load.import_file(Path(job["file"])))
+        found = load.fixtures_from(Path(job["file"]))
     except Exception as error:
         send({"error": fixtures.raised(error).message})
         return
@@ -57,6 +58,8 @@ def _collect(job: Job, send: Send) -> None:
     for name, fixture in found.items():
         label = fixture.label().replace("<lambda>", name)
         one: dict[str, Any] = {"name": name, "label": label, "meshes": [], "error": None}
+        one |= {"axis_types": fixture.axis_types, "processes": fixture.processes}
+        one["topology"] = list(fixture.topology)
         try:
             one["meshes"] = expand_meshes(fixture, place.axes_named(fixture))
         except Exception as error:
@@ -66,10 +69,44 @@ def _collect(job: Job, send: Send) -> None:
 
 
 def _fixture(job: Job, send: Send) -> None:
-    from shardlint.verify.inside import fixtures, load
+    """The levels of one process with simulated devices; one that raises leaves the next nothing to tell."""
+    from shardlint.verify.inside import devices, fixtures, load
 
-    found = load.fixtures_in(load.import_file(Path(job["file"])))
-    fixtures.run_fixture(found[job["name"]], job["mesh"], job["levels"], _emitter(send))
+    emit = _emitter(send)
+    for level, reason in job["skips"].items():
+        emit(Result(job["label"], level, SKIP, job["mesh"], reason=reason))
+    levels = job["levels"]
+    if not levels:
+        return
+    fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
+    if fixture.axis_types == EXPLICIT and (reason := devices.explicit_missing()):
+        for level in levels:
+            emit(Result(job["label"], level, SKIP, job["mesh"], reason=reason))
+        return
+    if "trace" in levels:
+        from shardlint.verify.inside.trace import run_trace
+
+        levels = [level for level in levels if level != "trace"]
+        if not run_trace(fixture, job["mesh"], emit):
+            for level in levels:
+                emit(Result(job["label"], level, SKIP, job["mesh"], reason="level trace raised"))
+            return
+    if levels:
+        fixtures.run_fixture(fixture, job["mesh"], levels, emit)
+
+
+def _processes(job: Job, send: Send) -> None:
+    from shardlint.verify.inside.conductor import conduct
+
+    conduct(job, _emitter(send))
+
+
+def _topology(job: Job, send: Send) -> None:
+    from shardlint.verify.inside import load
+    from shardlint.verify.inside.topology import run_topology
+
+    fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
+    run_topology(fixture, job["mesh"], job["topology"], _emitter(send))
 
 
 def _proof(job: Job, send: Send) -> None:
@@ -86,5 +123,7 @@ _TASKS: dict[str, Callable[[Job, Send], None]] = {
     "self_test": _self_test,
     "collect": _collect,
     "fixture": _fixture,
+    "processes": _processes,
+    "topology": _topology,
     "proof": _proof,
 }

@@ -1,0 +1,1 @@
+"""Rules for Flax: NNX and linen."""

@@ -1,0 +1,178 @@
+"""SL514."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.values import Api, Constant, Made, Value, options
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+
+_VARIABLES = tuple(f"flax.nnx.{name}" for name in ("Param", "Variable", "BatchStat", "Cache", "Intermediate"))
+_WITH = ("flax.nnx.with_metadata", "flax.nnx.with_partitioning")
+_INITIALIZERS = ("jax.nn.initializers.", "flax.nnx.initializers.", "flax.linen.initializers.")
+# Initializers as they stand: a call of one is an array. A call of any other in there is an initializer.
+_PLAIN = ("zeros", "ones")
+
+
+class NnxParamCall(Rule):
+    """An `nnx.Param` is given a name, a shape or an initializer where it takes the array.
+
+    ## What it does
+    Reports `nnx.Param` (`Variable`, `BatchStat`, `Cache`, `Intermediate`) with more than one positional
+    argument, with a string for its value, or with an initializer that was not called; and
+    `nnx.with_metadata(..., shape=...)` and `with_partitioning(..., shape=...)` whose result is called with a
+    key alone.
+
+    ## Why it hurts
+    An NNX variable holds the array itself; it has no name, and nothing calls an initializer for it. A second
+    positional argument raises `TypeError`. A string or a function becomes the value, and the layer fails where it
+    first computes with it. `shape=` is kept as metadata and nothing else: `jax.random.normal`, called with a key
+    alone, then makes a scalar, which broadcasts, and so the layer runs and trains one number; an initializer of
+    `nnx.initializers` raises `TypeError`.
+
+    ## Example
+    ```python
+    self.kernel = nnx.Param("kernel", nnx.with_metadata(nnx.initializers.normal(), shape=(8, 16)))
+    ```
+
+    ## Use instead
+    ```python
+    self.kernel = nnx.Param(nnx.with_metadata(nnx.initializers.normal())(rngs.params(), (8, 16)))
+    ```
+
+    ## Fix safety
+    Unsafe: it draws the key from the `rngs` of the function around it, which moves the ones drawn after it.
+    Offered where there is an `rngs` and the shape is given.
+
+    ## Evidence
+    Row L3i of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.6 and 0.12.12: the same on all of them.
+    """
+
+    code = "SL514"
+    name = "nnx-param-call"
+    harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    wakes = (Calls(*_VARIABLES), Calls(*_WITH, near=("shape",)))
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call."""
+        if site.form != "call" or site.expected_to_fail:
+            return
+        finding = self._shape(site) if site.api in _WITH else self._variable(site)
+        if finding is not None:
+            yield finding
+
+    def _variable(self, site: Site) -> Finding | None:
+        given, on = site.arguments, site.on("flax")
+        kind = f"nnx.{site.api.rpartition('.')[2]}"
+        if given.open_positional:
+            return None
+        if len(given.positional) > 1:
+            return site.finding(
+                site.call.args[1],
+                f"{kind} takes one positional argument: the array",
+                f"On {on} this raises TypeError.",
+                help=f"write {kind}(initializer(key, shape)); metadata goes by keyword",
+                fix=self._fix(site, site.call.args[1]),
+            )
+        argument = site.argument("value") or (site.call.args[0] if site.call.args else None)
+        if argument is None:
+            return None
+        values = options(site.value(argument))
+        if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
+            return site.finding(
+                argument,
+                f"{kind} has no name",
+                f"On {on} the string becomes the value, and the first computation with it raises TypeError.",
+                help=f"write {kind}(initializer(key, shape)): the attribute it is assigned to is its name",
+            )
+        if all(_is_initializer(value) for value in values):
+            return site.finding(
+                argument,
+                "an initializer, not yet called",
+                f"On {on} the function becomes the value, and the first computation with it raises TypeError.",
+                help=f"call it: {kind}({' '.join(site.text(argument).split())}(key, shape))",
+                fix=self._fix(site, argument),
+            )
+        return None
+
+    def _shape(self, site: Site) -> Finding | None:
+        """`with_metadata(initializer, shape=...)(key)`."""
+        keyword = site.keyword("shape")
+        call = site.file.parent(site.call)
+        if keyword is None or not isinstance(call, ast.Call) or call.func is not site.call:
+            return None
+        if len(call.args) != 1 or call.keywords or isinstance(call.args[0], ast.Starred):
+            return None
+        given = site.argument("initializer") or (site.call.args[0] if site.call.args else None)
+        value = site.value(given) if given is not None else None
+        name = site.api.rpartition(".")[2]
+        label = f"nnx.{name} keeps it as metadata and makes no array of it"
+        edits = self._moved(site, keyword, call)
+        why = "the variable gets its shape"
+        fix = site.fix(Safety.UNSAFE, "give the shape with the key", edits, why) if edits else None
+        if isinstance(value, Api) and value.name.startswith("jax.random."):
+            text = f"On {site.on('flax')} `{value.name}` gets no shape and makes a scalar, which broadcasts unseen."
+            return site.finding(
+                keyword,
+                label,
+                text,
+                help="give the shape with the key: (key, shape)",
+                fix=fix,
+                harm=Harm.SILENT,
+            )
+        if value is not None and _is_initializer(value):
+            text = f"On {site.on('flax')} the initializer gets no shape and raises TypeError."
+            return site.finding(
+                keyword, label, text, help="give the shape with the key: (key, shape)", fix=fix
+            )
+        return None
+
+    def _moved(self, site: Site, keyword: ast.keyword, call: ast.Call) -> list[Edit]:
+        """Edits that take `shape=` away and give it behind the key; none where a comment stands in the way."""
+        around = site.file.text(site.call)
+        if "#" in around:
+            return []
+        others = [*site.call.args, *(one for one in site.call.keywords if one is not keyword)]
+        parts = [site.text(site.call.func), ", ".join(site.text(one) for one in others)]
+        _, end = site.file.span(call.args[0])
+        return [
+            site.replace(site.call, f"{parts[0]}({parts[1]})"),
+            Edit(end, end, f", {site.text(keyword.value)}"),
+        ]
+
+    def _fix(self, site: Site, initializer: ast.expr) -> Fix | None:
+        """Call the initializer with a key of the function's `rngs` and the shape it was given as metadata."""
+        scope = site.scope.function()
+        if scope is None or not isinstance(initializer, ast.Call) or "#" in site.text(site.call):
+            return None
+        value = site.value(initializer)
+        if not (isinstance(value, Made) and value.api in _WITH) or not site.file.bindings(scope, "rngs"):
+            return None
+        shape = next((one for one in initializer.keywords if one.arg == "shape"), None)
+        if shape is None or len(site.call.args) > 2:
+            return None
+        others = [*initializer.args, *(one for one in initializer.keywords if one is not shape)]
+        made = f"{site.text(initializer.func)}({', '.join(site.text(one) for one in others)})"
+        array = f"{made}(rngs.params(), {site.text(shape.value)})"
+        rest = [site.text(one) for one in site.call.keywords]
+        text = f"{site.text(site.call.func)}({', '.join([array, *rest])})"
+        return site.fix(
+            Safety.UNSAFE, f"write {text}", [site.replace(site.call, text)], "it draws one more key from rngs"
+        )
+
+
+def _is_initializer(value: Value) -> bool:
+    """Whether a value is surely a function that makes an array of a key and a shape."""
+    match value:
+        case Made(by=Api()) if value.api in _WITH:
+            return True
+        case Made(by=Api()):
+            return value.api.startswith(_INITIALIZERS) and value.api.rpartition(".")[2] not in _PLAIN
+        case Api(name=name):
+            return name.startswith((*_INITIALIZERS, "jax.random."))
+    return False

@@ -1,0 +1,186 @@
+"""SL507."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.facts import Binding, Scope
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, Wrapped, options
+from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+
+_GRADS = ("flax.nnx.value_and_grad", "flax.nnx.grad")
+_MERGE = "flax.nnx.merge"
+_JITS = ("jax.jit", "jax.experimental.pjit.pjit")
+
+
+class NothingTrains(Rule):
+    """An NNX optimizer is updated under `jax.jit`, and its state is not returned.
+
+    ## What it does
+    Reports `optimizer.update(...)` with gradients of `nnx.grad` or `nnx.value_and_grad` in a function that is traced
+    by `jax.jit` (not `nnx.jit`), where the optimizer is an argument of the function or comes from `nnx.merge`, and
+    neither it nor the model is used afterwards.
+
+    ## Why it hurts
+    `update` changes the model in place. `jax.jit` works on a copy of its arguments and knows nothing of changes in
+    place: they end with the call. The loss is returned, step after step the same, and nothing is raised.
+
+    ## Example
+    ```python
+    @jax.jit
+    def train_step(model, optimizer, batch):
+        loss, grads = nnx.value_and_grad(loss_fn)(model, batch)
+        optimizer.update(model, grads)
+        return loss
+    ```
+
+    ## Use instead
+    ```python
+    @nnx.jit
+    def train_step(model, optimizer, batch):
+        loss, grads = nnx.value_and_grad(loss_fn)(model, batch)
+        optimizer.update(model, grads)
+        return loss
+    ```
+    or return `nnx.state((model, optimizer))`, and `nnx.update` them with it outside.
+
+    ## Fix safety
+    Unsafe: the program begins to train. Offered for a plain `@jax.jit` over a model that is an argument.
+
+    ## Evidence
+    Row L4f of the experiments, run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12: three steps gave three equal
+    losses, and the weights stayed. (On flax 0.10.4 `jax.jit` takes no module.) A model that is used after the update in any way is left alone.
+    """
+
+    code = "SL507"
+    name = "nothing-trains"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
+    wakes = (Calls(*_GRADS, near=(".update(",)),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each update that is lost."""
+        scope = site.scope.function()
+        if (
+            site.form != "call"
+            or scope is None
+            or isinstance(scope.node, ast.Lambda)
+            or site.expected_to_fail
+        ):
+            return
+        updates = [call for call in site.file.walked(scope).calls if _updates(site, call)]
+        if not updates or not _only_jax_jit(site, scope):
+            return
+        for call in updates:
+            owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+            if not isinstance(owner, ast.Name):
+                continue
+            merged = _source(site, scope, owner)
+            if merged is None:
+                continue
+            changed = {owner.id, *(arg.id for arg in call.args[:-1] if isinstance(arg, ast.Name))}
+            if any(_used_after(site, scope, name, call) for name in changed):
+                continue
+            yield site.finding(
+                call,
+                site.region.describe(site.file),
+                self._message(site, owner.id, merged),
+                help="trace it with nnx.jit, or return nnx.state((model, optimizer)) and update with it outside",
+                fix=None if merged else self._fix(site, scope),
+            )
+
+    def _message(self, site: Site, name: str, merged: bool) -> str:
+        on = site.on("flax")
+        what = f"the copy that nnx.merge made for `{name}`" if merged else f"jax.jit's own copy of `{name}`"
+        return f"On {on} this changes {what}, which ends with the call: nothing is trained, and nothing is raised."
+
+    def _fix(self, site: Site, scope: Scope) -> Fix | None:
+        node = scope.node
+        if not isinstance(node, ast.FunctionDef):
+            return None
+        plain = [
+            one
+            for one in node.decorator_list
+            if isinstance(one, ast.Name | ast.Attribute)
+            and all(isinstance(value, Api) and value.name == "jax.jit" for value in options(site.value(one)))
+        ]
+        if len(plain) != 1 or len(node.decorator_list) != 1:
+            return None
+        name, imports = site.spell("flax.nnx.jit")
+        edits = [site.replace(plain[0], name), *imports]
+        return site.fix(Safety.UNSAFE, f"write @{name}", edits, "the program begins to train", drops=("jax",))
+
+
+def _updates(site: Site, call: ast.Call) -> bool:
+    """Whether a call is a statement `x.update(..., grads)` with gradients of NNX."""
+    if not (isinstance(call.func, ast.Attribute) and call.func.attr == "update" and call.args):
+        return False
+    if call.keywords or not isinstance(site.file.parent(call), ast.Expr):
+        return False
+    gradients = call.args[-1]
+    if not isinstance(gradients, ast.Name):
+        return False
+    bindings, _ = lookup(site.file, gradients, gradients.id)
+    return bool(bindings) and all(_is_gradient(site, binding) for binding in bindings)
+
+
+def _is_gradient(site: Site, binding: Binding) -> bool:
+    """Whether a name gets the gradients that `nnx.grad` or `nnx.value_and_grad` made of a function gives."""
+    if not isinstance(binding.value, ast.Call):
+        return False
+    for one in options(site.value(binding.value.func)):
+        if not isinstance(one, Wrapped) or one.api.name not in _GRADS:
+            return False
+        # `loss, grads = ...`, or `grads = ...`, or `grads, aux = ...`
+        part = 1 if one.api.name == _GRADS[0] else 0
+        if not (binding.kind == "unpack" and binding.index == part) and not (
+            binding.kind == "assign" and part == 0
+        ):
+            return False
+    return True
+
+
+def _only_jax_jit(site: Site, scope: Scope) -> bool:
+    """Whether every way the function is traced is `jax.jit` itself, with no transform of NNX around it."""
+    if (
+        not site.region.proven
+        or not site.region.steps
+        or site.region.steps[0].text != f"traced by {site.region.by}"
+    ):
+        return False
+    ends = site.program.flow.ends(site.file, scope.node)
+    names = [wrapper.name for end in ends.found for wrapper in end.wrappers]
+    return site.region.by in _JITS and not any(name.startswith("flax.") for name in names)
+
+
+def _source(site: Site, scope: Scope, name: ast.Name) -> bool | None:
+    """Whether what a name stands for was merged in the function (True) or is an argument of it (False)."""
+    bindings, owner = lookup(site.file, name, name.id)
+    if owner is not scope or len(bindings) != 1:
+        return None
+    binding = bindings[0]
+    if binding.kind == "param":
+        return False
+    value = binding.value
+    if binding.kind in ("assign", "unpack") and isinstance(value, ast.Call):
+        called = options(site.value(value.func))
+        return True if all(isinstance(one, Api) and one.name == _MERGE for one in called) else None
+    return None
+
+
+def _used_after(site: Site, scope: Scope, name: str, call: ast.Call) -> bool:
+    """Whether a name is mentioned in a function anywhere else than before an update outside of loops."""
+    if any(isinstance(outer, ast.For | ast.While | ast.AsyncFor) for outer in site.file.ancestors(call)):
+        return True
+    _, end = site.file.span(call)
+    inside = site.file.span(scope.node)[1]
+    for node in site.file.mentions(name):
+        start, _ = site.file.span(node)
+        if isinstance(node, ast.Name) and end <= start < inside:
+            return True
+    return False

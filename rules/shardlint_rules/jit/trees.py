@@ -1,0 +1,146 @@
+"""Trees of shardings: which values are containers, and where the dict that one is built from is written."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.reach import lookup
+from shardlint.program.values import (
+    Api,
+    CallArguments,
+    ClassValue,
+    Made,
+    Parameter,
+    Place,
+    Table,
+    Unknown,
+    Value,
+)
+from shardlint.program.values import options
+
+_MAPS = ("jax.tree.map", "jax.tree.map_with_path")
+_DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
+# They give a tree of the shape of the variables or state they are asked about.
+_OF_A_STATE = (
+    "flax.linen.get_sharding",
+    "flax.linen.get_partition_spec",
+    "flax.linen.logical_to_mesh",
+    "flax.linen.logical_to_mesh_sharding",
+    "flax.nnx.get_named_sharding",
+    "flax.nnx.get_partition_spec",
+)
+# So people call the tuple of all arguments.
+_ALL_ARGUMENTS = re.compile(r"(^|_)(in|inputs?|args?|arguments|shardings|specs)(_|$)")
+_CHANGING = ("update", "setdefault", "pop", "popitem", "clear")
+
+
+@dataclass(frozen=True)
+class Container:
+    """A tree of shardings: what it is, in words, and whether it surely is no tuple, list or single sharding."""
+
+    what: str
+    surely: bool
+
+
+def container(program: Program, value: Value) -> Container | None:
+    """What kind of container a value is; None for a tuple, a list, or what may be a single sharding."""
+    found = [_one(program, option) for option in options(value)]
+    known = [one for one in found if one is not None]
+    if not known or len(known) < len(found):
+        return None
+    return Container(known[0].what, all(one.surely for one in known))
+
+
+def _one(program: Program, value: Value) -> Container | None:
+    if isinstance(value, Table):
+        return Container("a dict", True)
+    if not isinstance(value, Made):
+        return None
+    if value.api in _DICTS:
+        return Container("a dict", True)
+    if value.api in _OF_A_STATE:
+        return Container(f"the tree that {value.api.rpartition('.')[2]} gives", False)
+    if value.api in _MAPS and value.call is not None:
+        return _mapped(program, value.call)
+    return None
+
+
+def _mapped(program: Program, call: CallArguments) -> Container | None:
+    """What `jax.tree.map(f, tree)` gives is like the tree."""
+    place = call.keywords.get("tree") or (call.positional[1] if len(call.positional) > 1 else None)
+    if place is None or call.open_positional:
+        return None
+    tree = program.evaluator.value(place, call.environment)
+    inside = container(program, tree)
+    if inside is not None:
+        return Container(
+            f"{inside.what} made by jax.tree.map", inside.surely and "is_leaf" not in call.keywords
+        )
+    unknown = all(isinstance(one, Unknown | Parameter) or _instance(one) for one in options(tree))
+    name = place.text().rpartition(".")[2].lower()
+    if not unknown or not name.isidentifier() or _ALL_ARGUMENTS.search(name):
+        return None
+    return Container("the tree that jax.tree.map gives", False)
+
+
+def _instance(value: Value) -> bool:
+    return isinstance(value, Made) and isinstance(value.by, ClassValue)
+
+
+@dataclass(frozen=True)
+class Display:
+    """A dict as it is written. `kept` is False where code not seen here may have changed it since."""
+
+    place: Place
+    table: Table
+    kept: bool
+
+
+def display(program: Program, place: Place, depth: int = 0) -> Display | None:
+    """The dict display that an expression stands for; None where it is changed later, or is not known whole."""
+    file, node = place.file, place.node
+    if isinstance(node, ast.Name) and depth < 4:
+        bindings, _ = lookup(file, node, node.id)
+        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
+            return None
+        found = display(program, Place(file, bindings[0].value), depth + 1)
+        if found is None:
+            return None
+        changed = [
+            _changed(program, file, use) for use in file.mentions(node.id) if use is not bindings[0].node
+        ]
+        if any(change is True for change in changed):
+            return None
+        return Display(found.place, found.table, found.kept and not any(change is None for change in changed))
+    value = program.value(file, node)
+    written = isinstance(node, ast.Dict) or (isinstance(node, ast.Call) and _is_dict(program, file, node))
+    if written and isinstance(value, Table) and not value.open:
+        return Display(place, value, True)
+    return None
+
+
+def _is_dict(program: Program, file: FileFacts, node: ast.Call) -> bool:
+    callee = program.value(file, node.func)
+    return isinstance(callee, Api) and callee.name == "builtins.dict"
+
+
+def _changed(program: Program, file: FileFacts, use: ast.AST) -> bool | None:
+    """Whether a mention of a dict's name changes it; None where code that is not seen may."""
+    if not isinstance(use, ast.Name):
+        return False
+    parent = file.parent(use)
+    if isinstance(parent, ast.Subscript):
+        return isinstance(parent.ctx, ast.Store | ast.Del)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in _CHANGING
+    if isinstance(parent, ast.AugAssign):
+        return True
+    call = file.parent(parent) if isinstance(parent, ast.keyword) else parent
+    if isinstance(call, ast.Call) and call.func is not use:
+        found = options(program.value(file, call.func))
+        return False if all(isinstance(one, Api) for one in found) else None
+    return None if isinstance(parent, ast.Assign | ast.AnnAssign | ast.Return) else False

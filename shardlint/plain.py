@@ -1,0 +1,22 @@
+"""Text from somebody's files or programs, made safe to show. Nothing here imports anything."""
+
+from __future__ import annotations
+
+
+def plain(text: str) -> str:
+    """Text with control characters made visible, so that nothing in a file name or source can steer a terminal.
+
+    Of these are line ends, terminal escapes, marks that turn the direction of writing, and lone surrogates.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else _escaped(ord(c)) for c in text)
+
+
+def plain_lines(text: str) -> str:
+    """The same of several lines, which stay lines; a tab becomes blanks."""
+    return "\n".join(plain(line.expandtabs(4)) for line in text.splitlines())
+
+
+def _escaped(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

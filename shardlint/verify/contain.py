@@ -1,0 +1,101 @@
+"""Everything a program started, found and ended, though it left its process group. Linux; nothing here imports jax.
+
+A job's process adopts its descendants' orphans (`adopt_orphans`), so that while it lives all it ever started
+lies below it; when it ends they fall to the process that started it, which does the same.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import sys
+
+HERE = sys.platform == "linux"
+PROCESSES_MAX = 512
+_SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
+_ROUNDS = 50
+
+
+def adopt_orphans() -> bool:
+    """Make this process the parent of descendants whose own parent ends. Returns whether the system does so."""
+    return _prctl(_SET_CHILD_SUBREAPER, 1)
+
+
+def die_with_parent() -> None:
+    """Have this process killed when the one that started it ends."""
+    _prctl(_SET_PDEATHSIG, int(signal.SIGKILL))
+
+
+def _prctl(option: int, value: int) -> bool:
+    if not HERE:
+        return False
+    try:
+        return int(ctypes.CDLL(None).prctl(option, value, 0, 0, 0)) == 0
+    except (OSError, AttributeError):
+        return False
+
+
+def _parents() -> dict[int, tuple[int, str]]:
+    """The parent and state letter of every process."""
+    found = {}
+    for name in os.listdir("/proc"):  # noqa: PTH208  # names are all it takes, often
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:  # noqa: PTH123
+                    fields = file.read().rpartition(b")")[2].split()
+            except OSError:  # it has ended since
+                continue
+            found[int(name)] = int(fields[1]), fields[0].decode()
+    return found
+
+
+def below(root: int) -> list[int]:
+    """The processes that descend from `root`, which is not among them, dead ones left out."""
+    if not HERE:
+        return []
+    parents = _parents()
+    children: dict[int, list[int]] = {}
+    for process, (parent, _) in parents.items():
+        children.setdefault(parent, []).append(process)
+    found, waiting = [], [root]
+    while waiting:
+        new = children.get(waiting.pop(), [])
+        found += [process for process in new if parents[process][1] not in "ZX"]
+        waiting += new
+    return found
+
+
+def end_below(root: int, spared: frozenset[int] = frozenset()) -> None:
+    """Kill all that descends from `root` but not `spared` processes and what is below those.
+
+    First all are stopped, again and again until there is no new one: what is stopped starts nothing.
+    """
+    stopped: set[int] = set()
+    for _ in range(_ROUNDS):
+        kept = {process for one in spared for process in (one, *below(one))}
+        new = [process for process in below(root) if process not in kept and process not in stopped]
+        if not new:
+            break
+        for process in new:
+            _signal(process, signal.SIGSTOP)
+        stopped.update(new)
+    for process in stopped:
+        _signal(process, signal.SIGKILL)
+
+
+def ticks(process: int) -> int:
+    """Processor time a process and its threads have used, in clock ticks; 0 for one that has ended."""
+    try:
+        with open(f"/proc/{process}/stat", "rb") as file:  # noqa: PTH123
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return 0
+    return int(fields[11]) + int(fields[12])
+
+
+def _signal(process: int, number: signal.Signals) -> None:
+    try:
+        os.kill(process, number)
+    except (ProcessLookupError, PermissionError):
+        pass

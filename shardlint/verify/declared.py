@@ -1,0 +1,345 @@
+"""Fixtures without code: the `[[tool.shardlint.verify]]` tables of the settings. Read, never run.
+
+Keys have the names of `Fixture`'s and `arg`'s own parameters. Specs are text, `"P('data', None)"`, and
+functions are references, `"module:attribute"`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from shardlint.settings import BadSettings
+from shardlint.verify.fixture import CONTEXTS, SINGLE_DEVICE, Argument, Fixture, arg, parse_bytes
+from shardlint.verify.spec import P
+
+Read = Callable[[Any], Any]
+Schema = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class _Key:
+    """A key of a table: what it is for, what to write, its JSON schema, and how its value is read.
+
+    `read` raises `ValueError` or `TypeError` for a value that is not what `write` says, and `_Wrong` where it knows
+    better which part is not.
+    """
+
+    about: str
+    write: str
+    schema: Schema
+    read: Read
+
+
+class _Wrong(Exception):
+    """What is wrong in a table, and at which key below it: `.args[0].spec`."""
+
+    def __init__(self, key: str, text: str) -> None:
+        super().__init__(key, text)
+        self.key, self.text = key, text
+
+
+def _at(key: str, value: Any, read: Read, write: str) -> Any:
+    """Read the value of a key. Raises `_Wrong`."""
+    try:
+        return read(value)
+    except _Wrong as wrong:
+        raise _Wrong(key + wrong.key, wrong.text) from None
+    except (ValueError, TypeError):
+        raise _Wrong(key, f"is {value!r}; write {write}") from None
+
+
+def _text(pattern: str) -> Read:
+    def read(value: Any) -> str:
+        if not isinstance(value, str) or re.search(pattern, value) is None:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _whole(least: int) -> Read:
+    def read(value: Any) -> int:
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError
+        return value
+
+    return read
+
+
+def _list(of: Read, write: str) -> Read:
+    def read(value: Any) -> list[Any]:
+        if not isinstance(value, list):
+            raise ValueError
+        return [_at(f"[{index}]", one, of, write) for index, one in enumerate(value)]
+
+    return read
+
+
+def _table(of: Read, write: str) -> Read:
+    def read(value: Any) -> dict[str, Any]:
+        if not isinstance(value, dict):
+            raise ValueError
+        return {key: _at(f'."{key}"', one, of, write) for key, one in value.items()}
+
+    return read
+
+
+def _keys(value: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
+    """The values of a table that may have these keys only."""
+    if not isinstance(value, dict):
+        raise ValueError
+    for name in value:
+        if name not in keys:
+            near = difflib.get_close_matches(name.replace("-", "_"), keys, n=1)
+            known = f"write {near[0]}" if near else f"known are {', '.join(keys)}"
+            raise _Wrong(f".{name}", f"is not a key; {known}")
+    return {name: _at(f".{name}", one, keys[name].read, keys[name].write) for name, one in value.items()}
+
+
+def _spec(value: Any) -> P:
+    return P.parse(_text("")(value))
+
+
+def _specs(value: Any) -> dict[str, P] | str:
+    found: dict[str, P] | str
+    found = _text(_REFERENCE)(value) if isinstance(value, str) else _table(_spec, _A_SPEC)(value)
+    return found
+
+
+def _size(value: Any) -> int | str:
+    size: int | str = value if isinstance(value, str) else _whole(0)(value)
+    parse_bytes(size)
+    return size
+
+
+def _mesh(value: Any) -> dict[str, int] | str:
+    found: dict[str, int] | str
+    found = _text(_MESH)(value) if isinstance(value, str) else _table(_whole(1), "a size of 1 or more")(value)
+    if not found:
+        raise ValueError
+    return found
+
+
+def _arg(value: Any) -> Argument:
+    values = _keys(value, ARG_KEYS)
+    if ("source" in values) == ("shape" in values):
+        raise _Wrong("", f"is {value!r}; write either source or shape in it")
+    if "spec" in values and "specs" in values:
+        raise _Wrong("", f"is {value!r}; write either spec (for all arrays) or specs (one by one) in it")
+    return arg(**values)
+
+
+_REFERENCE = r"^[\w.]+:[\w.]+$"
+_NAME = r"^[\w.-]+$"
+_MESH = r"^all:[1-9]\d*$"
+_DTYPE = r"^(bool|u?int(2|4|8|16|32|64)|bfloat16|float(16|32|64)|float[468]_\w+|complex(64|128))$"
+
+_A_SPEC = "a spec such as \"P('data', None)\""
+_A_SIZE = 'bytes such as 4096, "64MiB" or "1.5GB"'
+_A_MESH = 'sizes such as {data = 4, model = 2}, or "all:8"'
+_A_REFERENCE = 'a reference such as "proj.train:step"'
+_AN_ARG = 'a table such as {shape = [16, 512], dtype = "int32", spec = "P(\'data\')"}'
+_GLOBS = "a table such as {\"0/**/w1\" = \"P('data', 'model')\"}"
+
+
+def _string(pattern: str) -> Schema:
+    return {"type": "string", "pattern": pattern}
+
+
+def _number(least: int) -> Schema:
+    return {"type": "integer", "minimum": least}
+
+
+def _array(items: Schema, **more: Any) -> Schema:
+    return {"type": "array", "items": items, **more}
+
+
+def _object(values: Schema, **more: Any) -> Schema:
+    return {"type": "object", "additionalProperties": values, **more}
+
+
+def _either(*schemas: Schema) -> Schema:
+    return {"anyOf": list(schemas)}
+
+
+_SPECS_SCHEMA = _object(_string(r"^\s*(P|PartitionSpec)\s*\("))
+_SIZE_SCHEMA = _either(_number(0), _string(r"^\s*\d+(\.\d+)?\s*[a-zA-Z]*\s*$"))
+
+
+def _of_text(about: str, write: str, pattern: str) -> _Key:
+    return _Key(about, write, _string(pattern), _text(pattern))
+
+
+def _of_specs(about: str) -> _Key:
+    return _Key(about, _GLOBS, _SPECS_SCHEMA, _table(_spec, _A_SPEC))
+
+
+def _of_size(about: str) -> _Key:
+    return _Key(about, _A_SIZE, _SIZE_SCHEMA, _size)
+
+
+def _of_strings(about: str, write: str) -> _Key:
+    return _Key(about, f"a list such as {write}", _array({"type": "string"}), _list(_text(""), "a string"))
+
+
+ARG_KEYS: dict[str, _Key] = {
+    "source": _of_text("What makes the argument.", _A_REFERENCE, _REFERENCE),
+    "shape": _Key(
+        "The shape of an array argument.",
+        "sizes such as [16, 512]",
+        _array(_number(0)),
+        _list(_whole(0), "a size of 0 or more"),
+    ),
+    "dtype": _of_text("Its dtype; float32 without.", 'a dtype such as "float32" or "int32"', _DTYPE),
+    "below": _Key(
+        "Integers are filled from 0 up to, not including, this; 2 without.",
+        "a number of 1 or more",
+        _number(1),
+        _whole(1),
+    ),
+    "spec": _Key(
+        "The spec of every array in the argument.", _A_SPEC, _SPECS_SCHEMA["additionalProperties"], _spec
+    ),
+    "specs": _Key(
+        "The specs of its arrays: path glob to spec, or what makes them.",
+        f'{_GLOBS}, or a reference such as "proj.shard:specs"',
+        _either(_string(_REFERENCE), _SPECS_SCHEMA),
+        _specs,
+    ),
+}
+
+KEYS: dict[str, _Key] = {
+    "name": _of_text(
+        "How reports and the command line call it.", 'a name of letters, digits, ".", "_" and "-"', _NAME
+    ),
+    "fn": _of_text("The function under test.", _A_REFERENCE, _REFERENCE),
+    "meshes": _Key(
+        "Axis sizes in order, or all:N for every way to share N devices among the axes the specs name.",
+        'a list such as [{data = 4, model = 2}, "all:8"]',
+        _array(_either(_object(_number(1), minProperties=1), _string(_MESH)), minItems=1),
+        _list(_mesh, _A_MESH),
+    ),
+    "args": _Key(
+        "The function's arguments.",
+        f"a list, each {_AN_ARG}",
+        _array(
+            {
+                "type": "object",
+                "properties": {
+                    name: {"description": key.about, **key.schema} for name, key in ARG_KEYS.items()
+                },
+                "additionalProperties": False,
+                "oneOf": [{"required": ["source"]}, {"required": ["shape"]}],
+                "not": {"required": ["spec", "specs"]},
+            }
+        ),
+        _list(_arg, _AN_ARG),
+    ),
+    "out": _of_specs("The specs of outputs, by path glob."),
+    "gradients": _of_specs("The specs of gradients, by path glob."),
+    "replicated_bytes_max": _of_size(
+        "The largest output not named in out that may lie whole on every device."
+    ),
+    "donate": _Key(
+        "Indexes of arguments whose buffers must all be reused.",
+        "a list of indexes such as [0]",
+        _array(_number(0)),
+        _list(_whole(0), "the index of an argument, from 0"),
+    ),
+    "forbid": _of_strings("Collectives that must not occur.", '["all_gather over model", "all_to_all"]'),
+    "budget": _Key(
+        "The most bytes that collectives may move in one call.",
+        'a table such as {"all_gather over data" = "64MiB"}',
+        _object(_SIZE_SCHEMA),
+        _table(_size, _A_SIZE),
+    ),
+    "memory_max": _of_size("The most memory one device may need, as compiled for simulated devices."),
+    "hbm_max": _of_size("The most memory one device may need, as compiled for each topology."),
+    "reference": _of_text(
+        "What the numbers must equal: single_device, or another function.",
+        f'"{SINGLE_DEVICE}" or {_A_REFERENCE}',
+        f"^{SINGLE_DEVICE}$|{_REFERENCE}",
+    ),
+    "context": _Key(
+        "What the function is called under.",
+        " or ".join(f'"{context}"' for context in CONTEXTS),
+        {"enum": list(CONTEXTS)},
+        _text(f"^({'|'.join(CONTEXTS)})$"),
+    ),
+    "processes": _Key(
+        "Also run it as so many jax.distributed processes.", "a number of 2 or more", _number(2), _whole(2)
+    ),
+    "topology": _of_strings("Also compile it for these, without the hardware.", '["v5e:4x4"]'),
+}
+_NEEDED = ("name", "fn", "meshes")
+
+
+def has_fixtures(path: Path) -> bool:
+    """Whether a settings file declares fixtures. Raises `BadSettings` for broken TOML."""
+    return bool(_verify_tables(path))
+
+
+def read_fixtures(path: Path) -> dict[str, Fixture]:
+    """The fixtures a settings file declares, by name, in order.
+
+    Raises `BadSettings`, which names the file, the table (counted from 0), the key, what was seen and what to write.
+    """
+    place = "tool.shardlint.verify" if path.name == "pyproject.toml" else "verify"
+    tables = _verify_tables(path)
+    if not isinstance(tables, list):
+        raise BadSettings(f"{path}: {place} is {tables!r}; write tables that begin with [[{place}]]")
+    found: dict[str, Fixture] = {}
+    for index, table in enumerate(tables):
+        name = table.get("name") if isinstance(table, dict) else None
+        here = f"{path}: {place}[{index}]" + (f" ({name})" if isinstance(name, str) else "")
+        try:
+            name, fixture = _at("", table, _fixture, f"a table that begins with [[{place}]]")
+        except _Wrong as wrong:
+            raise BadSettings(f"{here}: {f'{wrong.key} {wrong.text}'.lstrip('. ')}") from None
+        if name in found:
+            raise BadSettings(f"{here}: name is {name!r}, as another's; write another name")
+        found[name] = fixture
+    return found
+
+
+def _fixture(table: Any) -> tuple[str, Fixture]:
+    values = _keys(table, KEYS)
+    for key in _NEEDED:
+        if key not in values:
+            raise _Wrong("", f"has no {key}; write {key} = {KEYS[key].write}")
+    name = values.pop("name")
+    try:
+        return name, Fixture(**values)
+    except (TypeError, ValueError) as error:  # what only `Fixture` can tell; its messages say which field
+        raise _Wrong("", str(error)) from None
+
+
+def _verify_tables(path: Path) -> Any:
+    try:
+        table: Any = tomllib.loads(path.read_bytes().decode("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSettings(f"{path}: not valid TOML: {error}") from None
+    except OSError as error:
+        raise BadSettings(f"{path}: cannot be read: {error.strerror}") from None
+    for key in ("tool", "shardlint", "verify") if path.name == "pyproject.toml" else ("verify",):
+        table = table.get(key, {}) if isinstance(table, dict) else {}
+    return table or []
+
+
+def json_schema() -> dict[str, Any]:
+    """The JSON schema of the `verify` setting."""
+    return {
+        "type": "array",
+        "items": {
+            "type": "object",
+            "properties": {name: {"description": key.about, **key.schema} for name, key in KEYS.items()},
+            "required": list(_NEEDED),
+            "additionalProperties": False,
+        },
+    }

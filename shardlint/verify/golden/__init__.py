@@ -1,0 +1,178 @@
+"""Goldens: what a program did when somebody last looked, kept beside its fixture and held against every later run.
+
+`proj/fx.py::step` has its golden at `proj/fx.golden/step.toml`; `shardlint verify --update` writes it. It holds one
+run a mesh, level and backend: the spec and bytes of every array, and the bytes each source line moves over which
+mesh axes. A line is known by its text, so that edits elsewhere in the file change nothing. Temporaries are left
+out, for they change with every release of the compiler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from shardlint.files import replace_file
+from shardlint.verify.golden.drift import compare, keep
+from shardlint.verify.golden.file import BadGolden, Golden, Kept, read, written
+from shardlint.verify.report import FAIL, PASS, Failure, Result
+from shardlint.verify.spec import sizes_text
+
+__all__ = ["golden_path", "hold"]
+
+STAMPED = ("jax", "jaxlib")
+
+
+def golden_path(fixture: str) -> Path:
+    """Where the golden of `FILE::NAME` is, whether or not there is one."""
+    file, _, name = fixture.rpartition("::")
+    # Fixtures from settings have names of any kind; those of variables pass as they are.
+    safe = re.sub(r"[^\w.\-]", lambda match: f"%{ord(match[0]):02x}", name).lstrip(".") or "%"
+    return Path(file).with_suffix(".golden") / f"{safe}.toml"
+
+
+def hold(
+    results: Sequence[Result], releases: Mapping[str, str], *, update: bool = False, whole: bool = False
+) -> list[str]:
+    """Hold every result that has a program against its golden, or write that (`update`).
+
+    A drift is added to its result as failures of kind `golden`, which make it a FAIL. Only what was run is
+    compared or replaced. `whole` says that every mesh of every fixture in the fixtures' files was asked for: then
+    what a golden has of others is told, and dropped by an update. Returns a sentence for each golden that was
+    written or is at odds with its fixture. Raises `OSError` where one cannot be written.
+    """
+    stamp = {name: releases[name] for name in STAMPED if name in releases}
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        if result.fixture:
+            groups.setdefault(result.fixture, []).append(result)
+    said: list[str] = []
+    for fixture, group in groups.items():
+        one = _Holding(fixture, golden_path(fixture), stamp, group, whole)
+        said += one.update() if update else one.compare()
+    if whole:
+        said += _orphans(groups)
+    return said
+
+
+def _orphans(fixtures: Mapping[str, object]) -> Iterator[str]:
+    known = {golden_path(fixture) for fixture in fixtures}
+    for folder in dict.fromkeys(path.parent for path in known):
+        if folder.is_dir():
+            for path in sorted(folder.glob("*.toml")):
+                if path not in known:
+                    yield f"{path} is of no fixture; remove it, or give the fixture its name"
+
+
+@dataclass
+class _Holding:
+    """One fixture, its results, and its golden."""
+
+    fixture: str
+    path: Path
+    stamp: dict[str, str]
+    results: list[Result]
+    whole: bool
+    said: list[str] = field(default_factory=list)
+
+    def compare(self) -> list[str]:
+        """Add the drifts from the golden, if there is one, to the results."""
+        try:
+            golden = read(self.path)
+        except BadGolden as error:
+            for result in self._compiled():
+                _fail(result, [Failure("golden", f"{error}; --update writes it anew")])
+            return []
+        if golden is None:
+            return []
+        for result in self._compiled():
+            now = self._keep(result)
+            kept = golden.find(now.key())
+            if kept is None:
+                result.notes.append(f"{self.path} has no {now.name()}; --update adds it")
+                continue
+            drifts, notes = compare(kept, now, golden.tolerance, self.path, self._folder())
+            result.notes += notes
+            _fail(result, drifts)
+        return [
+            f"{self.path}: {run.name()} is of a mesh the fixture no longer has; --update drops it"
+            for run in self._gone(golden)
+        ]
+
+    def update(self) -> list[str]:
+        """Put the programs of results that pass in place of the golden's."""
+        said = [
+            f"{self.path}: {self._keep(result).name()} was not updated, for it fails"
+            for result in self._compiled()
+            if result.status == FAIL
+        ]
+        fresh = [self._keep(result) for result in self._compiled() if result.status == PASS]
+        with _locked(self.path.parent.parent):
+            try:
+                old = read(self.path)
+            except BadGolden:
+                old = None
+            old = old or Golden(self.fixture.rpartition("::")[2])
+            gone = {run.key() for run in self._gone(old)}
+            if not fresh and not gone:
+                return said
+            # In the old order, so that a diff shows what changed and nothing else.
+            runs = {run.key(): run for run in old.runs if run.key() not in gone}
+            runs |= {run.key(): run for run in fresh}
+            if not runs:
+                self.path.unlink()
+                return [*said, f"removed {self.path}: the fixture has none of its meshes"]
+            data = written(replace(old, runs=list(runs.values()))).encode()
+            if self.path.is_file() and self.path.read_bytes() == data:
+                return [*said, f"{self.path} is up to date"]
+            self.path.parent.mkdir(exist_ok=True)
+            replace_file(self.path, data)
+        left = len(runs) - len(fresh)
+        return [
+            *said,
+            f"wrote {self.path}: {_runs(len(fresh))}" + (f", {left} left as they were" if left else ""),
+        ]
+
+    def _compiled(self) -> list[Result]:
+        return [one for one in self.results if one.program is not None and one.status in (PASS, FAIL)]
+
+    def _keep(self, result: Result) -> Kept:
+        assert result.program is not None
+        return keep(result.program, result.level, self._folder(), self.stamp)
+
+    def _folder(self) -> Path:
+        return Path(self.fixture.rpartition("::")[0]).parent
+
+    def _gone(self, golden: Golden) -> list[Kept]:
+        """Runs of the golden on meshes the fixture no longer has."""
+        meshes = {sizes_text(result.mesh) for result in self.results if result.mesh}
+        return [run for run in golden.runs if self.whole and meshes and run.mesh not in meshes]
+
+
+def _fail(result: Result, failures: Sequence[Failure]) -> None:
+    if failures:
+        result.status = FAIL
+        result.failures += failures
+
+
+def _runs(count: int) -> str:
+    return f"{count} run{'' if count == 1 else 's'}"
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Alone among processes that update goldens beside one another, where the system has such locks."""
+    try:
+        import fcntl
+    except ImportError:
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)

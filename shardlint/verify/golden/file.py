@@ -1,0 +1,196 @@
+"""A golden as a file: TOML with a line for each array and each source line that moves bytes, in a stable order."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shardlint.plain import plain
+from shardlint.verify.report import size_text
+
+FORMAT = 1
+TOLERANCE = 0.01
+_READ_MAX = 64 * 2**20
+
+_HEAD = """\
+# What this fixture's programs did when somebody last looked. Written by `shardlint verify --update`, compared by
+# `shardlint verify`; review a change of it like one of code. Bytes are those of one device. Specs leave out mesh
+# axes of size 1. A line's bytes count each trip of its loop, in one call; `by` is for the reader, not compared.
+# `tolerance` (a fraction of the bytes) is yours to change.
+"""
+
+
+class BadGolden(Exception):
+    """A golden that cannot be read; the message names the file."""
+
+
+@dataclass(frozen=True)
+class KeptArray:
+    """An array: dtype and shape, spec, bytes on one device, whether its donated buffer was reused (None: not
+    donated, or not known).
+    """
+
+    array: str
+    spec: str
+    bytes: int
+    reused: bool | None = None
+
+    def text(self, whole: bool) -> str:
+        """As a drift shows it; `whole` with its dtype and shape."""
+        reused = {True: "  reused", False: "  donated, not reused", None: ""}[self.reused]
+        return (f"{self.array}  " if whole else "") + f"{self.spec}  {size_text(self.bytes)}/device{reused}"
+
+
+@dataclass(frozen=True)
+class KeptLine:
+    """The bytes one source line moves over some mesh axes in one call (`axes` with commas)."""
+
+    file: str
+    function: str
+    text: str
+    axes: str
+    bytes: int
+    by: str
+    number: int = field(default=0, compare=False)
+    """The line's number now; not kept."""
+
+    def key(self) -> tuple[str, str, str, str]:
+        """What a line is known by."""
+        return (self.file, self.function, self.text, self.axes)
+
+    def place(self) -> str:
+        """Its file, number where known, and function."""
+        if not self.file:
+            return "(no line)"
+        file = f"{self.file}:{self.number}" if self.number else self.file
+        return f"{file} in {self.function}" if self.function else file
+
+    def moved(self) -> str:
+        """As a drift shows it."""
+        return f"over {self.axes or 'no axis'}: {size_text(self.bytes)}  {self.by}"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """One program: on a mesh, at a level, for a backend, by some releases."""
+
+    mesh: str
+    level: str
+    backend: str
+    releases: dict[str, str]
+    arrays: dict[str, KeptArray]
+    lines: list[KeptLine]
+
+    def key(self) -> tuple[str, str, str]:
+        """What a run is known by."""
+        return (self.mesh, self.level, self.backend)
+
+    def name(self) -> str:
+        """As a person reads it."""
+        return f"run on mesh {self.mesh.replace(',', ' ')} at level {self.level} ({self.backend})"
+
+    def jax(self) -> str:
+        """The release of jax."""
+        return self.releases.get("jax", "unknown")
+
+
+@dataclass(frozen=True)
+class Golden:
+    """All that is kept of one fixture."""
+
+    fixture: str
+    tolerance: float = TOLERANCE
+    runs: list[Kept] = field(default_factory=list)
+
+    def find(self, key: tuple[str, str, str]) -> Kept | None:
+        """The run known by this key."""
+        return next((run for run in self.runs if run.key() == key), None)
+
+
+def written(golden: Golden) -> str:
+    """The file's text."""
+    out = [
+        _HEAD,
+        f"format = {FORMAT}",
+        f"fixture = {_string(golden.fixture)}",
+        f"tolerance = {golden.tolerance!r}",
+    ]
+    for run in golden.runs:
+        out += ["", "[[run]]", f"mesh = {_string(run.mesh)}", f"level = {_string(run.level)}"]
+        out += [f"backend = {_string(run.backend)}"]
+        out += [f"releases = {_table({name: _string(text) for name, text in run.releases.items()})}"]
+        out += ["lines = ["]
+        for line in run.lines:
+            told = {name: _string(getattr(line, name)) for name in ("file", "function", "text", "axes")}
+            out.append(f"  {_table({**told, 'bytes': f'{line.bytes:_}', 'by': _string(line.by)})},")
+        out += ["]", "", "[run.arrays]"]
+        for where, array in run.arrays.items():
+            kept = {"array": _string(array.array), "spec": _string(array.spec), "bytes": f"{array.bytes:_}"}
+            if array.reused is not None:
+                kept["reused"] = str(array.reused).lower()
+            out.append(f"{_string(where)} = {_table(kept)}")
+    return "\n".join(out) + "\n"
+
+
+def _table(values: Mapping[str, str]) -> str:
+    return "{" + ", ".join(f"{name} = {value}" for name, value in values.items()) + "}"
+
+
+def _string(text: str) -> str:
+    # A JSON string is a TOML one, once no character is left that TOML forbids.
+    return json.dumps(plain(text), ensure_ascii=False)
+
+
+def read(path: Path) -> Golden | None:
+    """The golden in a file, or None where there is none. Raises `BadGolden`."""
+    try:
+        if not path.exists():
+            return None
+        if path.stat().st_size > _READ_MAX:
+            raise BadGolden(f"{path}: larger than {size_text(_READ_MAX)}")
+        data = tomllib.loads(path.read_bytes().decode())
+        if data["format"] != FORMAT:
+            raise BadGolden(f"{path}: format {data['format']}, but this shardlint reads format {FORMAT}")
+        tolerance = float(data["tolerance"])
+        if not 0 <= tolerance < 1:
+            raise BadGolden(f"{path}: tolerance is {tolerance:g}; write a fraction such as 0.01")
+        return Golden(_text(data, "fixture"), tolerance, [_run(run) for run in data.get("run", ())])
+    except OSError as error:
+        raise BadGolden(f"{path}: cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadGolden(f"{path}: not valid TOML: {error}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise BadGolden(f"{path}: not a golden: {type(error).__name__}: {error}") from None
+
+
+def _run(data: Mapping[str, Any]) -> Kept:
+    return Kept(
+        _text(data, "mesh"),
+        _text(data, "level"),
+        _text(data, "backend"),
+        {str(name): str(release) for name, release in data["releases"].items()},
+        {where: _array(array) for where, array in data.get("arrays", {}).items()},
+        [_line(line) for line in data["lines"]],
+    )
+
+
+def _array(data: Mapping[str, Any]) -> KeptArray:
+    reused = data.get("reused")
+    if reused is not None and not isinstance(reused, bool):
+        raise TypeError(f"reused is {reused!r}")
+    return KeptArray(_text(data, "array"), _text(data, "spec"), int(data["bytes"]), reused)
+
+
+def _line(data: Mapping[str, Any]) -> KeptLine:
+    texts = [_text(data, name) for name in ("file", "function", "text", "axes")]
+    return KeptLine(*texts, int(data["bytes"]), _text(data, "by"))
+
+
+def _text(data: Mapping[str, Any], name: str) -> str:
+    if not isinstance(data[name], str):
+        raise TypeError(f"{name} is {data[name]!r}")
+    return str(data[name])

@@ -1,0 +1,221 @@
+"""Building blocks of a self-contained HTML page, for the reports of `shardlint verify` and `shardlint run` alike.
+
+    from shardlint.verify.html.page import Cell, Column, document, element, size, status, table
+    from shardlint.verify.html.source import listing      # source lines with bytes beside them
+    from shardlint.verify.html.layout import Layouts      # pictures of arrays on a mesh
+
+    rows = [[Cell("train.py:41"), size(2**30)], ...]
+    body = element("section", element("h2", "Lines"), table([Column("Line"), Column("Moved", number=True)], rows))
+    text = document("shardlint run", [body])
+
+Everything is escaped unless it is `Html`, which only `element` and its kind make: what a program or a file says can
+never become markup. The page loads nothing, works from `file://`, and its Content-Security-Policy forbids every
+script and style but its own, so there are no `style=` or `on...=` attributes: style by a class of page.css. Tables
+sort by their headers and long ones can be filtered; without JavaScript everything is there all the same.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from typing import Any
+
+from shardlint.plain import plain, plain_lines
+from shardlint.verify.report import size_text
+
+_VOID = {"meta", "input", "br", "hr"}
+
+
+class Html(str):
+    """Markup: what was text in it is escaped already."""
+
+    __slots__ = ()
+
+
+Child = str | None | Iterable["str | None"]
+
+
+def escape(text: str) -> Html:
+    """Text as markup, its control characters made visible; newlines stay."""
+    return Html(html.escape(plain_lines(text) if "\n" in text else plain(text)))
+
+
+def element(tag: str, *children: Child, **attributes: Any) -> Html:
+    """One element. Children that are not `Html` are escaped; None is left out, and other iterables are flattened.
+
+    Of attribute names, `class_` is `class` and `aria_label` is `aria-label`; True is a bare attribute, None and
+    False none at all.
+    """
+    if tag in ("script", "style") or any(name.startswith("on") or name == "style" for name in attributes):
+        raise ValueError(f"<{tag} {' '.join(attributes)}>: scripts and styles belong in page.js and page.css")
+    pieces = [f"<{tag}"]
+    for name, value in attributes.items():
+        if value is None or value is False:
+            continue
+        shown = name.rstrip("_").replace("_", "-")
+        # The names XML has in capitals are few, and all of them of pictures.
+        shown = "viewBox" if shown == "viewbox" else shown
+        pieces.append(f" {shown}" if value is True else f' {shown}="{escape(str(value))}"')
+    pieces.append(">")
+    if tag not in _VOID:
+        pieces += [*_flat(children), f"</{tag}>"]
+    return Html("".join(pieces))
+
+
+def join(children: Iterable[Child], between: str = "") -> Html:
+    """Several children in a row."""
+    return Html(escape(between).join(_flat(children)))
+
+
+def _flat(children: Iterable[Child]) -> Iterable[str]:
+    for child in children:
+        if isinstance(child, Html):
+            yield child
+        elif isinstance(child, str):
+            yield escape(child)
+        elif child is not None:
+            yield from _flat(child)
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table; `number` aligns it right and sorts it by `Cell.sort`, largest first."""
+
+    title: str
+    number: bool = False
+    help: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: what is shown, what it sorts by where that differs (a number), and a class of page.css."""
+
+    shown: Child
+    sort: float | None = None
+    class_: str = ""
+    title: str = ""
+
+
+def table(
+    columns: Sequence[Column],
+    rows: Iterable[Sequence[Cell]],
+    *,
+    caption: str = "",
+    class_: str = "",
+    row_classes: Sequence[str] = (),
+    sorted_by: int | None = None,
+) -> Html:
+    """A table whose headers sort it. `sorted_by` is the column its rows already are sorted by, largest first."""
+    head = [
+        element(
+            "th",
+            column.title,
+            scope="col",
+            class_="number" if column.number else None,
+            title=column.help or None,
+            aria_sort="descending" if index == sorted_by else None,
+        )
+        for index, column in enumerate(columns)
+    ]
+    body = []
+    for index, row in enumerate(rows):
+        cells = [
+            element(
+                "td",
+                cell.shown,
+                class_=" ".join(part for part in ("number" if column.number else "", cell.class_) if part) or None,
+                data_sort=None if cell.sort is None else f"{cell.sort:g}" if cell.sort % 1 else str(int(cell.sort)),
+                title=cell.title or None,
+            )
+            for column, cell in zip(columns, row, strict=True)
+        ]
+        body.append(element("tr", cells, class_=(row_classes[index] or None) if row_classes else None))
+    inner = element(
+        "table",
+        element("caption", caption) if caption else None,
+        element("thead", element("tr", head)),
+        element("tbody", body),
+        class_=f"sortable {class_}".strip(),
+    )
+    # A region that scrolls must be reachable by keyboard.
+    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+
+
+def size(count: int) -> Cell:
+    """A cell of bytes: a unit for the reader, the number to sort by, all digits on hovering."""
+    return Cell(size_text(count), count, title=f"{count:,} bytes")
+
+
+def count(number: int | float | None) -> Cell:
+    """A cell of a number; None is shown as unknown and sorts as the smallest."""
+    return Cell("?", -1, title="not known") if number is None else Cell(f"{number:,}", number)
+
+
+def status(word: str) -> Html:
+    """A status, `pass`, `fail` or `skip`, told by colour and by word."""
+    return element("span", word.upper(), class_=f"status {word if word in ('pass', 'fail', 'skip') else 'skip'}")
+
+
+def code(text: str) -> Html:
+    """Text in the fixed-width type."""
+    return element("code", text)
+
+
+def share(part: float, whole: float) -> Html:
+    """A small bar: `part` of `whole`."""
+    width = round(100 * part / whole) if whole else 0
+    return element(
+        "svg",
+        element("rect", width=width, height=8, rx=2),
+        class_="share",
+        viewbox="0 0 100 8",
+        preserveAspectRatio="none",
+        aria_hidden="true",
+    )
+
+
+def document(title: str, body: Iterable[Child], *, verdict: Child = None, footer: Child = None) -> str:
+    """The whole page. `verdict` stands beside the title, `body` are sections, `footer` the small print."""
+    css, script = _asset("page.css"), _asset("page.js")
+    policy = (
+        f"default-src 'none'; style-src {_digest(css)}; script-src {_digest(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    head = join(
+        [
+            element("meta", charset="utf-8"),
+            # Not by `element`: the quotes of the policy must stay quotes, and they are ours.
+            Html(f'<meta http-equiv="Content-Security-Policy" content="{policy}">'),
+            element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+            element("meta", name="color-scheme", content="light dark"),
+            element("meta", name="generator", content="shardlint"),
+            element("title", title),
+            Html(f"<style>{css}</style>"),
+        ],
+        "\n",
+    )
+    page = join(
+        [
+            element("a", "Skip to the report", href="#main", class_="skip-link"),
+            element("header", element("h1", title), verdict, element("div", id="tools"), class_="top"),
+            element("main", body, id="main"),
+            element("footer", footer) if footer else None,
+        ],
+        "\n",
+    )
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n{head}\n</head>\n<body>\n{page}\n'
+        f"<script>{script}</script>\n</body>\n</html>\n"
+    )
+
+
+def _asset(name: str) -> str:
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+
+
+def _digest(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -1,0 +1,289 @@
+"""Level `processes`: starts the processes of a `jax.distributed` program on this machine, compares what they
+are about to run and what they hold, and says where each stood when they come to no end.
+
+It starts no jax backend and runs nothing of the user's, so that forking the processes is safe and
+nothing they do can keep it from ending them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from shardlint.verify import contain
+from shardlint.verify.inside import agreement, stacks, zygote
+from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
+
+STALL_SECONDS = 20.0
+# A process that only waits takes some 3 ms a second, for heartbeats; one that works takes 1000.
+_IDLE = 0.01
+_GRACE = 1.0
+_LINES = 20
+# jax's network layer greets on every connection.
+_NOISE = (b"[Gloo] Rank ",)
+
+
+class _Process:
+    """A process of the program: what it has said and printed, and where it is."""
+
+    def __init__(self, index: int, pid: int, said: int, printed: int, orders: int) -> None:
+        self.index, self.pid, self.said, self.printed, self.orders = index, pid, said, printed, orders
+        self.told: dict[str, Any] = {}
+        self.stage = "starts"
+        self.ended: int | None = None
+        self.partial = {said: b"", printed: b""}
+        self.open = {said, printed}
+        self.lines: list[str] = []
+
+    def take(self, message: dict[str, Any]) -> None:
+        """Take in what it says."""
+        self.stage = message.get("stage", self.stage)
+        self.told |= message
+
+
+def conduct(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
+    """Do a job of level `processes` and emit its one result."""
+    result = Result(job["label"], "processes", SKIP, job["mesh"])
+    if not contain.HERE:
+        result.reason = "several processes are run on Linux only"
+        emit(result)
+        return
+    contain.adopt_orphans()
+    with tempfile.TemporaryDirectory(prefix="shardlint-") as folder, _port() as held:
+        conductor = _Conductor(job, held.getsockname()[1], Path(folder))
+        try:
+            conductor.conduct(result)
+        finally:
+            conductor.end()
+    emit(result)
+
+
+def _port() -> socket.socket:
+    """A port of this machine's own network, kept from anyone else: a second socket may share it, which is
+    how jax's coordinator opens its own, but none is given it by chance.
+    """
+    held = socket.socket()
+    held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    held.bind(("127.0.0.1", 0))
+    return held
+
+
+class _Conductor:
+    def __init__(self, job: dict[str, Any], port: int, folder: Path) -> None:
+        self.job, self.port, self.folder = job, port, folder
+        self.stall = float(job.get("stall", STALL_SECONDS))
+        self.selector = selectors.DefaultSelector()
+        self.began = time.monotonic()
+        self.processes: list[_Process] = []
+        for index in range(job["processes"]):
+            self.processes.append(self._start(index))
+
+    def conduct(self, result: Result) -> None:
+        """Run the program and fill in what became of it."""
+        result.status = FAIL
+        result.failures = self._wait_for("ready")
+        skipped = next((one.told["skip"] for one in self.processes if "skip" in one.told), "")
+        if skipped and not result.failures:
+            result.status, result.reason = SKIP, skipped
+            return
+        result.line = next((one.told["line"] for one in self.processes if "line" in one.told), "")
+        if not result.failures:
+            ready = [one.told["ready"] for one in self.processes]
+            result.failures, result.checked = agreement.before(ready, self.folder)
+            if not ready[0]["program"]:
+                result.notes.append(
+                    "fn is a plain function: the programs it consists of could not be compared before they ran"
+                )
+        if not result.failures:
+            for one in self.processes:
+                os.write(one.orders, b"\n")
+            result.failures = self._wait_for("result")
+        if not result.failures:
+            results = [one.told["result"] for one in self.processes]
+            result.failures, count = agreement.after(results)
+            result.checked += count
+        count, devices = self.job["processes"], self.job["devices"]
+        under = next((one.told["under"] for one in self.processes if "under" in one.told), "")
+        result.how = f"run as {count} processes with {devices} devices each" + (
+            f", under {under}" if under else ""
+        )
+        if result.failures:
+            result.output = self._printed()
+        else:
+            result.status = PASS
+
+    def end(self) -> None:
+        """End all processes and whatever they started, at once: jax has those left complain at length."""
+        for one in self.processes:
+            if one.ended is None:
+                os.kill(one.pid, signal.SIGSTOP)
+        contain.end_below(os.getpid())
+        for one in self.processes:
+            if one.ended is None:
+                os.waitpid(one.pid, 0)
+            for descriptor in list(one.open):
+                self._hang_up(one, descriptor)
+
+    def _start(self, index: int) -> _Process:
+        said, say = os.pipe()
+        printed, write = os.pipe()
+        orders, order = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            self._become(index, say, write, orders)
+        for descriptor in (say, write, orders):
+            os.close(descriptor)
+        for descriptor in (said, printed):
+            os.set_blocking(descriptor, False)
+            self.selector.register(descriptor, selectors.EVENT_READ, index)
+        return _Process(index, pid, said, printed, order)
+
+    def _become(self, index: int, say: int, write: int, orders: int) -> None:
+        """The rest of a process' life."""
+        try:
+            contain.die_with_parent()
+            os.dup2(write, 1)
+            os.dup2(write, 2)
+            from shardlint.verify.inside import devices, worker
+
+            if self.job["memory"] is not None:
+                share = self.job["memory"] // self.job["processes"]
+                devices.limit(share, self.job["limit"], self.job["devices"])
+            worker.work(
+                self.job,
+                index,
+                self.port,
+                self.folder,
+                lambda message: zygote.write_line(say, message),
+                lambda: _expect(orders),
+            )
+            sys.stdout.flush()
+            sys.stderr.flush()
+            # Not yet: jax takes the end of one process for a fault of the others.
+            _expect(orders)
+        finally:
+            os._exit(0)
+
+    def _wait_for(self, key: str) -> list[Failure]:
+        """Listen until every process has told `key` (or that the mesh does not divide); what kept them from it."""
+        quiet_since, used = time.monotonic(), 0
+        trouble = 0.0
+        while True:
+            left = [one for one in self.processes if key not in one.told and "skip" not in one.told]
+            if not left:
+                return []
+            for selected, _ in self.selector.select(0.1):
+                self._listen(self.processes[selected.data], selected.fd)
+            self._reap()
+            now = time.monotonic()
+            if trouble == 0.0 and any("raised" in one.told or one.ended is not None for one in left):
+                trouble = now
+            stuck = [one for one in left if "raised" not in one.told and one.ended is None]
+            if trouble and (not stuck or now - trouble > _GRACE):
+                return self._troubles(stuck)
+            if now - self.began > self.job["limit"]:
+                return [self._hang(f"killed at the time limit of {self.job['limit']:g} s", stuck)]
+            spent = self._ticks()
+            if spent - used > _IDLE * os.sysconf("SC_CLK_TCK") * len(self.processes) * (now - quiet_since) + 1:
+                quiet_since, used = now, spent
+            if now - quiet_since > self.stall:
+                return [self._hang(f"hangs: no process did anything for {self.stall:g} s", stuck)]
+
+    def _ticks(self) -> int:
+        return sum(map(contain.ticks, contain.below(os.getpid())))
+
+    def _troubles(self, stuck: Sequence[_Process]) -> list[Failure]:
+        """What the processes that raised or ended say, told once where all say the same."""
+        raised = {one.index: one.told["raised"] for one in self.processes if "raised" in one.told}
+        if len(raised) == len(self.processes) and len(set(raised.values())) == 1:
+            return [Failure("raised", f"every process {next(iter(raised.values()))}")]
+        found = [Failure("raised", f"process {index} {text}") for index, text in raised.items()]
+        for one in self.processes:
+            if one.ended is not None and "raised" not in one.told:
+                how = zygote.died(one.ended) or "ended with exit code 0"
+                found.append(Failure("stopped", f"process {one.index} {how}; it was where it {one.stage}"))
+        if stuck and found:
+            found[-1].message += "\n" + "\n".join(self._whereabouts(stuck))
+        return found
+
+    def _hang(self, what: str, stuck: Sequence[_Process]) -> Failure:
+        lines = self._whereabouts(stuck)
+        lines += [f"process {one.index} {one.stage}" for one in self.processes if one not in stuck]
+        return Failure("stopped", "\n".join([what, *sorted(lines)]))
+
+    def _whereabouts(self, stuck: Sequence[_Process]) -> Iterator[str]:
+        """Where each of some processes stands: the line of the user's it has called from."""
+        for one in stuck:
+            os.kill(one.pid, signal.SIGUSR1)
+        until = time.monotonic() + _GRACE
+        for one in stuck:
+            file = self.folder / f"stack{one.index}"
+            while not (text := file.read_text("utf-8", "replace") if file.exists() else ""):
+                if time.monotonic() > until:
+                    break
+                time.sleep(0.02)
+            time.sleep(0.05)  # the rest of it
+            text = file.read_text("utf-8", "replace") if text else ""
+            place = stacks.users_line(text)
+            yield f"process {one.index} {one.stage}" + (f", at {place}" if place else "")
+
+    def _reap(self) -> None:
+        for one in self.processes:
+            if one.ended is None:
+                pid, status = os.waitpid(one.pid, os.WNOHANG)
+                if pid:
+                    one.ended = os.waitstatus_to_exitcode(status)
+                    for descriptor in list(one.open):
+                        while self._listen(one, descriptor):
+                            pass
+
+    def _listen(self, one: _Process, descriptor: int) -> bool:
+        """Take what a process wrote to a pipe; whether there may be more."""
+        if descriptor not in one.open:
+            return False
+        try:
+            data = os.read(descriptor, 65536)
+        except BlockingIOError:
+            return False
+        *lines, one.partial[descriptor] = (one.partial[descriptor] + data).split(b"\n")
+        for line in lines:
+            if descriptor == one.said:
+                one.take(json.loads(line))
+            elif line.strip() and not line.startswith(_NOISE):
+                text = line.decode("utf-8", "replace")[:2000]
+                one.lines = [*one.lines, text][-_LINES:]
+                # Onwards, where the limit of output is watched.
+                print(f"process {one.index}: {text}", flush=True)
+        if len(one.partial[descriptor]) > 2**20 and descriptor == one.printed:
+            print(one.partial[descriptor].decode("utf-8", "replace"), flush=True)
+            one.partial[descriptor] = b""
+        if not data:
+            self._hang_up(one, descriptor)
+        return bool(data)
+
+    def _hang_up(self, one: _Process, descriptor: int) -> None:
+        self.selector.unregister(descriptor)
+        os.close(descriptor)
+        one.open.discard(descriptor)
+
+    def _printed(self) -> list[str]:
+        """The last lines of each process."""
+        each = _LINES // len(self.processes) or 1
+        return [f"process {one.index}: {line}" for one in self.processes for line in one.lines[-each:]]
+
+
+def _expect(orders: int) -> None:
+    """Wait for the word to go on; without one, because the conductor is gone, end."""
+    if not os.read(orders, 1):
+        os._exit(1)

@@ -1,0 +1,56 @@
+"""What a partitioned program does, read from its text alone: no jax, and no device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from shardlint.verify.facts import Collective, Product
+from shardlint.verify.inside.hlo import collectives, loops
+from shardlint.verify.inside.hlo.axes import Axes
+from shardlint.verify.inside.hlo.flow import Flow
+from shardlint.verify.inside.hlo.lines import Lines, renumbering
+from shardlint.verify.inside.hlo.module import Module, parse
+
+
+class Read(NamedTuple):
+    """What a text tells."""
+
+    collectives: list[Collective]
+    products: list[Product]
+    module: Module
+    lines: Lines
+
+
+def read(
+    text: str,
+    mesh: Mapping[str, int],
+    *,
+    before: str | None = None,
+    original: str | None = None,
+    names: Mapping[int, str] | None = None,
+) -> Read:
+    """The collectives and matrix products of a partitioned HLO module.
+
+    `text` is a dump after the SPMD partitioner (the best view: true types, nothing fused or combined), or
+    a compiled module's `as_text()`. `mesh` gives axis sizes in order; where their product is not the
+    number of devices, groups are counted but no axis is named.
+
+    `before` is the dump before the partitioner. It has the sharding of every array; without it there are
+    no products, for a device's part of a product does not tell what was split. `original` is the dump
+    before shardings were propagated (`before_shardy`): only jax 0.8 needs it, to name the right lines.
+
+    `names` gives argument texts for parameter numbers; without it they are called as the program does,
+    `p['w1']`. A text that is no HLO has nothing in it; nothing is raised.
+    """
+    from shardlint.verify.inside.hlo import products
+
+    module = parse(text)
+    flow, axes = Flow(module), Axes(mesh)
+    lines = Lines(module, renumbering(module, parse(original)) if original else None)
+    runs = loops.runs(module, flow)
+    if names is None:
+        names = collectives.argument_names(module)
+    found = collectives.find(module, flow, lines, axes, runs, names)
+    made = products.find(module, parse(before), flow, lines, axes, runs, found) if before else []
+    return Read([one.collective for one in found], made, module, lines)

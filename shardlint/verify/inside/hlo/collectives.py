@@ -1,0 +1,169 @@
+"""The collectives of a module: what, over which axes, how large, how often, from which line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from shardlint.verify.facts import Collective, Line
+from shardlint.verify.inside.hlo import shapes
+from shardlint.verify.inside.hlo.axes import Axes
+from shardlint.verify.inside.hlo.flow import CARRY, Flow
+from shardlint.verify.inside.hlo.lines import Lines
+from shardlint.verify.inside.hlo.module import Instruction, Module
+
+_KINDS = {
+    "all-gather": "all-gather",
+    "all-reduce": "all-reduce",
+    "reduce-scatter": "reduce-scatter",
+    "all-to-all": "all-to-all",
+    "ragged-all-to-all": "all-to-all",
+    "collective-permute": "collective-permute",
+    "collective-broadcast": "collective-broadcast",
+}
+_STEPS = 6
+
+
+@dataclass(frozen=True)
+class Found:
+    """A collective and the instruction it is."""
+
+    collective: Collective
+    instruction: Instruction
+
+
+def kind_of(one: Instruction) -> str:
+    """The kind of collective an instruction starts, or an empty string."""
+    return _KINDS.get(one.opcode.removesuffix("-start"), "")
+
+
+def find(
+    module: Module,
+    flow: Flow,
+    lines: Lines,
+    axes: Axes,
+    runs: Mapping[str, int | None],
+    names: Mapping[int, str],
+) -> list[Found]:
+    """Every collective of the computations that run, in the module's order.
+
+    `names` gives the text of an argument for its parameter number.
+    """
+    found: list[Found] = []
+    copies: set[tuple[object, ...]] = set()
+    for computation in module.computations.values():
+        if computation.name not in runs:
+            continue
+        fused = any(one.opcode in ("fusion", "async-start") for one in flow.callers.get(computation.name, ()))
+        for one in computation:
+            kind = kind_of(one)
+            if not kind:
+                continue
+            if fused:
+                # TPU puts up to three copies of one collective into the fusions that wait for it. Only
+                # there: all collectives a program writes itself may share one channel.
+                key = (one.attribute("channel_id"), kind, one.shape, one.op_name, one.frame)
+                if key[0] and key in copies:
+                    continue
+                copies.add(key)
+            found.append(Found(_collective(one, kind, flow, lines, axes, runs[computation.name], names), one))
+    return found
+
+
+def _collective(
+    one: Instruction,
+    kind: str,
+    flow: Flow,
+    lines: Lines,
+    axes: Axes,
+    trips: int | None,
+    names: Mapping[int, str],
+) -> Collective:
+    pairs = one.attribute("source_target_pairs")
+    over, group = axes.of_pairs(pairs) if pairs else axes.of_groups(_groups(one))
+    if kind == "all-reduce" and "all-reduce-scatter" in one.computation.name:
+        kind = "reduce-scatter"
+    small = _operands(one, flow)
+    large = small
+    if kind == "all-gather":
+        large = shapes.arrays(one.shape) if not one.opcode.endswith("-start") else [
+            shapes.Shape(shape.dtype, _grown(shape.dims, one, group)) for shape in small
+        ]  # fmt: skip
+    large = large or shapes.arrays(one.shape)
+    text = str(max(large, key=lambda shape: shape.bytes)) if large else ""
+    if len(large) > 1:
+        text += f" and {len(large) - 1} more"
+    of = _argument(one, flow, names) if kind == "all-gather" else ""
+    line = line_of(one, lines, flow, by_use=bool(of))
+    return Collective(kind, over, group, text, sum(shape.bytes for shape in large), trips, line, of)
+
+
+def _groups(one: Instruction) -> str:
+    """The text of `replica_groups`, whose mesh form goes on behind a blank or a comma."""
+    text = one.attributes
+    at = text.find("replica_groups=")
+    if at < 0:
+        return ""
+    start = at + len("replica_groups=")
+    if not text.startswith("mesh[", start):
+        return one.attribute("replica_groups")
+    end = text.find("}", text.find("{", start))
+    return text[start : end + 1]
+
+
+def _operands(one: Instruction, flow: Flow) -> list[shapes.Shape]:
+    """The shapes of what goes in."""
+    found: list[shapes.Shape] = []
+    for name, element in one.operands():
+        made = flow.find(name, one.computation)
+        if made is not None:
+            parts = shapes.arrays(made.shape)
+            found += parts if element is None else parts[element : element + 1]
+    return found
+
+
+def _grown(dims: tuple[int, ...], one: Instruction, group: int) -> tuple[int, ...]:
+    along = one.integers("dimensions")
+    return tuple(size * group if along and at == along[0] else size for at, size in enumerate(dims))
+
+
+def _argument(one: Instruction, flow: Flow, names: Mapping[int, str]) -> str:
+    """The argument an all-gather is of: all of its operands', where they agree."""
+    found = {flow.argument(name, element, one.computation) for name, element in one.operands()}
+    number = found.pop() if len(found) == 1 else None
+    return "" if number is None else names.get(number, "")
+
+
+def line_of(one: Instruction, lines: Lines, flow: Flow, by_use: bool = False) -> Line:
+    """The user's line of an instruction: its own, else that of the nearest that uses what it makes, else the
+    library's line it comes from.
+
+    `by_use`: first that of what uses it. An argument is gathered for the operation that needs it; the
+    gather itself has no line, or that of a `scan` around it.
+    """
+    own, inner = lines.of(one)
+    if own is not None and not by_use:
+        return own
+    carried: Line | None = None
+    seen, level = {one.name}, [one]
+    for _ in range(_STEPS if by_use or inner is None else 0):
+        users = dict.fromkeys(
+            user for made in level for user in made.computation.users.get(made.name, ()) if user.name not in seen
+        )
+        for user in users:
+            seen.add(user.name)
+            theirs, far = lines.of(user)
+            if theirs is not None and (user.opcode not in CARRY or not by_use):
+                return theirs
+            carried, inner = carried or theirs, inner or far
+        # Past a sum or a loop it is no longer the use of this array.
+        level = [user for user in users if not by_use or user.opcode in CARRY]
+    return own or carried or inner or Line()
+
+
+def argument_names(module: Module) -> dict[int, str]:
+    """What the module itself calls its parameters: `p['w1']`."""
+    if module.entry is None:
+        return {}
+    return {number: one.op_name for number, one in module.entry.parameters.items()}
+

@@ -1,0 +1,373 @@
+"""How the mesh shares the work of each matrix product and convolution.
+
+A device's part of a product tells how much smaller each dimension became, not along which axis; the module
+before the partitioner has every array's sharding, but not what the partitioner made of it. Each product
+is looked up in both, and an axis is named only where the two agree. One that cannot be found again
+(because the partitioner made a loop of it), or whose shardings leave a choice, is left out.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from shardlint.verify.facts import Product
+from shardlint.verify.inside.hlo import shapes
+from shardlint.verify.inside.hlo.axes import Axes
+from shardlint.verify.inside.hlo.collectives import Found, line_of
+from shardlint.verify.inside.hlo.flow import CARRY, Flow
+from shardlint.verify.inside.hlo.lines import Lines
+from shardlint.verify.inside.hlo.module import Computation, Instruction, Module, split
+
+_EINSUM = re.compile(r"[A-Za-z.]+(?:,[A-Za-z.]+)+->[A-Za-z.]*")
+_STEPS = 12
+_SIDES = ("left", "right")
+_SUMS = ("all-reduce", "reduce-scatter")
+
+Names = tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Dimension:
+    """One dimension of the computation: `left`, `right` (free in that operand), `reduced` or `batch`, and
+    where it lies in the operands and the result.
+    """
+
+    role: str
+    left: int | None
+    right: int | None
+    out: int | None
+
+
+@dataclass
+class _Shared:
+    """A product and the axes that split it, before it is known which operand are the weights."""
+
+    one: Instruction
+    text: str
+    axes: dict[str, Names]
+    flops: int
+    weights: str
+    backward: bool
+    key: tuple[object, ...]
+
+
+def find(
+    module: Module,
+    before: Module,
+    flow: Flow,
+    lines: Lines,
+    axes: Axes,
+    runs: Mapping[str, int | None],
+    found: Sequence[Found],
+) -> list[Product]:
+    """The products of `module` whose axes are known, in its order; `found` are its collectives."""
+    origins = {_plain(name): computation for name, computation in before.computations.items()}
+    donated = aliased(module)
+    shared: list[_Shared] = []
+    for computation in module.computations.values():
+        origin = origins.get(_plain(computation.name))
+        if computation.name in runs and origin is not None:
+            for after, first in _pairs(computation, origin):
+                one = _share(after, first, flow, axes, donated)
+                if one is not None:
+                    shared.append(one)
+    kinds = _parallelism(shared)
+    places = {id(one.instruction): index for index, one in enumerate(found)}
+    return [
+        Product(
+            line_of(one.one, lines, flow),
+            one.text,
+            tuple(dict.fromkeys(one.axes["left"] + one.axes["right"])),
+            one.axes["reduced"],
+            one.axes["batch"],
+            kind,
+            one.flops,
+            runs[one.one.computation.name],
+            tuple(sorted(set(_paid(one.one, flow, places)))),
+        )
+        for one, kind in zip(shared, kinds, strict=True)
+    ]
+
+
+def aliased(module: Module) -> set[int]:
+    """Parameters whose buffers an output takes: the state a step hands on, and no batch."""
+    start = module.header.find("input_output_alias={")
+    return {
+        int(number)
+        for number in re.findall(r"\}: \((\d+), \{", module.header[start:] if start >= 0 else "")
+    }
+
+
+def _plain(name: str) -> str:
+    """A computation's name without what the partitioner adds to it."""
+    return re.sub(r"_spmd(\.clone)?(\.\d+)?$", "", name)
+
+
+def _pairs(after: Computation, before: Computation) -> Iterator[tuple[Instruction, Instruction]]:
+    """Each product with the one it was before; those that are not found the same number of times are left
+    out.
+    """
+    lists: list[dict[tuple[object, ...], list[Instruction]]] = []
+    for computation in (after, before):
+        groups: dict[tuple[object, ...], list[Instruction]] = {}
+        for one in computation:
+            if one.opcode in ("dot", "convolution"):
+                groups.setdefault(_identity(one), []).append(one)
+        lists.append(groups)
+    for key, found in lists[0].items():
+        others = lists[1].get(key, [])
+        if len(others) == len(found):
+            yield from zip(found, others, strict=True)
+
+
+def _identity(one: Instruction) -> tuple[object, ...]:
+    keys = ("lhs_contracting_dims", "rhs_contracting_dims", "lhs_batch_dims", "rhs_batch_dims", "dim_labels")
+    return (one.opcode, one.op_name, one.frame, one.source, *(one.attribute(key) for key in keys))
+
+
+def _share(
+    after: Instruction, before: Instruction, flow: Flow, axes: Axes, donated: set[int]
+) -> _Shared | None:
+    """The axes that split a product, or None where they cannot be told."""
+    dimensions = _dimensions(before)
+    operands = before.operands()
+    makers = [before.computation.instructions.get(name) for name, _ in operands]
+    here = [after.computation.instructions.get(name) for name, _ in after.operands()]
+    if dimensions is None or len(operands) != 2 or None in makers or None in here:
+        return None
+    whole = [_shape(one, element) for one, (_, element) in zip(makers, operands, strict=True)]
+    local = [_shape(one, element) for one, (_, element) in zip(here, after.operands(), strict=True)]
+    whole.append(_shape(before, None))
+    local.append(_shape(after, None))
+    if any(one is None for one in [*whole, *local]):
+        return None
+    sharded = [
+        _sharding(one, element, axes)
+        for one, element in [*zip(makers, (element for _, element in operands), strict=True), (before, None)]
+    ]
+    if None in sharded:
+        return None
+    split_by: dict[str, Names] = {"left": (), "right": (), "reduced": (), "batch": ()}
+    for dimension in dimensions:
+        chosen = _choose(dimension, whole, local, sharded, axes)  # type: ignore[arg-type]
+        if chosen is None:
+            return None
+        split_by[dimension.role] += chosen
+    names = [name for role in split_by.values() for name in role]
+    if len(names) != len(set(names)):
+        return None
+    left, right, out = (one for one in whole if one is not None)
+    equation = _EINSUM.search(after.op_name)
+    text = (f"{equation[0]}  " if equation else "") + f"{left} x {right} -> {out}"
+    backward = "transpose(" in after.op_name
+    inside = math.prod(
+        local[0].dims[one.left]  # type: ignore[union-attr]
+        for one in dimensions
+        if one.role == "reduced" and one.left is not None
+    )
+    if before.opcode == "convolution":
+        inside *= _window(after)
+    return _Shared(
+        after,
+        text + ("  (backward)" if backward else ""),
+        split_by,
+        2 * math.prod(local[2].dims) * inside,  # type: ignore[union-attr]
+        _weights(after, flow, donated),
+        backward,
+        (after.frame, after.source, equation[0] if equation else ""),
+    )
+
+
+def _dimensions(one: Instruction) -> list[_Dimension] | None:
+    return _of_convolution(one) if one.opcode == "convolution" else _of_dot(one)
+
+
+def _of_dot(one: Instruction) -> list[_Dimension] | None:
+    makers = [one.computation.instructions.get(name) for name, _ in one.operands()]
+    if len(makers) != 2 or None in makers:
+        return None
+    ranks = []
+    for maker, (_, element) in zip(makers, one.operands(), strict=True):
+        shape = _shape(maker, element)
+        if shape is None:
+            return None
+        ranks.append(len(shape.dims))
+    batch = list(zip(one.integers("lhs_batch_dims"), one.integers("rhs_batch_dims"), strict=True))
+    inner = list(zip(one.integers("lhs_contracting_dims"), one.integers("rhs_contracting_dims"), strict=True))
+    found = [_Dimension("batch", left, right, at) for at, (left, right) in enumerate(batch)]
+    found += [_Dimension("reduced", left, right, None) for left, right in inner]
+    at = len(batch)
+    for side in (0, 1):
+        taken = {pair[side] for pair in [*batch, *inner]}
+        for dim in range(ranks[side]):
+            if dim not in taken:
+                found.append(_Dimension(_SIDES[side], dim if side == 0 else None, dim if side else None, at))
+                at += 1
+    return found
+
+
+def _of_convolution(one: Instruction) -> list[_Dimension] | None:
+    labels = re.match(r"(\w+)_(\w+)->(\w+)", one.attribute("dim_labels"))
+    grouped = any(one.attribute(key) not in ("", "1") for key in ("feature_group_count", "batch_group_count"))
+    if labels is None or grouped:
+        return None
+    left, right, out = labels.groups()
+    found = [
+        _Dimension("left", left.index("b"), None, out.index("b")),
+        _Dimension("right", None, right.index("o"), out.index("f")),
+        _Dimension("reduced", left.index("f"), right.index("i"), None),
+    ]
+    # Along space devices exchange borders: only the result's size tells how many share it.
+    found += [_Dimension("left", None, None, at) for at, label in enumerate(out) if label.isdigit()]
+    return found
+
+
+def _window(one: Instruction) -> int:
+    size = re.search(r"size=([\dx]+)", one.attribute("window"))
+    return math.prod(int(part) for part in size[1].split("x")) if size else 1
+
+
+def _shape(one: Instruction | None, element: int | None) -> shapes.Shape | None:
+    """The one array an operand is."""
+    if one is None:
+        return None
+    parts = shapes.arrays(one.shape)
+    at = 0 if element is None else element
+    return parts[at] if at < len(parts) and (element is not None or len(parts) == 1) else None
+
+
+def _sharding(one: Instruction | None, element: int | None, axes: Axes) -> tuple[Names, ...] | None:
+    """The axes of each dimension of an operand; none of them where nothing was written beside it."""
+    shape = _shape(one, element)
+    if one is None or shape is None:
+        return None
+    text = one.attribute("sharding")
+    if not text:
+        return ((),) * len(shape.dims)
+    if element is not None:
+        parts = split(text[1:-1])
+        if element >= len(parts):
+            return None
+        text = parts[element]
+    return axes.of_sharding(text, len(shape.dims))
+
+
+def _choose(
+    dimension: _Dimension,
+    whole: Sequence[shapes.Shape],
+    local: Sequence[shapes.Shape],
+    sharded: Sequence[tuple[Names, ...]],
+    axes: Axes,
+) -> Names | None:
+    """The axes that make a dimension as small as it became; None where that is not certain."""
+    at = [dimension.left, dimension.right, dimension.out]
+    where = next(part for part, index in enumerate(at) if index is not None)
+    index = at[where]
+    assert index is not None
+    size, became = whole[where].dims[index], local[where].dims[index]
+    if became == size:
+        return ()
+    named = [sharded[part][place] for part, place in enumerate(at) if place is not None]
+    options = {names for names in named if _fits(names, size, became, axes)}
+    if not options:
+        # Part of what an operand is split by can be undone before the product.
+        union = tuple(dict.fromkeys(name for names in named for name in names))
+        options = {
+            names
+            for count in range(1, len(union) + 1)
+            for names in itertools.combinations(union, count)
+            if _fits(names, size, became, axes)
+        }
+    return options.pop() if len(options) == 1 else None
+
+
+def _fits(names: Names, size: int, became: int, axes: Axes) -> bool:
+    ways = math.prod(axes.mesh[name] for name in names)
+    return ways > 1 and -(-size // ways) == became
+
+
+def _weights(one: Instruction, flow: Flow, donated: set[int]) -> str:
+    """Which operand are the weights: `left`, `right`, or empty where that cannot be told.
+
+    Weights are (a part of) an argument whose buffer the function hands on. Where it hands none on: an
+    argument that meets what earlier products made, and shares no batch dimension with it.
+    """
+    operands = one.operands()
+    numbers = [flow.argument(name, element, one.computation) for name, element in operands]
+    if donated:
+        known = [number in donated for number in numbers]
+    elif one.attribute("lhs_batch_dims"):
+        return ""
+    else:
+        known = [
+            numbers[side] is not None and flow.is_made(*operands[1 - side], one.computation)
+            for side in (0, 1)
+        ]
+    return _SIDES[known.index(True)] if known.count(True) == 1 else ""
+
+
+def _parallelism(shared: Sequence[_Shared]) -> list[str]:
+    """The parallelism of each product (see `facts.Product`).
+
+    Where neither side is known for the weights, a backward product is what its forward one is, and any
+    other goes by what its axes do in the products that are known.
+    """
+    kinds: list[str | None] = []
+    forward: dict[tuple[object, ...], set[str]] = {}
+    roles: dict[str, set[str]] = {}
+    for one in shared:
+        if not any(one.axes.values()):
+            kinds.append("none")
+        elif one.weights:
+            other = _SIDES[one.weights == "left"]
+            data, tensor = one.axes[other], one.axes[one.weights] + one.axes["reduced"] + one.axes["batch"]
+            for role, names in (("data", data), ("tensor", tensor)):
+                for name in names:
+                    roles.setdefault(name, set()).add(role)
+            kinds.append(_kind(bool(data), bool(tensor)))
+        else:
+            kinds.append(None)
+        if not one.backward and kinds[-1] is not None:
+            forward.setdefault(one.key, set()).add(kinds[-1])
+    told = []
+    for one, kind in zip(shared, kinds, strict=True):
+        if kind is None:
+            same = forward.get(one.key, set()) if one.backward else set()
+            seen = [roles.get(name, set()) for names in one.axes.values() for name in names]
+            if len(same) == 1:
+                kind = next(iter(same))
+            elif all(len(each) == 1 for each in seen):
+                kind = _kind({"data"} in seen, {"tensor"} in seen)
+        told.append(kind or "")
+    return told
+
+
+def _kind(data: bool, tensor: bool) -> str:
+    return "hybrid" if data and tensor else "data" if data else "tensor" if tensor else "none"
+
+
+def _paid(one: Instruction, flow: Flow, places: Mapping[int, int]) -> Iterator[int]:
+    """The collectives that bring a product its operands or add up its results."""
+    for operand in range(2):
+        made = flow.producer(one, operand)
+        for _ in range(_STEPS):
+            # A sum on the way is the cost of the product that made the operand.
+            if made is None or made.opcode.startswith(_SUMS):
+                break
+            if id(made) in places:
+                yield places[id(made)]
+            elif made.opcode not in CARRY:
+                break
+            made = flow.producer(made)
+    level = [one]
+    for _ in range(_STEPS):
+        users = [user for made in level for user in made.computation.users.get(made.name, ())]
+        for user in users:
+            added = user.opcode.startswith(_SUMS)
+            if id(user) in places and (added or (user.op_name == one.op_name and user.frame == one.frame)):
+                yield places[id(user)]
+        level = [user for user in users if user.opcode in CARRY]

@@ -1,0 +1,82 @@
+"""What the partitioner did that nobody asked for."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from shardlint.verify.facts import Line, Warned
+from shardlint.verify.inside.hlo import shapes
+from shardlint.verify.inside.hlo.axes import Axes, tiling
+from shardlint.verify.inside.hlo.lines import Lines
+from shardlint.verify.inside.hlo.module import Module, read_instruction
+
+_SAID = re.compile(r"Involuntary full rematerialization\..*? from sharding (\{.*?\}) to (\{.*?\}) .*?: (%.*)")
+
+
+def rematerialised(messages: str, lines: Lines, axes: Axes) -> list[Warned]:
+    """The arrays the compiler said (on standard error) it made whole on every device, each once. Bytes are
+    those of the whole array.
+    """
+    found: dict[Warned, None] = {}
+    for match in _SAID.finditer(messages):
+        source, target, said = match.groups()
+        one = read_instruction(said)
+        if one is None:
+            continue
+        own, inner = lines.of(one)
+        # The message has the shape a device holds.
+        shape = shapes.arrays(one.shape)[0]
+        tiles = tiling(source)
+        pieces = tiles[0][: len(shape.dims)] if tiles else [1] * len(shape.dims)
+        whole = shapes.Shape(shape.dtype, tuple(a * b for a, b in zip(shape.dims, pieces, strict=True)))
+        ways = [_text(text, len(shape.dims), axes) for text in (source, target)]
+        message = f"{whole} is made whole on every device to go from {ways[0]} to {ways[1]}"
+        found[Warned("rematerialised", message, own or inner or Line(), whole.bytes)] = None
+    return list(found)
+
+
+def indivisible(before: Module, lines: Lines, axes: Axes) -> list[Warned]:
+    """The constraints of a program on a dimension that its axes do not divide: the compiler pads it. Bytes
+    are those of the padded part on one device.
+    """
+    found: dict[Warned, None] = {}
+    for computation in before.computations.values():
+        for one in computation:
+            if not one.op_name.endswith("sharding_constraint"):
+                continue
+            parts, text = shapes.arrays(one.shape), one.attribute("sharding")
+            tiles = tiling(text) if text else None
+            if tiles is None or len(parts) != 1 or one.shape.startswith("("):
+                continue
+            found |= dict.fromkeys(_padded(parts[0], tiles[0], text, axes, lines.of(one)))
+    return list(found)
+
+
+def _padded(
+    shape: shapes.Shape, pieces: list[int], text: str, axes: Axes, places: tuple[Line | None, Line | None]
+) -> Iterator[Warned]:
+    for dim, size in enumerate(shape.dims):
+        ways = pieces[dim] if dim < len(pieces) else 1
+        if size % ways:
+            names = axes.of_sharding(text, len(shape.dims))
+            over = "*".join(names[dim]) if names and names[dim] else "devices"
+            held = math.prod(-(-size // ways) for size, ways in zip(shape.dims, pieces, strict=False))
+            message = (
+                f"{shape} is constrained to {_text(text, len(shape.dims), axes)}, but dimension {dim} of size "
+                f"{size} is not divisible by {over} = {ways}: it is padded to {-(-size // ways) * ways}"
+            )
+            count = math.ceil(held * shapes.bits(shape.dtype) / 8)
+            yield Warned("indivisible", message, places[0] or places[1] or Line(), count)
+
+
+def _text(sharding: str, rank: int, axes: Axes) -> str:
+    """A sharding as a spec, `P('data', None)`, or as the compiler wrote it."""
+    names = axes.of_sharding(sharding, rank)
+    if names is None:
+        return sharding
+    entries = [None if not one else one[0] if len(one) == 1 else one for one in names]
+    while entries and entries[-1] is None:
+        entries.pop()
+    return f"P({', '.join(map(repr, entries))})"

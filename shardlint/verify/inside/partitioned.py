@@ -1,0 +1,153 @@
+"""Compiling a lowered function so that the partitioner's view of it is kept: its dumps, and what it said."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+# What the optimised module's file is called; its header has the aliases that were decided last.
+_FINAL = "after_optimizations.txt"
+_LARGEST = 512 * 2**20
+
+
+@dataclass
+class Partitioned:
+    """A compiled function and the texts around the partitioner (see `hlo.read`); "" for those there are not.
+
+    `final` is the first line of the optimised module. `said` is what was written to standard error.
+    """
+
+    compiled: Any
+    after: str = ""
+    before: str = ""
+    original: str = ""
+    final: str = ""
+    said: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+def compile_lowered(lowered: Any, options: Mapping[str, Any] | None = None) -> Partitioned:
+    """Compile what `jax.jit(...).lower(...)` gave, or a wrapper of it (`equinox.filter_jit`, `nnx.jit`).
+
+    `options` are further compiler options. Raises what compiling raises. A compiler that refuses to
+    dump gives empty texts and a note.
+    """
+    import jax
+
+    # A program found in the cache is not compiled, so nothing of it would be dumped.
+    jax.config.update("jax_enable_compilation_cache", False)
+    with tempfile.TemporaryDirectory(prefix="shardlint-hlo-") as folder, listening() as heard:
+        dumping = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _passes(jax.__version__)}
+        try:
+            made = _compile(lowered, {**(options or {}), **dumping, "xla_dump_hlo_as_text": True})
+        except Exception as error:
+            if "xla_dump" not in str(error):
+                raise
+            return Partitioned(_compile(lowered, options), notes=["this compiler dumps nothing"])
+        found = Partitioned(made)
+        files = sorted(Path(folder).glob("*.txt"))
+        found.after = _largest(file for file in files if ".after_" in file.name and _follows(file.name))
+        found.before = _largest(file for file in files if file.name.endswith("spmd-partitioning.txt"))
+        found.original = _largest(file for file in files if ".before_shardy" in file.name)
+        for file in files:
+            if file.name.endswith(_FINAL):
+                with file.open(encoding="utf-8", errors="replace") as text:
+                    found.final = text.readline()
+    found.said = heard[0]
+    return found
+
+
+def _passes(version: str) -> str:
+    """Before which passes to dump. jax 0.8 and 0.9 are asked for one more (see `hlo.lines.renumbering`)."""
+    return "spmd-partitioning|shardy-xla" if version.startswith(("0.8.", "0.9.")) else "spmd-partitioning"
+
+
+def _follows(name: str) -> bool:
+    """Whether a dump was made after the partitioner: `.after_spmd-partitioning.`, on TPU
+    `.after_tpu-spmd-partitioning.`.
+    """
+    return name.partition(".after_")[2].partition(".")[0].endswith("spmd-partitioning")
+
+
+def _largest(files: Iterator[Path]) -> str:
+    """The text of the largest file: small programs may have been compiled on the way."""
+    sizes = {file: file.stat().st_size for file in files}
+    file = max(sizes, key=lambda one: sizes[one], default=None)
+    if file is None or sizes[file] > _LARGEST:
+        return ""
+    return file.read_text("utf-8", "replace")
+
+
+def _compile(lowered: Any, options: Mapping[str, Any] | None) -> Any:
+    if options is None:
+        return lowered.compile()
+    inner = getattr(lowered, "lowered", None)
+    if inner is None:
+        return lowered.compile(compiler_options=dict(options))
+    # A wrapper's own `compile` takes no options in all releases; it compiles what it holds.
+    held = _Holding(inner, dict(options))
+    try:
+        object.__setattr__(lowered, "lowered", held)
+        return lowered.compile()
+    finally:
+        object.__setattr__(lowered, "lowered", inner)
+
+
+class _Holding:
+    """A lowered function that compiles with options."""
+
+    def __init__(self, lowered: Any, options: dict[str, Any]) -> None:
+        self._lowered, self._options = lowered, options
+
+    def compile(self, *args: Any, **kwargs: Any) -> Any:
+        return self._lowered.compile(compiler_options=self._options)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._lowered, name)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[list[str]]:
+    """Keep what is written to standard error, by C++ too, and pass it on as it comes.
+
+    The one string of the list is complete after the block.
+    """
+    heard = [""]
+    sys.stderr.flush()
+    try:
+        kept = os.dup(2)
+        take, give = os.pipe()
+    except OSError:
+        yield heard
+        return
+    os.dup2(give, 2)
+    os.close(give)
+    parts: list[bytes] = []
+
+    def pass_on() -> None:
+        while data := os.read(take, 65536):
+            os.write(kept, data)
+            # What a compiler says about a program is not long; what a program prints may be.
+            if len(parts) < 256:
+                parts.append(data)
+
+    listener = threading.Thread(target=pass_on, daemon=True)
+    listener.start()
+    try:
+        yield heard
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        # The pipe ends now, unless something the program started still holds it.
+        listener.join(1.0)
+        if not listener.is_alive():
+            os.close(take)
+            os.close(kept)
+        heard[0] = b"".join(parts).decode("utf-8", "replace")

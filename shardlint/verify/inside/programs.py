@@ -1,0 +1,68 @@
+"""Lowered programs of several processes: whether they are one, and which line differs where not. No jax."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+_DEFINED = re.compile(r"(#loc\w*) = loc\((.*)\)$")
+_USED = re.compile(r" loc\((#loc\w*)\)\s*$")
+_PLACE = re.compile(r'"([^"]+\.\w+)":(\d+):\d+')
+_NEAR = 6
+_NAME = re.compile(r"#loc\w*")
+
+
+def write(lowered: Any, file: Path) -> str:
+    """Write a lowered program's text, and beside it the text with places; returns its digest."""
+    text = lowered.as_text()
+    file.write_text(text, "utf-8")
+    try:
+        places = lowered.as_text(debug_info=True)
+    except TypeError:  # jax before 0.5
+        places = lowered.compiler_ir().operation.get_asm(enable_debug_info=True)
+    file.with_suffix(".places").write_text(places, "utf-8")
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def difference(one: Path, other: Path) -> tuple[str, str, str, str]:
+    """The first lines in which two written programs differ, and where each comes from (`file:line`, "" where
+    that is not told).
+    """
+    with one.open(encoding="utf-8") as left, other.open(encoding="utf-8") as right:
+        for number, (mine, yours) in enumerate(itertools.zip_longest(left, right, fillvalue="")):
+            if mine != yours:
+                return mine.strip(), yours.strip(), _place(one, number), _place(other, number)
+    return "", "", "", ""
+
+
+def _place(file: Path, number: int) -> str:
+    """Where line `number` of a written program comes from; a constant has no place, but what it is for has."""
+    defined: dict[str, str] = {}
+    operations = []
+    with file.with_suffix(".places").open(encoding="utf-8") as lines:
+        for line in lines:
+            if found := _DEFINED.match(line.rstrip("\n")):
+                defined[found[1]] = found[2]
+            elif not line.startswith("#loc"):
+                operations.append(_USED.search(line))
+    for used in operations[number : number + _NEAR]:
+        places = [] if used is None else list(_places(used[1], defined))
+        if places:
+            return next((place for place in places if "site-packages" not in place), places[0])
+    return ""
+
+
+def _places(name: str, defined: dict[str, str]) -> Iterator[str]:
+    """The places a location is made of, innermost first."""
+    waiting, seen = [name], {name}
+    while waiting:
+        text = defined.get(waiting.pop(0), "")
+        for file, line in _PLACE.findall(text):
+            yield f"{file}:{line}"
+        new = [one for one in _NAME.findall(text) if one not in seen]
+        seen.update(new)
+        waiting += new

@@ -1,0 +1,221 @@
+"""Level `trace`: with explicit axes a program's shardings are part of its types, so that tracing it on an
+abstract mesh proves them without a device, for a mesh of any size.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from shardlint.verify.fixture import Fixture
+from shardlint.verify.inside import checks, devices, fixtures, load, numerics, place, tree
+from shardlint.verify.paths import nothing_matches, path_text, select, unmatched
+from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result, size_text
+from shardlint.verify.spec import P
+
+# What jax raises of a sharding that cannot be: any other error may come of there being no devices, and is left to
+# the level that has some.
+_TYPE_ERRORS = ("ShardingTypeError", "DuplicateSpecError")
+
+
+def run_trace(fixture: Fixture, sizes: Mapping[str, int], emit: Callable[[Result], None]) -> bool:
+    """Trace a fixture on an abstract mesh of these axis sizes and emit the result.
+
+    Returns False when the program cannot be traced with these shardings, which leaves the other
+    levels nothing to tell. Nothing the user's code raises gets out of here.
+    """
+    line = ""
+
+    def tell(status: str, **more: Any) -> None:
+        emit(Result(fixture.label(), "trace", status, dict(sizes), line=line, **more))
+
+    if reason := _untold(fixture):
+        tell(SKIP, reason=reason)
+        return True
+    try:
+        kinds = (jax.sharding.AxisType.Explicit,) * len(sizes)
+        mesh = jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
+        function = load.resolve(fixture.fn)
+        line = load.place_of(function)
+        entered: Any = place_context(fixture.context, mesh)
+        with entered:
+            args, notes = _arguments(fixture, mesh, sizes)
+            leaves = trace(function, args, numerics.keywords(function, args, mesh))
+        checked = _check(leaves, fixture, mesh, notes)
+    except place.Indivisible as error:
+        tell(SKIP, reason=str(error))
+        return True
+    except Exception as error:
+        failure = fixtures.raised(error)
+        if any(kind.__name__ in _TYPE_ERRORS for kind in type(error).__mro__):
+            tell(FAIL, failures=[failure])
+            return False
+        tell(SKIP, reason=f"cannot be traced without devices: {failure.message}")
+        return True
+    if not checked.count and not checked.failures:
+        checked.failures.append(Failure("empty", "checks nothing: no output leaf was compared"))
+    under = "no mesh context" if fixture.context == "none" else "jax.sharding.use_abstract_mesh(mesh)"
+    tell(
+        FAIL if checked.failures else PASS,
+        checked=checked.count,
+        failures=checked.failures,
+        notes=notes,
+        how=f"traced without devices, on explicit axes, under {under}",
+    )
+    return True
+
+
+def _untold(fixture: Fixture) -> str:
+    """Why this level can say nothing of a fixture; "" where it can."""
+    if not fixture.out and fixture.replicated_limit() is None:
+        return "the fixture declares nothing this level can check"
+    if fixture.context == "with":
+        return "`with mesh:` cannot be entered without devices"
+    if fixture.context == "set_mesh" and not hasattr(jax.sharding, "use_abstract_mesh"):
+        return f"jax {jax.__version__} has no jax.sharding.use_abstract_mesh (0.8 has)"
+    return ""
+
+
+def place_context(kind: str, mesh: Any) -> Any:
+    """The context a function is traced in: as `devices.context`, on an abstract mesh."""
+    return devices.context("none", mesh)[0] if kind == "none" else jax.sharding.use_abstract_mesh(mesh)
+
+
+def _arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -> tuple[list[Any], list[str]]:
+    """The arguments with every array described by shape, dtype and sharding, and sentences for the report."""
+    notes: list[str] = []
+
+    def maker(source: Any, mesh: Any) -> Any:
+        try:
+            return described(source, mesh)
+        except Exception as error:
+            words = f"{type(error).__name__}: {error}".splitlines()[0][:120]
+            if math.prod(sizes.values()) > len(jax.devices()):
+                raise
+            notes.append(f"an argument was made on devices, for what makes it cannot be traced ({words})")
+            return tree.map_arrays(_shape_of, load.made(source, devices.mesh_of(sizes, explicit=True)))
+
+    made = place.make(fixture, mesh, maker)
+    return place.describe(made, mesh), notes
+
+
+def described(source: Any, mesh: Any) -> Any:
+    """What a factory makes, with only the shape, dtype and sharding of each array: nothing is computed."""
+    kept: dict[str, Any] = {}
+
+    def arrays() -> list[Any]:
+        leaves, kept["tree"] = jax.tree_util.tree_flatten(load.made(source, mesh))
+        kept["others"] = [None if _is_either(leaf) else leaf for leaf in leaves]
+        kept["is"] = [_is_either(leaf) for leaf in leaves]
+        # A leaf that only ever had a shape is no value a trace can return.
+        kept["abstract"] = [leaf if tree.is_abstract(leaf) else None for leaf in leaves]
+        return [leaf for leaf in leaves if tree.is_array(leaf)]
+
+    made = iter(jax.eval_shape(arrays))
+    leaves = [
+        other if not array else abstract if abstract is not None else next(made)
+        for other, array, abstract in zip(kept["others"], kept["is"], kept["abstract"], strict=True)
+    ]
+    return jax.tree_util.tree_unflatten(kept["tree"], leaves)
+
+
+def _is_either(leaf: Any) -> bool:
+    return tree.is_array(leaf) or tree.is_abstract(leaf)
+
+
+def _shape_of(leaf: Any) -> Any:
+    if not isinstance(leaf, jax.Array) or not isinstance(leaf.sharding, jax.sharding.NamedSharding):
+        return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype)
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+
+
+def trace(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[tree.Leaf]:
+    """The array leaves `function(*args, **keywords)` returns, with the shardings of their types.
+
+    `args` hold described arrays; what is no array reaches the function as it is. Raises what tracing raises.
+    """
+    leaves, treedef = jax.tree_util.tree_flatten(list(args))
+    places = [index for index, leaf in enumerate(leaves) if tree.is_abstract(leaf)]
+    names: list[tuple[str, str]] = []
+
+    def pure(arrays: list[Any]) -> list[Any]:
+        whole = list(leaves)
+        for index, array in zip(places, arrays, strict=True):
+            whole[index] = array
+        out = function(*jax.tree_util.tree_unflatten(treedef, whole), **keywords)
+        found, _ = jax.tree_util.tree_flatten_with_path(out)
+        arrays_out = [(keys, leaf) for keys, leaf in found if tree.is_array(leaf)]
+        names[:] = [(path_text(keys), "out" + jax.tree_util.keystr(keys)) for keys, _ in arrays_out]
+        return [leaf for _, leaf in arrays_out]
+
+    traced = jax.jit(pure).trace([leaves[index] for index in places])
+    return [
+        tree.Leaf(path, where, tuple(info.shape), info.dtype, info.sharding)
+        for (path, where), info in zip(names, jax.tree_util.tree_leaves(traced.out_info), strict=True)
+    ]
+
+
+def _check(leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list[str]) -> checks.Checked:
+    """Compare the shardings of output types with what is declared.
+
+    Raises `Indivisible` when the mesh does not divide an expected dimension.
+    """
+    checked = checks.Checked([], 0)
+    out, most, sizes = fixture.expected(), fixture.replicated_limit(), dict(mesh.shape)
+    for glob, nearest in unmatched(out, [leaf.path for leaf in leaves]).items():
+        checked.failures.append(Failure("pattern", nothing_matches(glob, nearest)))
+    for leaf in leaves:
+        found = select(out, leaf.path)
+        if found is None and most is None:
+            continue
+        spec = getattr(leaf.sharding, "spec", None)
+        if spec is None or leaf.sharding.mesh.empty:
+            notes.append(f"{leaf.where} has no sharding in its type: made outside any mesh, so not checked")
+            continue
+        checked.count += 1
+        if found is not None:
+            checked.failures += _compare(leaf, P.of(spec), found[1], mesh, sizes)
+        elif most is not None and not _split(P.of(spec), len(leaf.shape), sizes):
+            if math.prod(sizes.values()) > 1 and leaf.local_bytes > most:
+                message = f"{size_text(leaf.local_bytes)} whole, more than replicated_bytes_max ({size_text(most)})"
+                failure = Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", "P()")
+                checked.failures.append(failure)
+    return checked
+
+
+def _compare(
+    leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[str, int]
+) -> list[Failure]:
+    try:
+        misfit = expected.misfit(leaf.shape, sizes)
+    except ValueError as error:
+        return [Failure("fixture", str(error), leaf.where, leaf.path, leaf.array)]
+    if misfit:
+        raise place.Indivisible(f"{leaf.where}: {misfit}")
+    partial = getattr(leaf.sharding.spec, "unreduced", None)
+    if not partial and _split(actual, len(leaf.shape), sizes) == _split(expected, len(leaf.shape), sizes):
+        return []
+    failure = Failure("sharding", "", leaf.where, leaf.path, leaf.array, str(expected), _text(actual))
+    if partial:
+        failure.message = f"not yet summed over {', '.join(sorted(partial))}"
+    failure.bytes_expected = leaf.bytes_under(place.named(mesh, expected))
+    failure.bytes_actual = leaf.local_bytes
+    return [failure]
+
+
+def _split(spec: P, ndim: int, sizes: Mapping[str, int]) -> list[tuple[str, ...]]:
+    """The axes each dimension is split over, without those of size 1, which split nothing; [] for none
+    at all.
+    """
+    found = [tuple(name for name in names if sizes[name] > 1) for names in spec.dimensions()]
+    return [*found, *[()] * (ndim - len(found))] if any(found) else []
+
+
+def _text(spec: P) -> str:
+    entries = list(spec.entries)
+    while entries and entries[-1] in (None, ()):
+        entries.pop()
+    return str(P(*entries))

@@ -1,0 +1,187 @@
+"""One of the processes of level `processes`: makes its arguments and runs the function as any process of a
+`jax.distributed` program does, and tells the conductor what it holds.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import hashlib
+import os
+import signal
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardlint.verify.fixture import EXPLICIT
+from shardlint.verify.inside import checks, compiled, devices, fixtures, load, numerics, place, programs, tree
+
+Say = Callable[[dict[str, Any]], None]
+
+
+def work(job: dict[str, Any], index: int, port: int, folder: Path, say: Say, wait: Callable[[], None]) -> None:
+    """Be process `index` of a job: tell its arguments and its program, `wait` to be told to go on, run,
+    and tell its results. Whatever is raised is told too.
+    """
+    stage = "joins the other processes (jax.distributed.initialize)"
+
+    def enter(new: str) -> None:
+        nonlocal stage
+        stage = new
+        say({"stage": stage})
+
+    with (folder / f"stack{index}").open("wb") as stack:
+        faulthandler.register(signal.SIGUSR1, file=stack, all_threads=True)
+        try:
+            enter(stage)
+            _join(job, index, port)
+            enter("imports its file")
+            fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
+            function = load.resolve(fixture.fn)
+            mesh = devices.mesh_of(job["mesh"], fixture.axis_types == EXPLICIT)
+            enter("makes its arguments")
+            entered, under = devices.context(fixture.context, mesh)
+            with entered:
+                made = place.make(fixture, mesh)
+                args = spread(made, mesh)
+            ready = {"args": holdings(args, [f"args[{index}]" for index in range(len(args))])}
+            enter("compiles fn")
+            ready["program"] = _program(function, args, mesh, fixture.context, folder / f"program{index}")
+            say({"ready": ready, "line": load.place_of(function), "under": under})
+            wait()
+            enter("runs fn")
+            block_at_each_call()
+            output = numerics.call(function, args, mesh, fixture.context)
+            enter("has returned from fn")
+            leaves = tree.array_leaves(output, "out")
+            checked = checks.check_placement(leaves, fixture.expected(), mesh, None)
+            checked += checks.check_deleted(args, fixture.donate)
+            failures = [vars(failure) for failure in checked.failures]
+            held = holdings([output], ["out"])
+            say({"result": {"count": checked.count, "failures": failures, "out": held}})
+        except place.Indivisible as error:
+            say({"skip": str(error)})
+        except SystemExit as error:
+            say({"raised": f"called sys.exit({'' if error.code is None else repr(error.code)})", "stage": stage})
+        except BaseException as error:
+            say({"raised": fixtures.raised(error).message, "stage": stage})
+
+
+def _join(job: dict[str, Any], index: int, port: int) -> None:
+    devices.simulate(job["devices"])
+    # The default since jax 0.5; what releases before it do by default cannot talk to other processes.
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    address = f"127.0.0.1:{port}"
+    jax.distributed.initialize(
+        address,
+        num_processes=job["processes"],
+        process_id=index,
+        coordinator_bind_address=address,
+        initialization_timeout=60,
+    )
+
+
+def spread(made: Sequence[place.Made], mesh: Any) -> list[Any]:
+    """The arguments as global arrays, each process giving the parts its devices hold from what it made
+    itself: that those agree is what the level is to find out. Arrays that are global already are moved to
+    their spec.
+    """
+    placed = []
+    for one in made:
+        leaves, treedef = jax.tree_util.tree_flatten(one.tree)
+        paths = [path for path, _, _ in tree.flatten(one.tree)]
+        put = [
+            _global(leaf, one.specs[path], one, mesh) if path in one.specs else leaf
+            for path, leaf in zip(paths, leaves, strict=True)
+        ]
+        placed.append(jax.tree_util.tree_unflatten(treedef, put))
+    return placed
+
+
+def _global(leaf: Any, spec: Any, one: place.Made, mesh: Any) -> Any:
+    if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
+        return leaf if spec is None else jax.device_put(leaf, place.named(mesh, spec))
+    if spec is None:  # over the devices of this process alone
+        return leaf
+    host = tree.to_host(tree.materialise(leaf, one.below, one.seed))
+    if isinstance(host, tree.HostKey):
+        return jax.random.wrap_key_data(_array(host.data, place.named(mesh, spec)), impl=host.impl)
+    # As device_put does: without x64 there are no 64-bit arrays.
+    return _array(np.asarray(host, jax.dtypes.canonicalize_dtype(host.dtype)), place.named(mesh, spec))
+
+
+def _array(host: Any, sharding: Any) -> Any:
+    return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
+
+
+def holdings(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]:
+    """Each global jax array of some trees, and a digest of each part of it that this process holds."""
+    found = []
+    for value, name in zip(trees, names, strict=True):
+        for path, where, leaf in tree.flatten(value):
+            if not isinstance(leaf, jax.Array) or leaf.is_deleted() or len(leaf.sharding.device_set) == 1:
+                continue
+            one = tree.Leaf(path, name + where, tuple(leaf.shape), leaf.dtype, leaf.sharding)
+            data = jax.random.key_data(leaf) if tree.is_key(leaf.dtype) else leaf
+            parts = [
+                (_part(shard.index, data.shape), shard.device.id, _digest(shard.data))
+                for shard in data.addressable_shards
+            ]
+            spec = checks.sharding_text(leaf.sharding)
+            found.append({"where": one.where, "path": path, "array": one.array, "spec": spec, "parts": parts})
+    return found
+
+
+def _part(index: Any, shape: tuple[int, ...]) -> str:
+    """A part of an array as one writes it: `[0:2, 0:4]`."""
+    ends = (one.indices(size)[:2] for one, size in zip(index, shape, strict=True))
+    return "[" + ", ".join(f"{start}:{stop}" for start, stop in ends) + "]"
+
+
+def _digest(data: Any) -> str:
+    return hashlib.blake2b(np.ascontiguousarray(np.asarray(data)).tobytes(), digest_size=16).hexdigest()
+
+
+def _program(function: Any, args: Sequence[Any], mesh: Any, kind: str, file: Path) -> str:
+    """The digest of what `function` is lowered to, whose text goes to `file`; "" for a plain function,
+    which consists of any number of programs.
+    """
+    if not compiled.can_lower(function):
+        return ""
+    entered, _ = devices.context(kind, mesh)
+    with entered:
+        lowered = function.lower(*args, **numerics.keywords(function, args, mesh))
+    return programs.write(getattr(lowered, "lowered", lowered), file)
+
+
+def block_at_each_call() -> None:
+    """Have every call of a compiled program wait for its result, so that a process that hangs stands at
+    the line that does.
+
+    Nothing public does: `jax_cpu_enable_async_dispatch` is about programs of one device. Where jax has
+    moved what this takes hold of, a process that hangs stands at the end of `fn`.
+    """
+    try:
+        from jax._src import pjit
+        from jax._src.interpreters import pxla
+
+        run = pxla.ExecuteReplicated.__call__
+        pjit._get_fastpath_data  # noqa: B018  # both, or neither
+    except (ImportError, AttributeError):
+        return
+
+    @functools.wraps(run)
+    def waiting(self: Any, *args: Any) -> Any:
+        return jax.block_until_ready(run(self, *args))
+
+    pxla.ExecuteReplicated.__call__ = waiting
+    # The compiled fast path of a second call does not come by Python.
+    pjit._get_fastpath_data = lambda *args, **keywords: None
+
+
+def end() -> None:
+    """End this process at once: what jax started in it would wait for the others."""
+    os._exit(0)

@@ -1,0 +1,93 @@
+"""JUnit XML, which CI systems read: a suite a fixture (or proof), a test case a mesh and level."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from xml.etree.ElementTree import Element, SubElement, indent, tostring
+
+from shardlint.plain import plain, plain_lines
+from shardlint.verify.report import FAIL, SKIP, Result, Run
+from shardlint.verify.spec import sizes_text
+
+
+def junit_report(run: Run, version: str) -> str:
+    """The report as JUnit XML.
+
+    All failures of a case are in its one `failure` element, for most readers show only the first. Characters
+    that XML has not, and those that steer a terminal, are written as escapes (`\\x1b`).
+    """
+    counts = run.counts()
+    root = Element(
+        "testsuites",
+        name="shardlint verify",
+        tests=str(len(run.results)),
+        failures=str(counts[FAIL]),
+        errors="0",
+        skipped=str(counts[SKIP]),
+        time=_seconds(run.results),
+    )
+    suites: dict[str, list[Result]] = {}
+    for result in run.results:
+        suites.setdefault(result.fixture or result.target, []).append(result)
+    for name, results in suites.items():
+        root.append(_suite(name, results, run, version))
+    indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+
+
+def _suite(name: str, results: list[Result], run: Run, version: str) -> Element:
+    suite = Element(
+        "testsuite",
+        name=plain(name),
+        tests=str(len(results)),
+        failures=str(sum(result.status == FAIL for result in results)),
+        errors="0",
+        skipped=str(sum(result.status == SKIP for result in results)),
+        time=_seconds(results),
+    )
+    properties = SubElement(suite, "properties")
+    releases = {"shardlint": version, **run.releases}
+    for package, release in releases.items():
+        SubElement(properties, "property", name=plain(package), value=plain(release))
+    for limit in run.limits:
+        SubElement(properties, "property", name="limit", value=plain(limit))
+    for result in results:
+        _case(suite, result)
+    return suite
+
+
+def _case(suite: Element, result: Result) -> None:
+    parts = [f"mesh {sizes_text(result.mesh)}" if result.mesh else "", result.level]
+    name = " ".join(part for part in parts if part) or "collect"
+    case = SubElement(
+        suite,
+        "testcase",
+        classname=plain(result.target),
+        name=plain(name),
+        time=f"{result.seconds:.3f}",
+    )
+    if result.fixture:
+        case.set("file", plain(result.fixture.rpartition("::")[0]))
+    if result.status == SKIP:
+        SubElement(case, "skipped", message=plain(result.reason))
+    elif result.status == FAIL:
+        texts = [failure.text() for failure in result.failures] or [result.reason or "failed"]
+        first = plain(texts[0].splitlines()[0] if texts[0] else "failed")
+        more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
+        kinds = dict.fromkeys(failure.kind for failure in result.failures)
+        failure = SubElement(case, "failure", message=first + more, type=plain(", ".join(kinds) or "failed"))
+        failure.text = plain_lines("\n".join([*texts, *_context(result)]))
+    if result.output:
+        SubElement(case, "system-out").text = plain_lines("\n".join(result.output))
+
+
+def _context(result: Result) -> Iterable[str]:
+    if result.line:
+        yield f"{'fn' if result.mesh else 'proof'}: {result.line}" + (f", {result.how}" if result.how else "")
+    yield from (f"note: {note}" for note in result.notes)
+    if result.rerun:
+        yield f"rerun: {result.rerun}"
+
+
+def _seconds(results: Iterable[Result]) -> str:
+    return f"{sum(result.seconds for result in results):.3f}"

@@ -1,0 +1,100 @@
+"""The levels of proof, which of them a fixture is taken through, and the job that does each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from shardlint.verify.fixture import EXPLICIT, devices_of
+
+LEVELS = ("trace", "compile", "execute", "processes", "topology")
+# What one process does with simulated devices, one level after the other.
+SIMULATED = ("trace", "compile", "execute")
+PROOF_LEVELS = ("compile", "execute")
+# The CPU backend numbers the devices of one process in steps of 2048 and compiles for no more.
+DEVICES_MAX = 2048
+# How many time limits a topology has.
+TOPOLOGY_TIMES = 5
+
+
+def up_to(level: str | None, levels: Sequence[str] = LEVELS) -> list[str]:
+    """Those of `levels` that are no further than `level` (None: as far as they go)."""
+    last = len(LEVELS) - 1 if level is None else LEVELS.index(level)
+    return [one for one in levels if LEVELS.index(one) <= last]
+
+
+def jobs_for(
+    fixture: Mapping[str, Any],
+    mesh: Mapping[str, int],
+    level: str | None,
+    processes: int | None,
+    topologies: Sequence[str],
+    seconds: float,
+) -> list[dict[str, Any]]:
+    """The jobs that take a fixture, as the task `collect` lists it, to `level` on one mesh.
+
+    Each has `task`, `devices`, `levels` (those it runs), `skips` (level -> reason, of those that cannot
+    be run) and `with` (options a rerun of it needs). `processes` and `topologies` add to what the fixture declares; `seconds` is the
+    time limit.
+    """
+    count = devices_of(mesh)
+    wanted = up_to(level)
+    jobs = [_simulated(fixture, count, level)]
+    if "processes" in wanted:
+        jobs += _processes(fixture, count, level, processes, seconds)
+    if "topology" in wanted:
+        names = list(dict.fromkeys([*fixture["topology"], *topologies]))
+        # Makers of arguments are given simulated devices. A real compiler takes minutes over what XLA's for CPU takes
+        # seconds.
+        more = {"seconds": TOPOLOGY_TIMES * seconds}
+        jobs += [
+            _job("topology", min(count, DEVICES_MAX), ["topology"], {}, f" --topology {name}")
+            | {"topology": name, **more}
+            for name in names
+        ]
+        if not names and level == "topology":
+            reason = "no topology is declared: topology=['v5e:4x4'] in the fixture, or --topology v5e:4x4"
+            jobs.append(_job("fixture", 1, [], {"topology": reason}))
+    return [job for job in jobs if job["levels"] or job["skips"]]
+
+
+def _job(
+    task: str, devices: int, levels: list[str], skips: dict[str, str], options: str = ""
+) -> dict[str, Any]:
+    return {"task": task, "devices": devices, "levels": levels, "skips": skips, "with": options}
+
+
+def _simulated(fixture: Mapping[str, Any], count: int, level: str | None) -> dict[str, Any]:
+    levels = up_to(level, SIMULATED)
+    skips = {}
+    if fixture["axis_types"] != EXPLICIT:
+        # Said only to who asked for it: of most programs there is nothing to trace.
+        levels.remove("trace")
+        if level == "trace":
+            skips["trace"] = (
+                "proves nothing of Auto axes, whose shardings are not chosen before the program is compiled; "
+                "axis_types='explicit' is for programs written for explicit axes"
+            )
+    if count > DEVICES_MAX:
+        for name in [name for name in levels if name != "trace"]:
+            levels.remove(name)
+            skips[name] = f"{count} devices: one process simulates {DEVICES_MAX} at most"
+    return _job("fixture", count if count <= DEVICES_MAX else 1, levels, skips)
+
+
+def _processes(
+    fixture: Mapping[str, Any], count: int, level: str | None, asked: int | None, seconds: float
+) -> list[dict[str, Any]]:
+    processes = asked or fixture["processes"]
+    if not processes:
+        if level != "processes":
+            return []
+        reason = "no processes are declared: processes=2 in the fixture, or --processes 2"
+        return [_job("fixture", 1, [], {"processes": reason})]
+    options = f" --processes {processes}"
+    if count % processes:
+        reason = f"{count} devices cannot be shared evenly among {processes} processes"
+        return [_job("fixture", 1, [], {"processes": reason}, options)]
+    # The processes are stopped at the limit by one that can still say where they stood; it has a little longer.
+    more = {"processes": processes, "limit": seconds, "seconds": seconds + 10}
+    return [_job("processes", count // processes, ["processes"], {}, options) | more]

@@ -1,0 +1,124 @@
+"""`shardlint run -- COMMAND`: starts the program, and reports on standard error when it has ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from shardlint.verify.fixture import parse_bytes
+from shardlint.verify.runner import CannotRun
+from shardlint.verify.sanitizer import launch
+from shardlint.verify.sanitizer.dumps import collect
+from shardlint.verify.sanitizer.findings import examine
+from shardlint.verify.sanitizer.report import Report, json_report, text_report
+
+_DEFAULT = 8
+
+
+def _size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    try:
+        return None if value is None else parse_bytes(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _reports(context: click.Context, option: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
+    for path in value:
+        if path.suffix not in (".html", ".json"):
+            raise click.BadParameter(f"{path} ends neither in .html nor in .json")
+    return value
+
+
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option(
+    "--devices",
+    type=click.IntRange(1, 2048),
+    help=f"Simulated devices. Default: what XLA_FLAGS or the program itself says, else {_DEFAULT}.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 when something is found and the program with 0.")
+@click.option(
+    "--large",
+    callback=_size,
+    metavar="SIZE",
+    default="1MiB",
+    show_default=True,
+    help="The least array to report on.",
+)
+@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Kill the program then.")
+@click.option(
+    "--memory", callback=_size, metavar="SIZE", help="Memory each of its processes may take, as in 16GiB."
+)
+@click.option(
+    "--report",
+    "reports",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    callback=_reports,
+    metavar="FILE",
+    help="Also write the report to FILE.html or FILE.json (repeatable).",
+)
+@click.option(
+    "--keep-dumps",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Keep what the compiler wrote, in an empty or new folder.",
+)
+def run(
+    command: tuple[str, ...],
+    devices: int | None,
+    strict: bool,
+    large: int,
+    timeout: float | None,
+    memory: int | None,
+    reports: tuple[Path, ...],
+    keep_dumps: Path | None,
+) -> None:
+    """Run a program unchanged on simulated devices and report its sharding mistakes when it ends.
+
+    COMMAND is any program: `python train.py`, `train.py`, `-m package.train`, `pytest tests`. Its output
+    passes through; the report goes to standard error.
+
+    Exits as the program does (128 and the signal's number where one ended it, 124 at the time limit), with 1
+    under --strict when something was found, and with 2 when the program could not be started.
+    """
+    words = launch.command_line(command)
+    try:
+        for path in reports:
+            if not path.parent.is_dir():
+                raise CannotRun(f"--report {path}: there is no folder {path.parent}")
+        with launch.dump_folder(keep_dumps) as folder:
+            given = dict(os.environ)
+            env = launch.environment(folder, devices or _DEFAULT, devices is not None, given)
+            ended = launch.run(words, env, folder, timeout, memory, devices or _DEFAULT)
+            compiled, problems = collect(folder)
+        facts = examine(compiled, large)
+        facts.notes += [*problems, *launch.remarks(given)]
+    except CannotRun as error:
+        click.echo(f"shardlint run: {error}", err=True)
+        sys.exit(2)
+    report = Report(words, ended, facts, large)
+    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
+    click.echo(text_report(report, colour), err=True, color=colour)
+    failed = [path for path in reports if not _write(path, report)]
+    sys.exit(ended.code or (2 if failed else 1 if strict and facts.found else 0))
+
+
+def _write(path: Path, report: Report) -> bool:
+    from shardlint import __version__
+
+    if path.suffix == ".html":
+        from shardlint.verify.sanitizer.html import html_report
+
+        text = html_report(report, __version__)
+    else:
+        text = json_report(report, __version__) + "\n"
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        click.echo(f"shardlint run: --report {path}: {error.strerror or error}", err=True)
+        return False
+    return True

@@ -1,0 +1,155 @@
+"""The report of a run: text for a person, one JSON object for a program."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shardlint.verify.facts import Line
+from shardlint.verify.report import size_text
+from shardlint.verify.sanitizer.dumps import Compiled
+from shardlint.verify.sanitizer.findings import Facts, Found, Moved, changed
+from shardlint.verify.sanitizer.launch import Ended
+from shardlint.verify.spec import sizes_text
+
+_LINES = 12
+_NAMES = 6
+
+
+@dataclass
+class Report:
+    """A run: what was started, how it ended, and what it compiled. Files are shown relative to `root`."""
+
+    command: Sequence[str]
+    ended: Ended
+    facts: Facts
+    large: int
+    root: Path = field(default_factory=Path.cwd)
+
+    def place(self, line: Line) -> str:
+        """`train.py:41`, relative to `root` where it lies below."""
+        if not line.file:
+            return str(line)
+        try:
+            return f"{Path(line.file).relative_to(self.root).as_posix()}:{line.line}"
+        except ValueError:
+            return str(line)
+
+    @property
+    def moved(self) -> list[Moved]:
+        """What is worth a line: at least a hundredth of what is moved most, and not less than `large`."""
+        least = max(self.large, self.facts.moved[0].bytes / 100) if self.facts.moved else 0
+        return [one for one in self.facts.moved if one.bytes >= least]
+
+    def summary(self) -> str:
+        """One line: what was compiled, over what."""
+        facts = self.facts
+        if not facts.compiled:
+            return "no jax program was compiled: there is nothing to report on"
+        programs = f"{facts.compiled} program{'s' if facts.compiled > 1 else ''} compiled"
+        if facts.devices < 2:
+            return f"{programs}, each for one device: no mesh, nothing to say of shardings"
+        meshes = [sizes_text(mesh).replace(",", " ") for mesh in facts.meshes]
+        over = f"mesh {' and '.join(meshes)}" if meshes else f"{facts.devices} devices"
+        return f"{programs}, over {over}"
+
+
+def text_report(report: Report, colour: bool = False) -> str:
+    """The report for a person."""
+    facts = report.facts
+    lines = [f"shardlint run: {report.summary()}"]
+    for found in facts.found:
+        lines += _found_lines(found, report, colour)
+    if report.moved:
+        lines.append("bytes moved in one call, a device:")
+        lines += [_moved_line(one, report) for one in report.moved[:_LINES]]
+        if len(report.moved) > _LINES:
+            lines.append(f"  ... and {len(report.moved) - _LINES} more lines (all are in --report FILE.json)")
+    lines += [f"note: {note}" for note in (*report.ended.notes, *facts.notes)]
+    if facts.devices > 1:
+        count = len(facts.found)
+        lines.append(f"{count or 'no'} finding{'' if count == 1 else 's'}; the program exited with {report.ended.code}")
+    return "\n".join(lines)
+
+
+def _found_lines(found: Found, report: Report, colour: bool) -> Iterator[str]:
+    kind = f"\x1b[31;1m{found.kind}\x1b[0m" if colour else found.kind
+    yield f"{report.place(found.line)}: {kind} in {found.function}"
+    yield f"  {found.message}"
+    yield from (f"    {text}" for text in found.arrays[:_NAMES])
+    if len(found.arrays) > _NAMES:
+        yield f"    ... and {len(found.arrays) - _NAMES} more"
+    if found.advice:
+        yield f"  instead: {found.advice}"
+
+
+def over_text(one: Moved) -> str:
+    """Over what a line's bytes move: `over data`, or the size of a group where axes have no names."""
+    return f"over {', '.join(one.axes)}" if one.axes else f"in groups of {one.group}"
+
+
+def _moved_line(one: Moved, report: Report) -> str:
+    trips = f" x{one.trips}" if one.trips not in (None, 1) else ""
+    what = ", ".join(one.of[:2]) or ", ".join(one.arrays[:2])
+    more = max(len(one.of) or len(one.arrays), 2) - 2
+    what += f" and {more} more" if more else ""
+    unknown = ", in a loop of unknown length" if one.trips is None else ""
+    return (
+        f"  {size_text(one.bytes):>10}  {report.place(one.line)} ({one.function})  "
+        f"{one.kind} {over_text(one)}{trips}{unknown}: {what}"
+    )
+
+
+def json_report(report: Report, version: str) -> str:
+    """The report for a program: one object."""
+    facts = report.facts
+    return json.dumps(
+        {
+            "schema": 1,
+            "version": version,
+            "command": list(report.command),
+            "exit_code": report.ended.code,
+            "seconds": round(report.ended.seconds, 3),
+            "devices": facts.devices,
+            "meshes": facts.meshes,
+            "compiled": facts.compiled,
+            "compile_seconds": round(facts.seconds, 3),
+            "large_bytes": report.large,
+            "findings": [asdict(found) for found in facts.found],
+            "moved": [asdict(moved) for moved in facts.moved],
+            "functions": [_function(each) for each in facts.functions],
+            "notes": [*report.ended.notes, *facts.notes],
+        },
+        indent=2,
+    )
+
+
+def _function(each: Sequence[Compiled]) -> dict[str, Any]:
+    function = each[0].function
+    return {
+        "name": function.name,
+        "line": asdict(function.line),
+        "own": function.own,
+        "compilations": [
+            {
+                "process": one.process,
+                "seconds": round(one.seconds, 3),
+                "partitions": one.partitions,
+                "replicas": one.replicas,
+                "called_from": asdict(one.function.call),
+                "unplaced": sorted(one.unplaced),
+                "changed": changed(each[at - 1], one) if at else [],
+                "program": asdict(one.program),
+            }
+            for at, one in enumerate(each)
+        ],
+    }
+
+
+def command_text(words: Sequence[str]) -> str:
+    """The command as a shell takes it."""
+    return shlex.join(words)

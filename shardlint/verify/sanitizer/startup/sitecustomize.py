@@ -1,0 +1,66 @@
+"""Runs first in each Python process of a program under `shardlint run`.
+
+The compiler's flags come through the environment, and that is enough for most programs. This file is for
+those that set XLA_FLAGS themselves, which replaces what was there, and it gives each process a folder
+of its own, so that a function compiled by eight workers is not taken for one compiled eight times. It
+must not fail, print or be seen: it takes itself off the path and hands over to the sitecustomize behind it.
+"""
+
+import os
+import sys
+
+_DEVICES = "--xla_force_host_platform_device_count="
+
+
+def _with_ours(value: str) -> str:
+    """The flags in `value` with those of the run behind them: of two the compiler takes the last."""
+    folder = os.environ["SHARDLINT_RUN_FOLDER"]
+    ours = os.environ["SHARDLINT_RUN_FLAGS"].split()
+    dump = f"--xla_dump_to={folder}"
+    flags = [flag for flag in value.split() if flag not in ours and not flag.startswith(dump)]
+    # How many devices is the program's own word, unless the command was told.
+    default = os.environ.get("SHARDLINT_RUN_DEVICES")
+    if default and not any(flag.startswith(_DEVICES) for flag in (*flags, *ours)):
+        flags.append(_DEVICES + default)
+    return " ".join([*flags, *ours, f"{dump}{os.sep}{os.getpid()}"])
+
+
+def _begin() -> None:
+    class Environ(type(os.environ)):  # type: ignore[misc]
+        def __setitem__(self, key: str, value: str) -> None:
+            if key == "XLA_FLAGS" and "SHARDLINT_RUN_FLAGS" in self:
+                value = _with_ours(value)
+            super().__setitem__(key, value)
+
+    def renew() -> None:
+        if "XLA_FLAGS" in os.environ:
+            os.environ["XLA_FLAGS"] = os.environ["XLA_FLAGS"]
+
+    Environ.__name__ = Environ.__qualname__ = type(os.environ).__name__
+    os.environ.__class__ = Environ
+    renew()
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=renew)
+
+
+def _hand_over() -> None:
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # pathlib costs an import
+    sys.path[:] = [path for path in sys.path if path != here]
+    this = sys.modules.pop("sitecustomize", None)
+    try:
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if error.name != "sitecustomize":
+            raise
+    finally:
+        # The import that runs this file looks for it when it is done.
+        if this is not None:
+            sys.modules.setdefault("sitecustomize", this)
+
+
+if "SHARDLINT_RUN_FLAGS" in os.environ:
+    try:
+        _begin()
+    except Exception:  # a program that is not watched is better than one that does not run
+        os.environ.pop("SHARDLINT_RUN_FLAGS", None)
+_hand_over()

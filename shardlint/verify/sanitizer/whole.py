@@ -1,0 +1,78 @@
+"""Arrays the partitioner made whole on every device only to cut them again: involuntary rematerialisation.
+
+The compiler says so on standard error, unless the program turned its messages off or caught them. The
+partitioned program itself shows it: gathers until the array is whole, and all that is done with the whole
+is to take the slice that belongs to this device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from shardlint.verify.facts import Line
+from shardlint.verify.inside.hlo import shapes
+from shardlint.verify.inside.hlo.axes import Axes
+from shardlint.verify.inside.hlo.lines import Lines
+from shardlint.verify.inside.hlo.module import Instruction, Module
+
+_CARRY = frozenset(("copy", "bitcast", "reshape", "transpose", "convert"))
+
+
+def gathered_to_be_cut(
+    module: Module, lines: Lines, mesh: Mapping[str, int]
+) -> Iterator[tuple[str, Line, int]]:
+    """Each such array: its type and shape, the line it comes from, and its bytes when whole."""
+    axes = Axes(mesh)
+    for computation in module.computations.values():
+        for one in computation:
+            if one.opcode != "all-gather":
+                continue
+            users = computation.users.get(one.name, [])
+            if not users or any(user.opcode != "dynamic-slice" for user in users):
+                continue
+            if not all(_by_device(user) for user in users):
+                continue
+            if _devices(one, axes) < axes.devices:
+                continue
+            own, inner = lines.of(one)
+            shape = shapes.arrays(one.shape)[0]
+            yield str(shape), own or inner or Line(), shape.bytes
+
+
+def _devices(one: Instruction, axes: Axes) -> int:
+    """How many devices' parts a gather, with those right before it, brings together."""
+    total = 1
+    current: Instruction | None = one
+    while current is not None and (current.opcode == "all-gather" or current.opcode in _CARRY):
+        if current.opcode == "all-gather":
+            total *= axes.of_groups(_groups(current))[1]
+        name, _ = current.operands()[0]
+        current = current.computation.instructions.get(name)
+    return total
+
+
+def _groups(one: Instruction) -> str:
+    text = one.attributes
+    at = text.find("replica_groups=")
+    start = at + len("replica_groups=")
+    if text.startswith("mesh[", start):
+        return text[start : text.find("}", text.find("{", start)) + 1]
+    return one.attribute("replica_groups")
+
+
+def _by_device(cut: Instruction) -> bool:
+    """Whether a slice begins where the number of the device says."""
+    seen: set[str] = set()
+    names = [name for name, _ in cut.operands()[1:]]
+    while names:
+        name = names.pop()
+        one = cut.computation.instructions.get(name)
+        if one is None or name in seen:
+            continue
+        if one.opcode == "partition-id":
+            return True
+        seen.add(name)
+        if len(seen) > 64:
+            return False
+        names += [operand for operand, _ in one.operands()] if one.opcode not in ("constant", "parameter") else []
+    return False
