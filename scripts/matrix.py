@@ -120,7 +120,7 @@ def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
         "Written by `make matrix`, which runs `shardlint verify --rules all` in an environment for",
         "each release: each rule's `bad.py` must show its mistake there; its `good.py` must not, with the",
         "same numbers.",
-        "A dash: the rule claims nothing for these releases. Empty: not run there.",
+        "A dash: the proof claims nothing for these releases. Empty: not run there.",
         "",
         f"| rule | {' | '.join(columns)} |",
         f"|---|{'---|' * len(columns)}",

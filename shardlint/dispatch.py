@@ -10,7 +10,7 @@ from functools import cached_property
 from shardlint.facts import FileFacts
 from shardlint.program import Program, api
 from shardlint.program.values import Api, Made, Value, Wrapped, options
-from shardlint.rule import Calls, Rule, Uses
+from shardlint.rule import Calls, Methods, Rule, Uses, Wake
 from shardlint.site import Form, Site
 from shardlint.targets import Targets
 
@@ -30,6 +30,7 @@ class Wakes:
 
     calls: dict[str, list[Rule]] = field(default_factory=dict)
     uses: dict[str, list[Rule]] = field(default_factory=dict)
+    methods: dict[str, list[Rule]] = field(default_factory=dict)
     words: dict[str, set[bytes] | None] = field(default_factory=dict)
     """Identifiers to look for, each with the texts of which one must stand in the file too (None: it is enough alone).
     A file without any of them needs no parse."""
@@ -40,13 +41,18 @@ class Wakes:
         wakes = cls()
         for rule in rules:
             for wake in rule.wakes:
-                table = wakes.calls if isinstance(wake, Calls) else wakes.uses
+                table = wakes._table(wake)
                 for name in wake.names:
                     table.setdefault(name, []).append(rule)
                     for word in _words(wake, name):
                         near, known = _near(wake, name, word), wakes.words.get(word, set())
                         wakes.words[word] = None if near is None or known is None else known | near
         return wakes
+
+    def _table(self, wake: Wake) -> dict[str, list[Rule]]:
+        if isinstance(wake, Methods):
+            return self.methods
+        return self.calls if isinstance(wake, Calls) else self.uses
 
     @cached_property
     def _needles(self) -> tuple[tuple[str, bytes, tuple[bytes, ...] | None], ...]:
@@ -64,8 +70,10 @@ class Wakes:
         ]
 
 
-def _near(wake: Calls | Uses, name: str, word: str) -> set[bytes] | None:
+def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
     """What stands in a file besides a word when the name is used there; None where that says nothing."""
+    if isinstance(wake, Methods):
+        return {text.encode() for text in wake.near} or None
     if isinstance(wake, Calls):
         if wake.near:
             return {text.encode() for text in wake.near}
@@ -82,7 +90,7 @@ def _near(wake: Calls | Uses, name: str, word: str) -> set[bytes] | None:
     return {text.encode() for text in (texts if own == module else [*texts, f"= {module}"])}
 
 
-def _words(wake: Calls | Uses, name: str) -> set[str]:
+def _words(wake: Wake, name: str) -> set[str]:
     bare = name.removesuffix(".*")
     words = {bare.rpartition(".")[2]}
     return words | _SPELLINGS.get(bare, set()) if isinstance(wake, Calls) else words
@@ -132,6 +140,8 @@ def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes, targets:
         return
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return
+    if isinstance(node, ast.Attribute) and node.attr in wakes.methods:
+        yield from _methods(program, file, node, wakes, targets)
     for option in options(program.value(file, node)):
         option, bound = _unbound(option)
         if not isinstance(option, Api):
@@ -145,6 +155,18 @@ def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes, targets:
         if call is not None and not bound:
             for rule in rules:
                 yield Site(program, file, call, option, form, targets, rule)
+
+
+def _methods(
+    program: Program, file: FileFacts, node: ast.Attribute, wakes: Wakes, targets: Targets
+) -> Iterator[Site]:
+    call = file.parent(node)
+    if not isinstance(call, ast.Call) or call.func is not node:
+        return
+    if any(isinstance(option, Api) for option in options(program.value(file, node))):
+        return
+    for rule in wakes.methods[node.attr]:
+        yield Site(program, file, call, Api(node.attr, node.attr), "method", targets, rule)
 
 
 def _unbound(value: Value) -> tuple[Value, bool]:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 if TYPE_CHECKING:
     from shardlint.site import Site
 
-__all__ = ["Calls", "Certainty", "Edit", "Finding", "Fix", "Harm", "Rule", "Safety", "Uses", "Wake"]
+__all__ = ["Calls", "Certainty", "Edit", "Finding", "Fix", "Harm", "Methods", "Rule", "Safety", "Uses", "Wake"]
 
 
 class Harm(enum.StrEnum):
@@ -115,7 +115,23 @@ class Uses:
         object.__setattr__(self, "names", names)
 
 
-Wake = Calls | Uses
+@dataclass(frozen=True)
+class Methods:
+    """Wake for calls of methods with these names, on anything that is not a library's own module or class.
+
+    For names that one library alone uses (`get_metadata`): what the object is, the text seldom tells. `near` is as
+    for `Calls`.
+    """
+
+    names: tuple[str, ...]
+    near: tuple[str, ...] = ()
+
+    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "near", near)
+
+
+Wake = Calls | Uses | Methods
 
 
 class Rule(ABC):

@@ -23,15 +23,15 @@ from shardlint.versions import show
 if TYPE_CHECKING:
     import libcst as cst
 
-Form = Literal["call", "partial", "name", "import"]
+Form = Literal["call", "partial", "name", "import", "method"]
 
 
 class Site:
     """One place that woke a rule.
 
     `syntax` is the `ast` node (a Call for calls; a Name, Attribute or alias for uses). `api` is the canonical name of
-    what is called or used, `written` the dotted name as it was imported. `form` is "partial" where the call binds
-    arguments of the library function through `functools.partial`.
+    what is called or used, `written` the dotted name as it was imported (both the bare name, for a method). `form` is
+    "partial" where the call binds arguments of the library function through `functools.partial`.
     """
 
     def __init__(

@@ -52,6 +52,8 @@ RULES = {
     "SL313": "shardlint_rules.mesh.constraint_on_explicit_mesh:ConstraintOnExplicitMesh",
     "SL314": "shardlint_rules.mesh.mesh_copy_drops_types:MeshCopyDropsTypes",
     "SL315": "shardlint_rules.mesh.legacy_mesh_context:LegacyMeshContext",
+    "SL504": "shardlint_rules.flax.annotation_key_ignored:AnnotationKeyIgnored",
+    "SL505": "shardlint_rules.flax.annotation_list_or_string:AnnotationListOrString",
     "SL507": "shardlint_rules.flax.nothing_trains:NothingTrains",
     "SL514": "shardlint_rules.flax.nnx_param_call:NnxParamCall",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",

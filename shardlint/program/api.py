@@ -96,6 +96,8 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "jax.device_put": ("x", "device", "src", "donate", "may_alias"),
     "jax.lax.with_sharding_constraint": ("x", "shardings"),
     "jax.reshard": ("xs", "out_shardings"),
+    "jax.make_array_from_callback": ("shape", "sharding", "data_callback"),
+    "jax.make_array_from_single_device_arrays": ("shape", "sharding", "arrays"),
     "jax.set_mesh": ("mesh",),
     "jax.sharding.use_mesh": ("mesh",),
     "jax.sharding.use_abstract_mesh": ("mesh",),

@@ -6,20 +6,23 @@ import importlib.util
 import os
 import shlex
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
+from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.plan import Request, check_self, verify_fixtures, verify_proofs
+from shardlint.verify.progress import Progress
 from shardlint.verify.proofs import BadProof, ProofFolder, broken, read_proof
 from shardlint.verify.report import Result, Run, json_report, text_report
-from shardlint.verify.runner import CannotRun, Runner
+from shardlint.verify.runner import MEMORY, SECONDS, CannotRun, Runner
+from shardlint.verify.shard import Shard
 from shardlint.verify.topology import parse_topology
 
-MENTION = b"shardlint.verify"
 _SHOWN = ("python", "jax", "equinox", "flax", "haliax", "einshard")
 
 
@@ -44,52 +47,18 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     return found, failures
 
 
-def fixture_files(paths: Sequence[str]) -> dict[Path, list[str]]:
-    """Files that may hold fixtures, each with the fixture names asked for (none means all).
+def _read(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
+    """An option's callback: its value (each, of one that is repeated) read by `parse`, whose `ValueError` is shown."""
 
-    A path is a file, `FILE::NAME`, or a directory, of which the files that mention `shardlint.verify` count.
-    Raises `CannotRun` for a path that is not there and when no file is found.
-    """
-    from shardlint.sources.find import find
+    def callback(context: click.Context, option: click.Parameter, value: Any) -> Any:
+        try:
+            if isinstance(value, tuple):
+                return tuple(parse(one) for one in value)
+            return None if value is None else parse(value)
+        except ValueError as error:
+            raise click.BadParameter(str(error)) from None
 
-    files: dict[Path, list[str]] = {}
-    for text in paths:
-        place, _, name = text.partition("::")
-        path = Path(place)
-        if not path.exists():
-            raise CannotRun(f"{place}: no such file or directory")
-        if path.is_dir():
-            for file in find([path]).files:
-                if file.suffix == ".py" and MENTION in file.read_bytes():
-                    files.setdefault(file, [])
-        elif name and files.get(path) != []:
-            files.setdefault(path, []).append(name)
-        else:
-            files[path] = []
-    if not files:
-        raise CannotRun(f"no file below {shlex.join(paths)} mentions shardlint.verify")
-    return files
-
-
-def _mesh(context: click.Context, option: click.Parameter, value: str | None) -> dict[str, int] | None:
-    try:
-        return None if value is None else parse_mesh(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _size(context: click.Context, option: click.Parameter, value: str) -> int:
-    try:
-        return parse_bytes(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
-
-
-def _topologies(context: click.Context, option: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
-    try:
-        return tuple(parse_topology(name).name for name in value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
+    return callback
 
 
 @click.command()
@@ -101,7 +70,10 @@ def _topologies(context: click.Context, option: click.Parameter, value: tuple[st
     "--level", type=click.Choice(LEVELS), help="How far to go; without, as far as each fixture declares."
 )
 @click.option(
-    "--mesh", callback=_mesh, metavar="AXES", help="Run fixtures on this mesh only, such as data=4,model=2."
+    "--mesh",
+    callback=_read(parse_mesh),
+    metavar="AXES",
+    help="Run fixtures on this mesh only, such as data=4,model=2.",
 )
 @click.option(
     "--processes",
@@ -112,18 +84,18 @@ def _topologies(context: click.Context, option: click.Parameter, value: tuple[st
     "--topology",
     "topologies",
     multiple=True,
-    callback=_topologies,
+    callback=_read(lambda name: parse_topology(name).name),
     metavar="NAME",
     help="Also compile fixtures for it, such as v5e:4x4; repeatable.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=120.0, show_default=True, help="Seconds a program."
+    "--timeout", type=click.FloatRange(min=0.1), default=SECONDS, show_default=True, help="Seconds a program."
 )
 @click.option(
     "--memory",
-    callback=_size,
+    callback=_read(parse_bytes),
     metavar="SIZE",
-    default="16GiB",
+    default=MEMORY,
     show_default=True,
     help="Memory a program may take.",
 )
@@ -132,6 +104,12 @@ def _topologies(context: click.Context, option: click.Parameter, value: tuple[st
 )
 @click.option(
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Programs side by side."
+)
+@click.option(
+    "--shard",
+    callback=_read(Shard.parse),
+    metavar="I/N",
+    help="Do part I of N of the work: for the jobs of a CI matrix.",
 )
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def verify(
@@ -145,13 +123,14 @@ def verify(
     memory: int,
     python: str,
     jobs: int,
+    shard: Shard | None,
     output_format: str,
 ) -> None:
     """Prove on simulated devices what programs declare about their shardings, donations and numbers.
 
-    PATHS are Python files, FILE::NAME, or directories; the fixtures at their module level are
-    verified (without PATHS and --rules: those below the working directory). With --rules, the
-    proofs of rules are run.
+    PATHS are Python files, settings files, FILE::NAME, or directories; the fixtures at module level and
+    in [[tool.shardlint.verify]] are verified (without PATHS and --rules: those below the working directory
+    and in its settings). With --rules, the proofs of rules are run.
 
     Exits with 0 when something passed and nothing failed, 1 after a failure (or when everything was
     skipped), and 2 when the run itself could not be done.
@@ -166,10 +145,15 @@ def verify(
             from shardlint.registry import proof_folders
 
             found, results = proofs(codes, proof_folders())
-        files = fixture_files(paths or (".",)) if paths or not codes else {}
+            if shard is not None:
+                # From the other end than fixtures: what does not come out even goes to other shards.
+                mirrored = Shard(shard.count + 1 - shard.index, shard.count)
+                found = mirrored.of(found, [1.0] * len(found))
+                results = results if shard.index == 1 else []
+        files = fixture_files(paths) if paths or not codes else {}
         options = "" if python == sys.executable else f" --python {shlex.quote(python)}"
         request = Request(
-            files, found, mesh, level, options=options, processes=processes, topologies=topologies
+            files, found, mesh, level, shard, options=options, processes=processes, topologies=topologies
         )
         run = run_request(request, Runner(python, timeout, memory, jobs), results)
     except CannotRun as error:
@@ -189,10 +173,9 @@ def run_request(request: Request, runner: Runner, already: Sequence[Result] = ()
     """Do all of a request. Raises `CannotRun` where that is not possible, a run without any fixture
     included.
     """
+    runner.progress = Progress(sys.stderr)
     with runner:
         caught = check_self(runner)
         results = [*already, *verify_proofs(runner, request), *verify_fixtures(runner, request)]
-        if not results:
-            raise CannotRun("no fixture found: a fixture is a shardlint.verify.Fixture at module level")
         packages = {name: release for name, release in runner.releases.items() if name in _SHOWN}
-        return Run(results, packages, list(runner.limits), caught)
+        return Run(results, packages, list(runner.limits), caught, shard=str(request.shard or ""))

@@ -10,8 +10,10 @@ import ctypes
 import os
 import signal
 import sys
+from collections.abc import Collection
 
 HERE = sys.platform == "linux"
+# More than any loader of data starts; a program that forks without end has them in a second.
 PROCESSES_MAX = 512
 _SET_PDEATHSIG, _SET_CHILD_SUBREAPER = 1, 36
 _ROUNDS = 50
@@ -50,8 +52,8 @@ def _parents() -> dict[int, tuple[int, str]]:
     return found
 
 
-def below(root: int) -> list[int]:
-    """The processes that descend from `root`, which is not among them, dead ones left out."""
+def below(root: int, spared: Collection[int] = ()) -> list[int]:
+    """The living processes that descend from `root`, without itself, `spared` processes and what is below those."""
     if not HERE:
         return []
     parents = _parents()
@@ -60,21 +62,20 @@ def below(root: int) -> list[int]:
         children.setdefault(parent, []).append(process)
     found, waiting = [], [root]
     while waiting:
-        new = children.get(waiting.pop(), [])
+        new = [process for process in children.get(waiting.pop(), []) if process not in spared]
         found += [process for process in new if parents[process][1] not in "ZX"]
         waiting += new
     return found
 
 
-def end_below(root: int, spared: frozenset[int] = frozenset()) -> None:
-    """Kill all that descends from `root` but not `spared` processes and what is below those.
+def end_below(root: int, spared: Collection[int] = ()) -> None:
+    """Kill all that is `below` a process.
 
     First all are stopped, again and again until there is no new one: what is stopped starts nothing.
     """
     stopped: set[int] = set()
     for _ in range(_ROUNDS):
-        kept = {process for one in spared for process in (one, *below(one))}
-        new = [process for process in below(root) if process not in kept and process not in stopped]
+        new = [process for process in below(root, spared) if process not in stopped]
         if not new:
             break
         for process in new:

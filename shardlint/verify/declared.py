@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.settings import BadSettings
-from shardlint.verify.fixture import CONTEXTS, SINGLE_DEVICE, Argument, Fixture, arg, parse_bytes
+from shardlint.verify.fixture import (
+    AUTO,
+    CONTEXTS,
+    EXPLICIT,
+    SINGLE_DEVICE,
+    Argument,
+    Fixture,
+    arg,
+    parse_bytes,
+)
 from shardlint.verify.spec import P
 
 Read = Callable[[Any], Any]
@@ -188,6 +197,11 @@ def _of_strings(about: str, write: str) -> _Key:
     return _Key(about, f"a list such as {write}", _array({"type": "string"}), _list(_text(""), "a string"))
 
 
+def _of_choice(about: str, choices: tuple[str, ...]) -> _Key:
+    write = " or ".join(f'"{choice}"' for choice in choices)
+    return _Key(about, write, {"enum": list(choices)}, _text(f"^({'|'.join(choices)})$"))
+
+
 ARG_KEYS: dict[str, _Key] = {
     "source": _of_text("What makes the argument.", _A_REFERENCE, _REFERENCE),
     "shape": _Key(
@@ -266,12 +280,8 @@ KEYS: dict[str, _Key] = {
         f'"{SINGLE_DEVICE}" or {_A_REFERENCE}',
         f"^{SINGLE_DEVICE}$|{_REFERENCE}",
     ),
-    "context": _Key(
-        "What the function is called under.",
-        " or ".join(f'"{context}"' for context in CONTEXTS),
-        {"enum": list(CONTEXTS)},
-        _text(f"^({'|'.join(CONTEXTS)})$"),
-    ),
+    "context": _of_choice("What the function is called under.", CONTEXTS),
+    "axis_types": _of_choice("What the axes of the mesh are.", (AUTO, EXPLICIT)),
     "processes": _Key(
         "Also run it as so many jax.distributed processes.", "a number of 2 or more", _number(2), _whole(2)
     ),

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from shardlint.verify.claims import Claim
 from shardlint.verify.spec import P
 from shardlint.verify.topology import parse_topology
 
@@ -93,11 +94,24 @@ class Fixture:
     `"explicit"` (shardings are part of types, and the program is written so). Only of explicit axes can level
     `trace` prove anything.
 
+    `execute`: False for a program too large to run here. It is compiled, and never run.
+
     `processes`: also run the function as so many `jax.distributed` processes, which share the devices.
 
-    `topology`: also compile it for these accelerators, which need not be there, such as `["v5e:4x4"]`.
+    `forbid`: collectives the compiled function may not have, `["all_gather over model", "all_to_all"]`:
+    a kind (or `any`), and the mesh axes it must run over to count.
 
-    `hbm_max`: the most memory one device of a topology may need (`"15GiB"`); without, what the device has.
+    `budget`: how many bytes they may move on one device in one call, `{"all_gather": "64MiB", "all_reduce
+    over data": "1GiB"}`; in a loop each trip counts.
+
+    `memory_max`: the most bytes one call may need on one device: arguments, outputs and temporaries, less
+    what takes a donated buffer (level `compile`). `hbm_max`: the same, of the accelerator's own compiler
+    (level `topology`); without, what a device has.
+
+    `gradients`: path glob -> spec of the gradients of `fn`, which returns a scalar (or a tuple that begins
+    with one). Paths begin with the argument's index: `"0/**/w1"`.
+
+    `topology`: also compile it for these accelerators, which need not be there, such as `["v5e:4x4"]`.
 
     Raises `TypeError` or `ValueError` for a declaration that could never be run.
     """
@@ -111,9 +125,14 @@ class Fixture:
     reference: str | Callable[..., Any] | None = None
     context: str = "set_mesh"
     axis_types: str = AUTO
+    execute: bool = True
+    forbid: Sequence[str] = ()
+    budget: Mapping[str, int | str] = field(default_factory=dict)
+    memory_max: int | str | None = None
+    hbm_max: int | str | None = None
+    gradients: Mapping[str, Any] = field(default_factory=dict)
     processes: int | None = None
     topology: Sequence[str] = ()
-    hbm_max: int | str | None = None
 
     def __post_init__(self) -> None:
         if not (callable(self.fn) or _is_reference(self.fn)):
@@ -134,11 +153,13 @@ class Fixture:
             raise ValueError(f"axis_types is {AUTO!r} or {EXPLICIT!r}, not {self.axis_types!r}")
         if self.processes is not None and (not isinstance(self.processes, int) or self.processes < 2):
             raise ValueError(f"processes is a number of 2 or more, not {self.processes!r}")
+        if not self.execute and (self.processes or self.reference is not None):
+            field_name = "processes" if self.processes else "reference"
+            raise ValueError(f"{field_name} is for a program that is run, and execute=False says it is not")
         if isinstance(self.topology, str):
             raise TypeError(f"topology is a list such as ['v5e:4x4'], not {self.topology!r}")
         for name in self.topology:
             parse_topology(name)
-        self.hbm_limit()
         if (
             isinstance(self.reference, str)
             and self.reference != SINGLE_DEVICE
@@ -148,8 +169,15 @@ class Fixture:
                 f"reference is 'single_device', 'module:attribute' or a callable, not {self.reference!r}"
             )
         self.replicated_limit()
-        for spec in self.out.values():
+        for spec in (*self.out.values(), *self.gradients.values()):
             P.of(spec)
+        if isinstance(self.forbid, str):
+            raise TypeError(f"forbid is a list such as ['all_gather over model'], not {self.forbid!r}")
+        self.forbidden()
+        self.budgets()
+        for limit in (self.memory_max, self.hbm_max):
+            if limit is not None:
+                parse_bytes(limit)
 
     def expected(self) -> dict[str, P]:
         """`out` with every spec as a `P`."""
@@ -163,12 +191,27 @@ class Fixture:
         """`hbm_max` in bytes."""
         return None if self.hbm_max is None else parse_bytes(self.hbm_max)
 
+    def forbidden(self) -> list[Claim]:
+        """`forbid`, read. Raises `ValueError` for what is no collective."""
+        return [Claim.parse(text) for text in self.forbid]
+
+    def budgets(self) -> dict[Claim, int]:
+        """`budget`, read, in bytes. Raises `ValueError` for what is no collective or no size."""
+        return {Claim.parse(text): parse_bytes(most) for text, most in self.budget.items()}
+
+    def expected_gradients(self) -> dict[str, P]:
+        """`gradients` with every spec as a `P`."""
+        return {path: P.of(spec) for path, spec in self.gradients.items()}
+
+    def limits_compiled(self) -> bool:
+        """Whether it limits what the compiled program moves or takes."""
+        return bool(self.forbid or self.budget) or self.memory_max is not None
+
     def declares_nothing(self) -> bool:
         """Whether no level has anything to check."""
-        return (
-            not self.out and self.replicated_bytes_max is None and not self.donate and self.reference is None
-            and not self.processes and not self.topology
-        )
+        declared = (self.out, self.gradients, self.donate, self.processes, self.topology)
+        limits = (self.replicated_bytes_max, self.reference, self.hbm_max)
+        return not any(declared) and not self.limits_compiled() and all(limit is None for limit in limits)
 
     def label(self) -> str:
         """How reports name the function: as it was written, or its module and name."""

@@ -57,7 +57,7 @@ def _suite(name: str, results: list[Result], run: Run, version: str) -> Element:
 
 
 def _case(suite: Element, result: Result) -> None:
-    parts = [f"mesh {sizes_text(result.mesh)}" if result.mesh else "", result.level]
+    parts = [f"mesh {sizes_text(result.mesh)}" if result.mesh else "", result.level, result.topology]
     name = " ".join(part for part in parts if part) or "collect"
     case = SubElement(
         suite,

@@ -13,6 +13,8 @@ SIMULATED = ("trace", "compile", "execute")
 PROOF_LEVELS = ("compile", "execute")
 # The CPU backend numbers the devices of one process in steps of 2048 and compiles for no more.
 DEVICES_MAX = 2048
+# Processes that all do nothing for so long wait for each other.
+STALL_SECONDS = 20.0
 # How many time limits a topology has.
 TOPOLOGY_TIMES = 5
 
@@ -75,6 +77,10 @@ def _simulated(fixture: Mapping[str, Any], count: int, level: str | None) -> dic
                 "proves nothing of Auto axes, whose shardings are not chosen before the program is compiled; "
                 "axis_types='explicit' is for programs written for explicit axes"
             )
+    if not fixture["execute"] and "execute" in levels:
+        levels.remove("execute")
+        if level == "execute":
+            skips["execute"] = "the fixture says execute=False"
     if count > DEVICES_MAX:
         for name in [name for name in levels if name != "trace"]:
             levels.remove(name)
@@ -92,9 +98,11 @@ def _processes(
         reason = "no processes are declared: processes=2 in the fixture, or --processes 2"
         return [_job("fixture", 1, [], {"processes": reason})]
     options = f" --processes {processes}"
+    if not fixture["execute"]:
+        return [_job("fixture", 1, [], {"processes": "the fixture says execute=False"}, options)]
     if count % processes:
         reason = f"{count} devices cannot be shared evenly among {processes} processes"
         return [_job("fixture", 1, [], {"processes": reason}, options)]
     # The processes are stopped at the limit by one that can still say where they stood; it has a little longer.
-    more = {"processes": processes, "limit": seconds, "seconds": seconds + 10}
+    more = {"processes": processes, "limit": seconds, "seconds": seconds + 10, "stall": STALL_SECONDS}
     return [_job("processes", count // processes, ["processes"], {}, options) | more]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify.levels import PROOF_LEVELS, jobs_for, up_to
+from shardlint.verify.levels import LEVELS, PROOF_LEVELS, jobs_for, up_to
 from shardlint.verify.proofs import Entry, ProofFolder, join
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
 from shardlint.verify.runner import CannotRun, Job, Outcome, Runner
@@ -47,22 +47,34 @@ def check_self(runner: Runner) -> list[str]:
     return [sentence for sentences in outcome.all("caught") for sentence in sentences]
 
 
-def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
-    """Every fixture of every file, on each of its meshes (or the one asked for), at each level.
-
-    Raises `CannotRun` for a name asked for that is not in its file.
-    """
-    results: list[Result] = []
-    jobs: list[Job] = []
-    collecting: list[Job] = [{"task": "collect", "devices": 8, "file": str(file)} for file in request.files]
-    collected = sorted(runner.run(collecting), key=lambda outcome: int(outcome.job["id"]))
-    for (file, names), outcome in zip(request.files.items(), collected, strict=True):
+def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, Any]], Result | None]]:
+    """What each file declares, as the task `collect` lists it, or the failure of a file that cannot be read."""
+    jobs: list[Job] = [{"task": "collect", "devices": 8, "file": str(file)} for file in files]
+    found: list[tuple[list[dict[str, Any]], Result | None]] = []
+    for outcome in sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"])):
         reason = next(iter(outcome.all("error")), outcome.stopped)
         if reason:
             failure = Failure("stopped" if outcome.stopped else "raised", reason)
-            results.append(Result(str(file), "", FAIL, failures=[failure], output=outcome.output))
+            broken = Result(outcome.job["file"], "", FAIL, failures=[failure], output=outcome.output)
+            found.append(([], broken))
+        else:
+            found.append((outcome.all("fixtures")[0], None))
+    return found
+
+
+def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
+    """Every fixture of every file, on each of its meshes (or the one asked for), at each level; of these, the jobs of
+    the shard asked for.
+
+    Raises `CannotRun` for a name asked for that is not in its file, and when there is no fixture.
+    """
+    results: list[Result] = []
+    jobs: list[Job] = []
+    collected = collect(runner, list(request.files))
+    for (file, names), (listed, broken) in zip(request.files.items(), collected, strict=True):
+        if broken is not None:
+            results.append(broken)
             continue
-        (listed,) = outcome.all("fixtures")
         for name in names:
             if all(name != one["name"] for one in listed):
                 known = ", ".join(one["name"] for one in listed) or "none"
@@ -76,28 +88,30 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
                 results.append(Result(one["label"], "", FAIL, failures=failures, fixture=fixture))
                 continue
             meshes = [request.mesh] if request.mesh else one["meshes"]
-            jobs += [job for mesh in meshes for job in _fixture_jobs(file, one, mesh, request, runner.seconds)]
+            jobs += [job for mesh in meshes for job in fixture_jobs(file, one, mesh, request, runner.seconds)]
+    if request.files and not (jobs or results or request.proofs):
+        raise CannotRun("no fixture found: a fixture is a shardlint.verify.Fixture at module level")
     if request.shard is None:
-        found = _run_fixtures(runner, jobs, request)
+        found = run_jobs(runner, jobs, request)
         results += [result for group in found for result in group]
         return results + _unchecked(jobs, found)
     mine = request.shard.of(jobs, [_cost(job) for job in jobs])
-    found = _run_fixtures(runner, mine, request)
+    found = run_jobs(runner, mine, request)
     # What needs no mesh to fail is told by the first shard alone.
     results = results if request.shard.index == 1 else []
     results += [result for group in found for result in group]
-    # A fixture is for the shard of its first mesh to judge; to say that it was skipped everywhere takes the others' meshes.
+    # That a fixture was skipped everywhere is for the shard of its first mesh to say, and takes the others' meshes.
     firsts = {(job["file"], job["name"]): job for job in reversed(jobs)}
     for failure in _unchecked(mine, found):
         key = tuple(failure.fixture.rsplit("::", 1))
-        others = [job for job in jobs if (job["file"], job["name"]) == key and job not in mine]
-        tried = [result for group in _run_fixtures(runner, others, request) for result in group]
-        if firsts[key] in mine and all(result.status == SKIP for result in tried):
-            results.append(failure)
+        if firsts[key] in mine:
+            others = [job for job in jobs if (job["file"], job["name"]) == key and job not in mine]
+            tried = [result for group in run_jobs(runner, others, request) for result in group]
+            results += [failure] if all(result.status == SKIP for result in tried) else []
     return results
 
 
-def _run_fixtures(runner: Runner, jobs: Sequence[Job], request: Request) -> list[list[Result]]:
+def run_jobs(runner: Runner, jobs: Sequence[Job], request: Request) -> list[list[Result]]:
     """The results of each job, in the order of the jobs."""
     found: list[list[Result]] = [[] for _ in jobs]
     for outcome in runner.run(jobs):
@@ -110,9 +124,10 @@ def _cost(job: Job) -> float:
     return (16.0 + float(job["devices"])) * len(job["levels"])
 
 
-def _fixture_jobs(
+def fixture_jobs(
     file: Path, one: Mapping[str, Any], mesh: dict[str, int], request: Request, seconds: float
 ) -> list[Job]:
+    """The jobs of a fixture, as `collect` lists it, on one mesh."""
     of = {"file": str(file), "name": one["name"], "label": one["label"], "mesh": mesh}
     jobs = jobs_for(one, mesh, request.level, request.processes, request.topologies, seconds)
     return [{**of, **job} for job in jobs]
@@ -121,6 +136,7 @@ def _fixture_jobs(
 def _fixture_results(outcome: Outcome, request: Request) -> list[Result]:
     job = outcome.job
     results = [Result.read(data) for data in outcome.all("result")]
+    results.sort(key=lambda result: LEVELS.index(result.level))
     if outcome.stopped:
         left = [level for level in job["levels"] if all(level != result.level for result in results)]
         failure = Failure("stopped", outcome.stopped)

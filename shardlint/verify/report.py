@@ -47,7 +47,8 @@ class Failure:
         elif self.bytes_actual is not None:
             parts.append(f"{size_text(self.bytes_actual)}/device")
         parts.append(self.message)
-        return "  ".join(part for part in parts if part)
+        # A message that begins with a line end goes on below.
+        return "  ".join(part for part in parts if part).replace("  \n", "\n")
 
 
 @dataclass
@@ -71,6 +72,8 @@ class Result:
     """What was compiled, from the levels that compile."""
     fixture: str = ""
     """`FILE::NAME` of the fixture; "" for the proof of a rule, and for a file that could not be read."""
+    topology: str = ""
+    """What level `topology` compiled for, `v5e:4x4`."""
 
     @classmethod
     def read(cls, data: Mapping[str, Any]) -> Result:
@@ -90,15 +93,20 @@ class Run:
     self_test: list[str]
     goldens: list[str] = field(default_factory=list)
     """What became of the golden files, one sentence each."""
+    shard: str = ""
+    """`2/4` where the run was this part of the work only."""
 
     def counts(self) -> Counter[str]:
         """How many results passed, failed and were skipped."""
         return Counter(result.status for result in self.results)
 
     def exit_code(self) -> int:
-        """0 when something passed and nothing failed, else 1: skipping everything verifies nothing."""
+        """0 when something passed and nothing failed, else 1: skipping everything verifies nothing.
+
+        A shard may have nothing to do, or only what is skipped.
+        """
         counts = self.counts()
-        return 1 if counts[FAIL] or not counts[PASS] else 0
+        return 1 if counts[FAIL] or not (counts[PASS] or self.shard) else 0
 
 
 def text_report(run: Run, colour: bool) -> str:
@@ -113,8 +121,11 @@ def text_report(run: Run, colour: bool) -> str:
     lines += [plain(f"golden: {said}") for said in run.goldens]
     lines += [f"self-test: {caught}" for caught in run.self_test]
     lines += [f"limits: {limit}" for limit in run.limits]
-    if not counts[FAIL] and not counts[PASS]:
-        lines.append("nothing was verified: everything was skipped")
+    if not run.results:
+        lines.append(f"shard {run.shard} has nothing to do: the others have it all")
+    elif not counts[FAIL] and not counts[PASS]:
+        where = f" in shard {run.shard}" if run.shard else ""
+        lines.append(f"nothing was verified{where}: everything was skipped")
     return "\n".join(lines)
 
 
@@ -129,6 +140,7 @@ def json_report(run: Run, version: str) -> str:
             "limits": run.limits,
             "self_test": run.self_test,
             "goldens": run.goldens,
+            "shard": run.shard,
             "results": [asdict(result) for result in run.results],
             "passed": counts[PASS],
             "failed": counts[FAIL],
@@ -136,6 +148,11 @@ def json_report(run: Run, version: str) -> str:
         },
         indent=2,
     )
+
+
+def result_text(result: Result) -> str:
+    """One result of the report for a person, without colours."""
+    return "\n".join(_result_lines(result, False))
 
 
 _SHOWN = 20
@@ -147,7 +164,7 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     if colour:
         word = f"\x1b[{_COLOURS[result.status]}m{word}\x1b[0m"
     mesh = f"  mesh {sizes_text(result.mesh).replace(',', ' ')}" if result.mesh else ""
-    level = f"  level {result.level}" if result.level else ""
+    level = f"  level {result.level} {result.topology}".rstrip() if result.level else ""
     counted = f"  {result.checked} checked" if result.status == PASS else ""
     reason = f"  {result.reason}" if result.reason else ""
     yield word + plain(f" {result.target}{mesh}{level}{counted}{reason}")
@@ -164,6 +181,11 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
         yield plain(f"  {what}: {result.line}" + (f", {result.how}" if result.how else ""))
     for note in result.notes:
         yield from _indent(f"note: {note}")
+    if result.program is not None:
+        # Not above: claims make failures, which are defined here.
+        from shardlint.verify.claims import largest_moves
+
+        yield from (plain(f"  {line}") for line in largest_moves(result.program))
     if result.status == FAIL and result.rerun:
         yield plain(f"  rerun: {result.rerun}")
 

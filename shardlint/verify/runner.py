@@ -16,12 +16,14 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
+
+from shardlint.verify import contain
 
 Job = dict[str, Any]
 
@@ -37,6 +39,8 @@ sys.modules["shardlint"] = package
 from shardlint.verify.inside.{module} import main
 main()
 """
+# What a program may take unless told otherwise.
+SECONDS, MEMORY = 120.0, "16GiB"
 _START_SECONDS = 300.0
 _LINES = 20
 _OUTPUT_MAX = 16 * 2**20
@@ -93,6 +97,8 @@ class Runner:
         )
         self.releases: dict[str, str] = {}
         self.limits: list[str] = []
+        # Told how many jobs are done, of how many, and which run now.
+        self.progress: Callable[[int, int, Sequence[Job]], None] = lambda done, total, running: None
         self._zygote: subprocess.Popen[bytes] | None = None
         self._errors: IO[bytes] | None = None
 
@@ -136,7 +142,11 @@ class Runner:
             {"seconds": self.seconds, "memory": self.memory, **job, "id": index}
             for index, job in enumerate(jobs)
         ]
+        left = dict(enumerate(numbered))
+        self.progress(0, len(numbered), numbered[: self.at_once])
         for outcome in self._forked(numbered) if self._zygote else self._fresh(numbered):
+            del left[outcome.job["id"]]
+            self.progress(len(numbered) - len(left), len(numbered), list(left.values())[: self.at_once])
             for missing in outcome.all("limits"):
                 self.limits += [limit for limit in missing if limit not in self.limits]
             yield outcome
@@ -244,6 +254,7 @@ def _give(process: subprocess.Popen[bytes], *jobs: Job) -> None:
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
+    contain.end_below(process.pid)
     with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from shardlint.verify.command import fixture_files, verify
+from shardlint.verify.command import verify
+from shardlint.verify.find import fixture_files
 from shardlint.verify.report import Failure, Run, text_report
 from shardlint.verify.report import Result as VerifyResult
 from shardlint.verify.runner import CannotRun
@@ -104,7 +105,7 @@ def test_a_run_that_cannot_be_done(run: Invoke, tmp_path: Path) -> None:
         assert result.exit_code == 2, (arguments, result.output)
         assert message in result.output
         assert len(result.output.splitlines()) == 1
-    for arguments in [("--mesh", "data"), ("--memory", "much"), ("--level", "trace"), ("--timeout", "0")]:
+    for arguments in [("--mesh", "data"), ("--memory", "much"), ("--level", "all"), ("--timeout", "0")]:
         assert run("proj", *arguments).exit_code == 2
 
 

@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
+from shardlint_rules.jit.own_sharding import own_sharding
 from shardlint_rules.jit.placed import PLACING, knows_it_is_traced
 from shardlint_rules.jit.traced_values import is_tracer
 
@@ -20,12 +21,14 @@ class ConstraintToOwnSharding(Rule):
 
     ## What it does
     Reports `with_sharding_constraint(x, x.sharding)` in traced code, and the guards `hasattr(x, "sharding")` and
-    `getattr(x, "sharding", None)`, where `x` is surely a tracer.
+    `getattr(x, "sharding", None)`, where `x` is surely a tracer. With `--pedantic` it also reports, as a likely
+    finding, a constraint of an array to its own sharding where nothing proves that the code is traced.
 
     ## Why it hurts
     The sharding is not decided until the program is compiled. `x.sharding` raises `AttributeError`; `hasattr` is
     False and `getattr` gives the default, so the constraint behind such a guard never runs. It does run where the
-    function is called without jit, in a test say, which is how it goes unseen.
+    function is called without jit, in a test say, which is how it goes unseen. And where it runs, a constraint of `x`
+    to `x.sharding` moves nothing: `x` lies so already.
 
     ## Example
     ```python
@@ -51,8 +54,12 @@ class ConstraintToOwnSharding(Rule):
 
     ## Evidence
     Run on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12, in jit with and without a mesh in context, Auto or Explicit:
-    always `AttributeError`, always False. Left alone: arrays that a closure brings in, arguments that may be static,
-    filter_jit, whose arguments may be anything, and code that asks whether it is traced.
+    always `AttributeError`, always False; under `grad` and `vmap` without jit too. Without a tracer the array comes
+    back as it was (since jax 0.8 bound to its devices, if it was not). Left alone: arrays that a closure or `self`
+    brings in, which are constants that do have a sharding, arguments that may be static, filter_jit, whose arguments
+    may be anything, and code that asks whether it is traced. The likely finding is for parameters and values of the
+    function itself, in filter_jit too, and not where the array is another by the time of the constraint;
+    `device_put(x, x.sharding)` makes a copy and is left alone.
     """
 
     code = "SL208"
@@ -63,24 +70,39 @@ class ConstraintToOwnSharding(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a question that a tracer cannot answer."""
-        if site.form != "call" or not _asks(site):
+        if site.form != "call":
             return
-        if site.expected_to_fail or not site.region.proven or knows_it_is_traced(site):
+        own = own_sharding(site)
+        if (own is None and not _asks(site)) or site.expected_to_fail or knows_it_is_traced(site):
             return
         if site.api in _ASKING:
-            yield from self._guard(site)
+            if site.region.proven:
+                yield from self._guard(site)
             return
         target = site.argument(PLACING[site.api])
-        if not isinstance(target, ast.Attribute) or target.attr != "sharding" or _guarded(site):
-            return
-        if is_tracer(site, target.value):
-            yield site.finding(
-                target,
-                site.region.describe(site.file),
-                f"On {site.on('jax')} this raises AttributeError: `{site.text(target.value)}` is a tracer.",
-                help="take the sharding outside of the traced function, and hand it in",
-                harm=Harm.CRASH,
-            )
+        asked = target.value if isinstance(target, ast.Attribute) else None
+        if site.region.proven and asked is not None and is_tracer(site, asked):
+            if not _guarded(site):
+                yield site.finding(
+                    target or site.call,
+                    site.region.describe(site.file),
+                    f"On {site.on('jax')} this raises AttributeError: `{site.text(asked)}` is a tracer.",
+                    help="take the sharding outside of the traced function, and hand it in",
+                    harm=Harm.CRASH,
+                )
+        elif own is not None:
+            yield self._does_nothing(site, own)
+
+    def _does_nothing(self, site: Site, own: ast.Name) -> Finding:
+        traced = "is not reached" if _guarded(site) else "raises AttributeError"
+        return site.finding(
+            site.argument(PLACING[site.api]) or site.call,
+            f"the sharding that `{own.id}` has already",
+            f"On {site.on('jax')} this moves nothing: `{own.id}` lies so already, and in traced code, where it has no "
+            f"sharding, the constraint {traced}.",
+            help=f"write the sharding that is meant, or hand in the one `{own.id}` has outside of the traced function",
+            certainty=Certainty.LIKELY,
+        )
 
     def _guard(self, site: Site) -> Iterator[Finding]:
         arguments = site.call.args

@@ -184,16 +184,18 @@ class InShardingsArity(Rule):
         read = name + "".join(f'["{key}"]' for key in first.keys)
         others = sorted({one.keys[-1] for one in missing} - {first.keys[-1]})
         more = f" (and {', '.join(others)})" if others else ""
-        where = "" if first.place.file is site.file else f"{first.place.file.path.name}:"
+        where = f"line {first.place.line}"
+        if first.place.file is not site.file:
+            where = f"{first.place.file.path.name}:{first.place.line}"
         on = site.on("jax")
         return site.finding(
             shown.place.node if shown.place.file is site.file else entry.node,
             f"no key {first.keys[-1]!r}, which {called} reads",
-            f"On {on} every call raises: {read}{more} is read at {where or 'line '}{first.place.line}. With the key in the "
-            f"argument it is ValueError, since a dict of shardings has the same keys; without it KeyError."
+            f"On {on} every call raises: {read}{more} is read at {where}. With the key in the argument it is ValueError, "
+            "since a dict of shardings has the same keys; without it KeyError."
             if surely
             else f"On {on} a call whose argument has the key raises ValueError, since a dict of shardings has the same "
-            f"keys: {read}{more} is read at {where or 'line '}{first.place.line}.",
+            f"keys: {read}{more} is read at {where}.",
             help="give every key its sharding, or one sharding for the whole argument",
             certainty=Certainty.PROVEN if surely else Certainty.LIKELY,
         )

@@ -1,4 +1,4 @@
-"""Which keys of an argument a function surely reads: `batch["tokens"]`, in itself and in what it gives the argument to."""
+"""Which keys of an argument a function reads: `batch["tokens"]`, in itself and in what it gives the argument to."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class _Reader:
         return not isinstance(value, Api) and _definition(value) is None
 
     def _runs(self, file: FileFacts, outer: Scope, node: ast.AST, depth: int = 0) -> bool:
-        """Whether a node runs whenever the function of a scope does (it is traced, so what `lax.cond` may run is too)."""
+        """Whether a node runs whenever the function does. It is traced, and so is all that `lax.cond` may run."""
         home = file.home(node).function()
         if home is None or depth > _DEPTH or not _straight(file, home, node):
             return False

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 
 from shardlint.facts import FileFacts, Scope
+from shardlint.program.flow import End
 from shardlint.program.reach import lookup
+from shardlint.program.signatures import Definition, of_definition
 from shardlint.program.values import Place
 from shardlint.site import Site
 from shardlint_rules.jit.placed import PLACING
@@ -90,24 +92,32 @@ def _from(site: Site, file: FileFacts, value: ast.expr, kind: str, depth: int) -
 
 def _given(site: Site, file: FileFacts, function: Scope, name: str, depth: int) -> bool:
     """Whether no call that is seen hands in what a closure or `self` brings in."""
-    evaluator = site.program.evaluator
     for end in site.program.flow.ends(file, function.node).found:
-        call, inside = end.place.node, end.place.file.home(end.place.node).function()
-        if end.kind != "called" or not isinstance(call, ast.Call) or inside is None or inside is function:
-            continue
-        if any(wrapper.api.startswith("jax.tree") for wrapper in end.wrappers):
-            given = [place.node for place in evaluator.arguments(Place(end.place.file, call)).positional[1:]]
-        elif not end.wrappers:
-            given = [*call.args, *(one.value for one in call.keywords if one.arg == name)]
-        else:
-            continue
-        if any(isinstance(one, ast.expr) and _brought_in(site, end.place.file, one, depth) for one in given):
+        inside = end.place.file.home(end.place.node).function()
+        if end.kind != "called" or inside is None or inside is function:
+            continue  # at module level nothing is traced
+        if any(_brought_in(site, one, depth) for one in _arguments(site, function, end, name)):
             return False
     return True
 
 
-def _brought_in(site: Site, file: FileFacts, node: ast.expr, depth: int) -> bool:
+def _arguments(site: Site, function: Scope, end: End, name: str) -> list[Place]:
+    """What a call gives for a parameter; of `jax.tree.map(f, tree, ...)` the trees."""
+    arguments = site.program.evaluator.arguments(end.place)
+    if any(wrapper.api.startswith("jax.tree") for wrapper in end.wrappers):
+        return list(arguments.positional[1:])
+    if end.wrappers or not isinstance(function.node, Definition):
+        return []
+    parameters = of_definition(function.node)
+    if function.parent is not None and function.parent.kind == "class":
+        parameters = parameters.without_first()
+    given = (parameters.bind(arguments) or {}).get(name)
+    return [given] if given is not None else []
+
+
+def _brought_in(site: Site, given: Place, depth: int) -> bool:
     """Whether an argument is an array that a closure or `self` brings in."""
+    node = given.node
     return isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not _comes_in(
-        site, file, node, depth + 1
+        site, given.file, node, depth + 1
     )

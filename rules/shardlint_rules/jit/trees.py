@@ -19,8 +19,8 @@ from shardlint.program.values import (
     Table,
     Unknown,
     Value,
+    options,
 )
-from shardlint.program.values import options
 
 _MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
@@ -34,7 +34,7 @@ _OF_A_STATE = (
     "flax.nnx.get_partition_spec",
 )
 # So people call the tuple of all arguments.
-_ALL_ARGUMENTS = re.compile(r"(^|_)(in|inputs?|args?|arguments|shardings|specs)(_|$)")
+_ALL_ARGUMENTS = re.compile(r"^(in|inputs?|args?|arguments)(_|$)|^(shardings|specs)$|_(args|inputs)$")
 _CHANGING = ("update", "setdefault", "pop", "popitem", "clear")
 
 

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from shardlint.program.meshes import Spec, leaves
 from shardlint.program.shapes import shape_of
 from shardlint.program.values import Place, options
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.mesh.any_rank import MAKING, any_rank, any_shape, rank_at_most
 
 # The array and the sharding it is given.
 _GIVEN = {
@@ -29,7 +30,9 @@ class SpecLongerThanArray(Rule):
 
     ## Why it hurts
     `ValueError: ... is only valid for values of rank at least 3, but was applied to a value of rank 2`. The
-    sharding itself is accepted, so nothing is seen until the array meets it.
+    sharding itself is accepted, so nothing is seen until the array meets it. The functions that make arrays take the
+    sharding too (on a mesh with Explicit axes not since jax 0.12): then `device_put` and `jit` refuse it later. `P()`
+    is replicated for every rank.
 
     ## Example
     ```python
@@ -42,31 +45,35 @@ class SpecLongerThanArray(Rule):
     ```
 
     ## Fix safety
-    Safe, and offered where only `None`s are too many: a spec may be shorter than the array. Which axis is
-    too many is yours to say.
+    Safe, and offered where only `None`s are too many: a spec may be shorter than the array, and `P()` says of
+    every array what `P(None)` says of those with a dimension. Which axis is too many is yours to say.
 
     ## Evidence
     Row F03 of the experiments, run on jax 0.4.38 to 0.12. Arrays whose dimensions the text does not tell
-    are left alone, and so are pytrees.
+    are left alone, and so are pytrees. The likely finding is left out where the code asks for the rank, where it
+    uses the array as one with dimensions, or where names (`batch`), annotations or callers say that it has some.
+    `jax.reshard` takes such a spec on a mesh with Auto axes, and is left alone.
     """
 
     code = "SL303"
     name = "spec-longer-than-array"
     harm = Harm.CRASH
-    wakes = (Calls(*_GIVEN),)
+    wakes = (Calls(*_GIVEN, *MAKING),)
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         if site.form != "call" or site.expected_to_fail or site.guarded:
             return
-        array, sharding = (site.argument(name) for name in _GIVEN[site.api])
+        array, sharding = (site.argument(name) for name in _GIVEN.get(site.api, ("shape", "sharding")))
         if array is None or sharding is None:
             return
         spec = self._spec(site, sharding)
         if spec is None or spec.open:
             return
-        shape = shape_of(site.program.evaluator, Place(site.file, array))
+        shape = None if site.api in MAKING else shape_of(site.program.evaluator, Place(site.file, array))
+        if shape is None:
+            yield from self._likely(site, array, sharding, spec)
         if shape is None or len(shape) >= len(spec.entries):
             return
         has = {0: "no dimensions", 1: "one dimension"}.get(len(shape), f"{len(shape)} dimensions")
@@ -78,6 +85,39 @@ class SpecLongerThanArray(Rule):
             f"and {spec.place.text()} has {entries}.",
             help="write at most one entry a dimension",
             fix=self._fix(site, spec, len(shape)),
+        )
+
+    def _likely(self, site: Site, array: ast.expr, sharding: ast.expr, spec: Spec) -> Iterator[Finding]:
+        """What names, uses and tests tell of an array whose dimensions no literal tells."""
+        most = rank_at_most(site, array) if site.api not in MAKING else None
+        replicated = all(entry.known and not entry.axes and not entry.unconstrained for entry in spec.entries)
+        if most is not None:
+            why = f"of at most {most} here" if most else "which has none here"
+            found = most < len(spec.entries)
+        else:
+            why = (any_shape if site.api in MAKING else any_rank)(site, array) or ""
+            found = bool(why) and replicated and len(spec.entries) == 1
+        if not found:
+            return
+        written = spec.place.text()
+        written = written if "\n" not in written else "the spec"
+        if site.api in MAKING:
+            harm = (
+                "gives an array without dimensions a sharding that device_put and jit refuse with ValueError"
+            )
+        else:
+            harm = (
+                "raises ValueError for an array without dimensions" if most is None else "raises ValueError"
+            )
+        yield site.finding(
+            spec.place.node if replicated and spec.place.file is site.file else sharding,
+            why,
+            f"On {site.on('jax')} this {harm}: {written} asks for {len(spec.entries)}.",
+            help="write P(): replicated, for every rank"
+            if replicated
+            else "write at most one entry a dimension",
+            certainty=Certainty.LIKELY,
+            fix=self._fix(site, spec, 0) if replicated else None,
         )
 
     def _spec(self, site: Site, node: ast.expr) -> Spec | None:

@@ -186,8 +186,8 @@ def _array(data: Mapping[str, Any]) -> KeptArray:
 
 
 def _line(data: Mapping[str, Any]) -> KeptLine:
-    texts = [_text(data, name) for name in ("file", "function", "text", "axes")]
-    return KeptLine(*texts, int(data["bytes"]), _text(data, "by"))
+    file, function, text, axes, by = (_text(data, name) for name in ("file", "function", "text", "axes", "by"))
+    return KeptLine(file, function, text, axes, int(data["bytes"]), by)
 
 
 def _text(data: Mapping[str, Any], name: str) -> str:

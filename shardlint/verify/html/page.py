@@ -22,7 +22,7 @@ import html
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
 from shardlint.plain import plain, plain_lines
 from shardlint.verify.report import size_text
@@ -36,7 +36,7 @@ class Html(str):
     __slots__ = ()
 
 
-Child = str | None | Iterable["str | None"]
+Child: TypeAlias = "str | Iterable[Child] | None"
 
 
 def escape(text: str) -> Html:
@@ -108,8 +108,11 @@ def table(
     class_: str = "",
     row_classes: Sequence[str] = (),
     sorted_by: int | None = None,
+    long: bool = False,
 ) -> Html:
-    """A table whose headers sort it. `sorted_by` is the column its rows already are sorted by, largest first."""
+    """A table whose headers sort it. `sorted_by` is the column its rows already are sorted by, largest first; a
+    `long` one scrolls in a window of its own.
+    """
     head = [
         element(
             "th",
@@ -127,8 +130,13 @@ def table(
             element(
                 "td",
                 cell.shown,
-                class_=" ".join(part for part in ("number" if column.number else "", cell.class_) if part) or None,
-                data_sort=None if cell.sort is None else f"{cell.sort:g}" if cell.sort % 1 else str(int(cell.sort)),
+                class_=" ".join(part for part in ("number" if column.number else "", cell.class_) if part)
+                or None,
+                data_sort=None
+                if cell.sort is None
+                else f"{cell.sort:g}"
+                if cell.sort % 1
+                else str(int(cell.sort)),
                 title=cell.title or None,
             )
             for column, cell in zip(columns, row, strict=True)
@@ -142,7 +150,8 @@ def table(
         class_=f"sortable {class_}".strip(),
     )
     # A region that scrolls must be reachable by keyboard.
-    return element("div", inner, class_="scroll", tabindex="0", role="region", aria_label=caption or "table")
+    window = "scroll long" if long else "scroll"
+    return element("div", inner, class_=window, tabindex="0", role="region", aria_label=caption or "table")
 
 
 def size(count: int) -> Cell:
@@ -157,7 +166,9 @@ def count(number: int | float | None) -> Cell:
 
 def status(word: str) -> Html:
     """A status, `pass`, `fail` or `skip`, told by colour and by word."""
-    return element("span", word.upper(), class_=f"status {word if word in ('pass', 'fail', 'skip') else 'skip'}")
+    return element(
+        "span", word.upper(), class_=f"status {word if word in ('pass', 'fail', 'skip') else 'skip'}"
+    )
 
 
 def code(text: str) -> Html:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from shardlint.verify.topology import Topology
 
 # What XLA asks the driver of a GPU that is there: NVIDIA's figures for the H100 SXM5 with 80 GB.
 _H100 = """
-gpu_device_info {
-  cuda_compute_capability { major: 9 minor: 0 }
+gpu_device_info {{
+  cuda_compute_capability {{ major: 9 minor: 0 }}
   core_count: 132
   fpus_per_core: 128
   clock_rate_ghz: 1.98
@@ -30,10 +31,10 @@ gpu_device_info {
   block_dim_limit_x: 2147483647
   block_dim_limit_y: 65535
   block_dim_limit_z: 65535
-}
+}}
 platform_name: "CUDA"
-dnn_version_info { major: 9 minor: 12 }
-runtime_version { major: 13 minor: 0 patch: 0 }
+dnn_version_info {{ major: 9 minor: 12 }}
+runtime_version {{ major: {cuda} minor: 0 patch: 0 }}
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
 
@@ -42,29 +43,30 @@ class Unavailable(Exception):
     """A topology that cannot be compiled for here; the message says why and what would help."""
 
 
-class Unknown(Exception):
-    """A topology that its own compiler says does not exist."""
+class Mistaken(Exception):
+    """A fixture that cannot be meant: a topology its own compiler says does not exist, a program for no device."""
 
 
-def installed(platform: str) -> bool:
-    """Whether the compiler of a platform (`tpu`, `cuda`) is installed; nothing is loaded."""
-    if platform == "tpu":
-        return importlib.util.find_spec("libtpu") is not None
-    if importlib.util.find_spec("jax_plugins") is None:
-        return False
-    return any(
-        importlib.util.find_spec(f"jax_plugins.{name}") is not None for name in ("xla_cuda13", "xla_cuda12")
-    )
+def compiler(platform: str) -> str:
+    """The module of the compiler installed for a platform (`tpu`, `cuda`); "" for none. Nothing is loaded."""
+    names = {"tpu": ["libtpu"], "cuda": ["jax_plugins.xla_cuda13", "jax_plugins.xla_cuda12"]}[platform]
+    for name in names:
+        # A package that is not there cannot be asked for a part of it.
+        with contextlib.suppress(ModuleNotFoundError):
+            if importlib.util.find_spec(name) is not None:
+                return name
+    return ""
 
 
-def describe(topology: Topology, is_installed: Callable[[str], bool] = installed) -> list[Any]:
+def describe(topology: Topology) -> list[Any]:
     """The devices of a topology, which can be compiled for and nothing else.
 
-    Raises `Unavailable` without its compiler, and `Unknown` where that knows no such topology.
+    Raises `Unavailable` without its compiler, and `Mistaken` where that knows no such topology.
     """
     import jax
 
-    if not is_installed(topology.platform):
+    found = compiler(topology.platform)
+    if not found:
         what = "libtpu" if topology.platform == "tpu" else "the CUDA plugin of jax"
         raise Unavailable(f"{topology.name} needs {what}, which is not installed: {topology.install}")
     from jax.experimental import topologies
@@ -75,13 +77,17 @@ def describe(topology: Topology, is_installed: Callable[[str], bool] = installed
         os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
         options: dict[str, Any] = {"platform": "tpu", "topology_name": topology.wanted}
     else:
-        options = {"platform": "cuda", "target_config": _H100, "topology": topology.wanted}
+        options = {
+            "platform": "cuda",
+            "target_config": _H100.format(cuda=found[-2:]),
+            "topology": topology.wanted,
+        }
     try:
         return list(topologies.get_topology_desc(**options).devices)
     except Exception as error:
         said = first_line(error)
         if topology.platform == "tpu" and "INVALID_ARGUMENT" in said:
-            raise Unknown(f"libtpu knows no {topology.name}: {said}") from error
+            raise Mistaken(f"libtpu knows no {topology.name}: {said}") from error
         raise Unavailable(
             f"jax {jax.__version__} cannot describe {topology.name} ({type(error).__name__}: {said})"
         ) from error
@@ -99,7 +105,9 @@ def mesh_on(devices: list[Any], topology: Topology, sizes: Mapping[str, int], ex
         laid = jax.make_mesh(shape, names, devices=devices)
     except (NotImplementedError, ValueError) as error:
         mesh = "x".join(map(str, shape))
-        raise Unavailable(f"jax.make_mesh cannot lay a {mesh} mesh over {topology.name}: {first_line(error)}") from error
+        raise Unavailable(
+            f"jax.make_mesh cannot lay a {mesh} mesh over {topology.name}: {first_line(error)}"
+        ) from error
     types = {"axis_types": (jax.sharding.AxisType.Explicit,) * len(names)} if explicit else {}
     return jax.sharding.Mesh(laid.devices, names, **types)
 

@@ -4,6 +4,7 @@ numbers wherever they hold the same part. No jax.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ def _programs(folder: Path, index: int) -> Failure:
     )
     for number, text, where in ((0, mine, place), (index, yours, other)):
         file, _, line = where.rpartition(":")
-        shown = f" (at {load.shown(file)}:{line})" if where else ""
+        shown = f" (at {load.shown(file)}:{line})" if load.is_theirs(file) and where else ""
         message += f"\nprocess {number}: {_short(text) or '(its program ends)'}{shown}"
     return Failure("program", message)
 
@@ -44,9 +45,26 @@ def _short(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def after(results: Sequence[Mapping[str, Any]]) -> tuple[list[Failure], int]:
-    """What does not hold of the results, and how many arrays were compared."""
-    failures, count = agree([one["out"] for one in results], "; the program ran the same in each")
+def order(calls: Sequence[Sequence[Sequence[str]]]) -> str:
+    """The first call in which the programs that processes ran one after another differ, as a sentence.
+
+    A call is the name of a program and the user's line.
+    """
+    for number, ones in enumerate(itertools.zip_longest(*calls, fillvalue=("", "")), 1):
+        other = next((index for index, one in enumerate(ones) if list(one) != list(ones[0])), None)
+        if other is not None:
+            told = [_call(index, *ones[index]) for index in (0, other)]
+            return f"the first difference between what they ran is program {number}: {', '.join(told)}"
+    return ""
+
+
+def _call(index: int, name: str, line: str) -> str:
+    return f"process {index} ran {name} at {line or '?'}" if name else f"process {index} ran no other"
+
+
+def after(results: Sequence[Mapping[str, Any]], order: str) -> tuple[list[Failure], int]:
+    """What does not hold of the results, and how many arrays were compared. `order`: the sentence of `order`."""
+    failures, count = agree([one["out"] for one in results], f"; {order}" if order else "")
     if failures:
         return failures, count
     told: dict[tuple[str, str], list[int]] = {}

@@ -5,14 +5,16 @@ buffers it reuses.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 
 from shardlint.verify.inside import tree
+from shardlint.verify.inside.partitioned import Partitioned, compile_lowered
 from shardlint.verify.paths import path_text
 from shardlint.verify.report import PLAIN
 
@@ -31,8 +33,24 @@ class Donated:
 
 
 @dataclass(frozen=True)
+class Taken:
+    """An array of the arguments: which parameter of the compiled program it is (None: not known, or dropped
+    because it is not used), whether it was donated, and whether an output reuses its buffer (None: not known).
+    """
+
+    leaf: tree.Leaf
+    argument: int
+    parameter: int | None
+    given: bool
+    aliased: bool | None
+
+
+@dataclass(frozen=True)
 class Compiled:
-    """What was compiled, what comes out of it, and what became of the donated arrays."""
+    """What was compiled, what goes in and comes out of it, and what became of the donated arrays.
+
+    `first_output` is the place of the first of `outputs` among all results of the compiled program.
+    """
 
     how: str
     outputs: list[tree.Leaf]
@@ -41,6 +59,11 @@ class Compiled:
     text: Callable[[], str]
     executable: Any = None
     """jax's own compiled object, for its memory and text."""
+    taken: list[Taken] = field(default_factory=list)
+    first_output: int = 0
+    untold: str = ""
+    """Why nothing is known of the outputs; "" where they are."""
+    dumped: Partitioned | None = None
 
 
 def can_lower(function: Any) -> bool:
@@ -63,23 +86,36 @@ def takes_abstract(function: Any, args: Sequence[Any]) -> bool:
 
 
 def compile_function(
-    function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], donate: Sequence[int]
+    function: Any,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    donate: Sequence[int],
+    tolerant: bool = False,
 ) -> Compiled:
     """Compile `function(*args, **kwargs)` and read the result.
 
     A function without `.lower` is wrapped: in `jax.jit`, or in `equinox.filter_jit` where an
     argument holds anything that is not an array. Raises `NoShardings` for a jit that does not tell
-    its output shardings, and whatever lowering and compiling raise.
+    its output shardings (unless `tolerant`: then there are no outputs), and whatever lowering and
+    compiling raise.
     """
     how, lowered, order = _lower(function, args, kwargs, donate)
-    compiled = lowered.compile()
+    dumped = compile_lowered(lowered)
+    compiled = dumped.compiled
     inner = getattr(compiled, "compiled", compiled)
-    outputs = _outputs(lowered, compiled)
-    donated = _donations(getattr(lowered, "lowered", lowered), compiled, inner, order, donate)
+    untold = ""
+    try:
+        outputs, first = _outputs(lowered, compiled)
+    except NoShardings as error:
+        if not tolerant:
+            raise
+        outputs, first, untold = [], 0, str(error)
+    final = dumped.final or inner.as_text()
+    taken = _taken(getattr(lowered, "lowered", lowered), compiled, inner, order, aliased_parameters(final))
+    donated = [Donated(one.leaf, one.given, one.aliased) for one in taken if one.argument in donate]
     memory = inner.memory_analysis()
-    return Compiled(
-        how, outputs, donated, int(getattr(memory, "alias_size_in_bytes", 0) or 0), lowered.as_text, inner
-    )
+    alias_bytes = int(getattr(memory, "alias_size_in_bytes", 0) or 0)
+    return Compiled(how, outputs, donated, alias_bytes, lowered.as_text, inner, taken, first, untold, dumped)
 
 
 @dataclass(frozen=True)
@@ -135,8 +171,10 @@ def _leaves_with_values(value: Any, name: str) -> list[tuple[tree.Leaf, Any]]:
     ]
 
 
-def _outputs(lowered: Any, compiled: Any) -> list[tree.Leaf]:
+def _outputs(lowered: Any, compiled: Any) -> tuple[list[tree.Leaf], int]:
+    """The output leaves, and how many results of the compiled program come before them."""
     inner = getattr(compiled, "compiled", compiled)
+    first = 0
     missing: Any = object()  # None is what a function without outputs has here
     info = getattr(getattr(lowered, "lowered", lowered), "out_info", missing)
     shardings = getattr(inner, "output_shardings", missing)
@@ -151,37 +189,36 @@ def _outputs(lowered: Any, compiled: Any) -> list[tree.Leaf]:
             raise NoShardings(
                 f"{type(compiled).__module__} does not tell which output lies where before it is run"
             )
+        first = len(jax.tree_util.tree_leaves(info[0]))
         info, shardings = info[1], shardings[1]
     leaves, treedef = jax.tree_util.tree_flatten_with_path(info)
-    return [
+    outputs = [
         tree.Leaf(path_text(keys), "out" + jax.tree_util.keystr(keys), tuple(out.shape), out.dtype, sharding)
         for (keys, out), sharding in zip(leaves, treedef.flatten_up_to(shardings), strict=True)
     ]
+    return outputs, first
 
 
-def _donations(
-    lowered: Any, compiled: Any, inner: Any, order: _Order, donate: Sequence[int]
-) -> list[Donated]:
-    """What became of each array in the donated arguments."""
-    if not donate:
-        return []
-    wanted = [pair for index in donate for pair in order.arrays[index]]
+def _taken(lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[int]) -> list[Taken]:
+    """What became of each array in the arguments."""
+    wanted = [(index, leaf, value) for index, pairs in order.arrays.items() for leaf, value in pairs]
     info, treedef = jax.tree_util.tree_flatten(lowered.args_info)
     # An argument the program never uses is dropped; jax then lists no sharding for it.
     kept = [sharding is not None for sharding in treedef.flatten_up_to(inner.input_shardings)]
-    aliased = aliased_parameters(inner.as_text())
     flat = _flat_order(compiled, order, len(info))
     if flat is None:
         given = any(argument.donated for argument in info)
-        return [Donated(leaf, given, None) for leaf, _ in wanted]
+        return [Taken(leaf, index, None, given, None) for index, leaf, _ in wanted]
+    places = {id(value): place for place, value in reversed(list(enumerate(flat)))}
+    numbers = [count - 1 for count in itertools.accumulate(kept)]
     found = []
-    for leaf, value in wanted:
-        index = next((place for place, other in enumerate(flat) if other is value), None)
-        if index is None:
-            found.append(Donated(leaf, False, False))
+    for index, leaf, value in wanted:
+        place = places.get(id(value))
+        if place is None:
+            found.append(Taken(leaf, index, None, False, False))
             continue
-        parameter = sum(kept[:index])
-        found.append(Donated(leaf, bool(info[index].donated), kept[index] and parameter in aliased))
+        parameter = numbers[place] if kept[place] else None
+        found.append(Taken(leaf, index, parameter, bool(info[place].donated), parameter in aliased))
     return found
 
 

@@ -23,7 +23,6 @@ from shardlint.verify import contain
 from shardlint.verify.inside import agreement, stacks, zygote
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
-STALL_SECONDS = 20.0
 # A process that only waits takes some 3 ms a second, for heartbeats; one that works takes 1000.
 _IDLE = 0.01
 _GRACE = 1.0
@@ -38,14 +37,18 @@ class _Process:
     def __init__(self, index: int, pid: int, said: int, printed: int, orders: int) -> None:
         self.index, self.pid, self.said, self.printed, self.orders = index, pid, said, printed, orders
         self.told: dict[str, Any] = {}
-        self.stage = "starts"
+        self.stage = "starting"
         self.ended: int | None = None
         self.partial = {said: b"", printed: b""}
         self.open = {said, printed}
         self.lines: list[str] = []
+        self.calls: list[list[str]] = []
 
     def take(self, message: dict[str, Any]) -> None:
         """Take in what it says."""
+        if "call" in message:
+            self.calls.append(message["call"])
+            return
         self.stage = message.get("stage", self.stage)
         self.told |= message
 
@@ -80,7 +83,7 @@ def _port() -> socket.socket:
 class _Conductor:
     def __init__(self, job: dict[str, Any], port: int, folder: Path) -> None:
         self.job, self.port, self.folder = job, port, folder
-        self.stall = float(job.get("stall", STALL_SECONDS))
+        self.stall = float(job["stall"])
         self.selector = selectors.DefaultSelector()
         self.began = time.monotonic()
         self.processes: list[_Process] = []
@@ -109,7 +112,7 @@ class _Conductor:
             result.failures = self._wait_for("result")
         if not result.failures:
             results = [one.told["result"] for one in self.processes]
-            result.failures, count = agreement.after(results)
+            result.failures, count = agreement.after(results, self._order())
             result.checked += count
         count, devices = self.job["processes"], self.job["devices"]
         under = next((one.told["under"] for one in self.processes if "under" in one.told), "")
@@ -212,15 +215,20 @@ class _Conductor:
         for one in self.processes:
             if one.ended is not None and "raised" not in one.told:
                 how = zygote.died(one.ended) or "ended with exit code 0"
-                found.append(Failure("stopped", f"process {one.index} {how}; it was where it {one.stage}"))
+                found.append(Failure("stopped", f"process {one.index} {how} while {one.stage}"))
         if stuck and found:
             found[-1].message += "\n" + "\n".join(self._whereabouts(stuck))
         return found
 
     def _hang(self, what: str, stuck: Sequence[_Process]) -> Failure:
-        lines = self._whereabouts(stuck)
-        lines += [f"process {one.index} {one.stage}" for one in self.processes if one not in stuck]
-        return Failure("stopped", "\n".join([what, *sorted(lines)]))
+        lines = list(self._whereabouts(stuck))
+        lines += [f"process {one.index} is {one.stage}" for one in self.processes if one not in stuck]
+        order = self._order()
+        return Failure("stopped", "\n".join([what, *sorted(lines), *([order] if order else [])]))
+
+    def _order(self) -> str:
+        """The first call in which the processes' programs differ, as a sentence."""
+        return agreement.order([one.calls for one in self.processes])
 
     def _whereabouts(self, stuck: Sequence[_Process]) -> Iterator[str]:
         """Where each of some processes stands: the line of the user's it has called from."""
@@ -236,7 +244,7 @@ class _Conductor:
             time.sleep(0.05)  # the rest of it
             text = file.read_text("utf-8", "replace") if text else ""
             place = stacks.users_line(text)
-            yield f"process {one.index} {one.stage}" + (f", at {place}" if place else "")
+            yield f"process {one.index} is {one.stage}" + (f", at {place}" if place else "")
 
     def _reap(self) -> None:
         for one in self.processes:

@@ -47,11 +47,30 @@ def limit(memory: int | None, seconds: float, devices: int) -> list[str]:
         except (OSError, ValueError):
             missing.append("no memory limit on this system (RLIMIT_AS is refused)")
     try:
+        limit_processes(devices)
         allowed = math.ceil(seconds * (os.cpu_count() or 1)) + 5
         resource.setrlimit(resource.RLIMIT_CPU, (allowed, allowed))
     except (OSError, ValueError):
         missing.append("no processor-time limit on this system (RLIMIT_CPU is refused)")
     return missing
+
+
+def limit_processes(devices: int) -> None:
+    """Limit how many threads the user this runs as may have to some thousands more than there are, so
+    that a program that forks without end meets an end (not one of the superuser's).
+    """
+    import resource
+
+    try:
+        with open("/proc/loadavg", encoding="ascii") as file:  # noqa: PTH123
+            threads = int(file.read().split()[3].partition("/")[2])
+    except OSError:
+        return
+    most = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    wanted = threads + 4096 + 4 * devices
+    if most == resource.RLIM_INFINITY or wanted < most:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NPROC, (wanted, most))
 
 
 def limit_memory(memory: int, devices: int) -> None:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
-from shardlint.verify.inside import checks, compiled, devices, load, numerics, place, tree
+from shardlint.verify.claims import check_budget, check_forbidden, check_memory, line_text
+from shardlint.verify.facts import Program
+from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture, parse_bytes
+from shardlint.verify.inside import checks, compiled, devices, gradients, load, numerics, place, program, tree
+from shardlint.verify.inside.explain import explain
+from shardlint.verify.paths import nothing_matches, unmatched
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 
 Emit = Callable[[Result], None]
@@ -26,7 +31,8 @@ def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str
     line = ""
     try:
         if fixture.declares_nothing():
-            reason = "checks nothing: declare out, replicated_bytes_max, donate or reference"
+            reason = "checks nothing: declare out, gradients, replicated_bytes_max, donate, forbid, budget, "
+            reason += "memory_max or reference"
             for level in levels:
                 tell(level, FAIL, failures=[Failure("empty", reason)])
             return
@@ -38,7 +44,7 @@ def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str
             made = place.make(fixture, mesh)
         for level in levels:
             check = _LEVELS[level]
-            checked, notes, how = check(fixture, function, made, mesh, level == levels[-1])
+            checked, notes, how, made_program = check(fixture, function, made, mesh, level == levels[-1])
             if checked is None:
                 tell(level, SKIP, reason=how)
                 continue
@@ -54,6 +60,7 @@ def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str
                 notes=notes,
                 line=line,
                 how=how,
+                program=made_program,
             )
     except place.Indivisible as error:
         for level in levels:
@@ -79,37 +86,96 @@ def raised(error: BaseException) -> Failure:
 
 def _compile(
     fixture: Fixture, function: Any, made: list[place.Made], mesh: Any, last: bool
-) -> tuple[checks.Checked | None, list[str], str]:
-    """What was checked (None: nothing could be), sentences for the report, and how fn was compiled or
-    why not.
+) -> tuple[checks.Checked | None, list[str], str, Program | None]:
+    """What was checked (None: nothing could be), sentences for the report, how fn was compiled or why not,
+    and the compiled program.
     """
-    if not (fixture.out or fixture.donate or fixture.replicated_bytes_max is not None):
-        return None, [], "the fixture declares nothing this level can check"
+    placed = bool(fixture.out) or fixture.replicated_bytes_max is not None
+    if not (placed or fixture.donate or fixture.limits_compiled() or fixture.gradients):
+        return None, [], "the fixture declares nothing this level can check", None
     if compiled.takes_abstract(function, [one.tree for one in made]):
         args = place.describe(made, mesh)
     else:
         args = place.place(place.fill(made), made, mesh)
-    entered, _ = devices.context(fixture.context, mesh)
     keywords = numerics.keywords(function, args, mesh)
-    try:
+    checked, described, notes, how = checks.Checked([], 0), None, [], ""
+    if placed or fixture.donate or fixture.limits_compiled():
+        entered, _ = devices.context(fixture.context, mesh)
+        try:
+            with entered:
+                found = compiled.compile_function(
+                    function, args, keywords, fixture.donate, tolerant=fixture.limits_compiled()
+                )
+        except compiled.NoShardings as error:
+            return None, [], str(error), None
+        except Exception as error:
+            # Nobody said that a plain function can be traced; what it does when it is called is for the
+            # next level.
+            if last or compiled.can_lower(function):
+                raise
+            return None, [], f"{PLAIN}, which cannot be wrapped in jit: {type(error).__name__}", None
+        out, how = fixture.expected(), found.how
+        described = program.describe(found, mesh, made, out)
+        if found.untold:
+            notes += [f"{found.untold}: out is checked at level execute"] if placed else []
+        else:
+            checked += checks.check_placement(found.outputs, out, mesh, fixture.replicated_limit())
+            explain(checked.failures, found.outputs, described)
+        checked += checks.check_donation(found)
+        checked += _limits(fixture, described.program)
+    if fixture.gradients:
+        entered, _ = devices.context(fixture.context, mesh)
         with entered:
-            found = compiled.compile_function(function, args, keywords, fixture.donate)
-    except compiled.NoShardings as error:
-        return None, [], str(error)
-    except Exception as error:
-        # Nobody said that a plain function can be traced; what it does when it is called is for the
-        # next level.
-        if last or compiled.can_lower(function):
-            raise
-        return None, [], f"{PLAIN}, which cannot be wrapped in jit: {type(error).__name__}"
-    checked = checks.check_placement(found.outputs, fixture.expected(), mesh, fixture.replicated_limit())
-    checked += checks.check_donation(found)
-    return checked, [], found.how
+            compared, of_gradients = _gradients(fixture, function, args, keywords, mesh)
+        checked += compared
+        if described is None:
+            how, described = "its gradients, by jax.jit(jax.grad(fn))", of_gradients
+    if described is None:
+        return checked, notes, how, None
+    facts = described.program
+    notes += [f"{_WARNINGS[one.kind]} at {line_text(one.line)}: {one.message}" for one in facts.warned]
+    return checked, [*notes, *facts.notes], how, facts
+
+
+_WARNINGS = {"rematerialised": "involuntary rematerialisation", "indivisible": "indivisible constraint"}
+
+
+def _limits(fixture: Fixture, compiled_program: Program) -> checks.Checked:
+    """What is declared of communication and memory."""
+    forbid, budget, most = fixture.forbidden(), fixture.budgets(), fixture.memory_max
+    failures = check_forbidden(compiled_program, forbid) + check_budget(compiled_program, budget)
+    if most is not None:
+        failures += check_memory(compiled_program, parse_bytes(most))
+    return checks.Checked(failures, len(forbid) + len(budget) + (most is not None))
+
+
+def _gradients(
+    fixture: Fixture, function: Any, args: list[Any], keywords: Mapping[str, Any], mesh: Any
+) -> tuple[checks.Checked, program.Described | None]:
+    """Where the gradients of a function that returns a scalar lie, and the program that computes them."""
+    wanted = fixture.expected_gradients()
+    try:
+        found, leaves = gradients.compile_gradients(function, args, keywords, list(wanted))
+    except gradients.NotScalar as error:
+        return checks.Checked([Failure("gradients", str(error))], 0), None
+    if found is None:
+        lost = unmatched(wanted, [leaf.path for leaf in leaves])
+        failures = [
+            Failure("pattern", f"gradients: {nothing_matches(glob, near)}") for glob, near in lost.items()
+        ]
+        return checks.Checked(failures, 0), None
+    checked = checks.check_placement(leaves, wanted, mesh, None)
+    described = program.describe(replace(found, outputs=leaves), mesh, [], wanted)
+    explain(checked.failures, leaves, described)
+    return checked, described
 
 
 def _execute(
     fixture: Fixture, function: Any, made: list[place.Made], mesh: Any, last: bool
-) -> tuple[checks.Checked, list[str], str]:
+) -> tuple[checks.Checked | None, list[str], str, Program | None]:
+    placed = bool(fixture.out) or fixture.replicated_bytes_max is not None
+    if not (placed or fixture.donate or fixture.reference is not None):
+        return None, [], "the fixture declares nothing this level can check", None
     how = "called as it is" if compiled.can_lower(function) else f"{PLAIN}, called as it is"
     notes: list[str] = []
     hosts = place.fill(made)
@@ -124,7 +190,7 @@ def _execute(
         compared, said = numerics.compare(function, other, hosts, made, mesh, fixture.context)
         checked += compared
         notes += said
-    return checked, notes, how
+    return checked, notes, how, None
 
 
 _LEVELS = {"compile": _compile, "execute": _execute}

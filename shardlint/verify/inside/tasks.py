@@ -59,7 +59,7 @@ def _collect(job: Job, send: Send) -> None:
         label = fixture.label().replace("<lambda>", name)
         one: dict[str, Any] = {"name": name, "label": label, "meshes": [], "error": None}
         one |= {"axis_types": fixture.axis_types, "processes": fixture.processes}
-        one["topology"] = list(fixture.topology)
+        one |= {"topology": list(fixture.topology), "execute": fixture.execute}
         try:
             one["meshes"] = expand_meshes(fixture, place.axes_named(fixture))
         except Exception as error:

@@ -14,14 +14,29 @@ import jax
 
 from shardlint.verify.facts import Program
 from shardlint.verify.fixture import EXPLICIT, Fixture, devices_of
-from shardlint.verify.inside import accelerators, checks, compiled, devices, fixtures, load, numerics, place, tree
-from shardlint.verify.inside.accelerators import Unavailable
+from shardlint.verify.inside import (
+    accelerators,
+    checks,
+    compiled,
+    devices,
+    fixtures,
+    load,
+    numerics,
+    place,
+    tree,
+)
+from shardlint.verify.inside.accelerators import Mistaken, Unavailable
 from shardlint.verify.levels import DEVICES_MAX
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result, size_text
 from shardlint.verify.spec import P, sizes_text
 from shardlint.verify.topology import Topology, out_of_memory, parse_topology
 
 LEVEL = "topology"
+# Parts of the CUDA compiler that come in wheels of their own, by what XLA and jax say without them.
+_MISSING = {
+    "No PTX compilation provider": 'ptxas and nvlink, which are not installed: pip install "shardlint[cuda]"',
+    "cuDNN not found": "cuDNN, which the program asks for by name: pip install nvidia-cudnn-cu13",
+}
 
 
 def run_topology(
@@ -34,7 +49,7 @@ def run_topology(
     line = ""
 
     def tell(status: str, **more: Any) -> None:
-        emit(Result(fixture.label(), LEVEL, status, dict(sizes), line=line, **more))
+        emit(Result(fixture.label(), LEVEL, status, dict(sizes), line=line, topology=name, **more))
 
     try:
         topology = parse_topology(name)
@@ -47,14 +62,15 @@ def run_topology(
         function = load.resolve(fixture.fn)
         line = load.place_of(function)
         args = _arguments(fixture, sizes, mesh)
-        found, under = _compile(fixture, function, args, mesh)
+        found, under = _compile(fixture, function, args, mesh, topology)
         program = _program(found, sizes, topology)
         checked = _check(found, program, fixture, mesh, topology)
     except (Unavailable, place.Indivisible, compiled.NoShardings) as error:
         tell(SKIP, reason=str(error))
-    except (accelerators.Unknown, _Refused) as error:
-        kind = "memory" if isinstance(error, _Refused) else "fixture"
-        tell(FAIL, failures=[Failure(kind, str(error))])
+    except _Refused as error:
+        tell(FAIL, failures=[Failure("memory", str(error))])
+    except Mistaken as error:
+        tell(FAIL, failures=[Failure("fixture", str(error))])
     except Exception as error:
         tell(FAIL, failures=[_raised(error)])
     else:
@@ -69,7 +85,7 @@ def run_topology(
 
 
 class _Refused(Exception):
-    """A program the compiler refuses for want of memory."""
+    """A program the compiler refuses for want of memory, and the figures it gives."""
 
 
 def _arguments(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[Any]:
@@ -101,9 +117,11 @@ def _spec_of(sharding: Any, sizes: Mapping[str, int], where: str) -> P:
 
 
 def _compile(
-    fixture: Fixture, function: Any, args: list[Any], mesh: Any
+    fixture: Fixture, function: Any, args: list[Any], mesh: Any, topology: Topology
 ) -> tuple[compiled.Compiled, str]:
-    """Raises `_Refused` where the program does not fit, `Unavailable` where the compiler lacks a part."""
+    """Raises `_Refused` where the program does not fit, `Unavailable` where the compiler lacks a part, `Mistaken`
+    where it was not for these devices.
+    """
     keywords = numerics.keywords(function, args, mesh)
     how = ""
     if not compiled.takes_abstract(function, args):
@@ -118,12 +136,19 @@ def _compile(
         message = str(error)
         if memory := out_of_memory(message):
             raise _Refused(
-                f"needs {memory.needed} of each device's memory, which has {memory.available}: "
-                "the compiler refuses the program"
+                f"needs {memory.needed} of each device's memory, {topology.chip} has {memory.available}: "
+                "its compiler refuses the program"
             ) from error
-        if "No PTX compilation provider" in message:
-            raise Unavailable(f'CUDA programs need ptxas and nvlink: pip install "shardlint[cuda]"') from error
+        for said, missing in _MISSING.items():
+            if said in message:
+                raise Unavailable(f"{topology.name} needs {missing}") from error
         raise
+    strangers = {device for leaf in found.outputs for device in leaf.sharding.device_set} - set(
+        mesh.devices.flat
+    )
+    if strangers:
+        kind = next(iter(strangers)).platform
+        raise Mistaken(f"was compiled for {kind}: nothing in the program says which devices it is for")
     return (replace(found, how=how) if how else found), under
 
 
@@ -142,10 +167,14 @@ def abstract_call(
         whole = []
         for (leaves, treedef), value in zip(flat, given, strict=True):
             arrays = iter(jax.tree_util.tree_leaves(value))
-            whole.append(treedef.unflatten([next(arrays) if tree.is_abstract(leaf) else leaf for leaf in leaves]))
+            whole.append(
+                treedef.unflatten([next(arrays) if tree.is_abstract(leaf) else leaf for leaf in leaves])
+            )
         return _only_arrays(function(*whole, **keywords), tree.is_array)
 
-    return jax.jit(call, donate_argnums=tuple(donate)), [_only_arrays(value, tree.is_abstract) for value in args]
+    return jax.jit(call, donate_argnums=tuple(donate)), [
+        _only_arrays(value, tree.is_abstract) for value in args
+    ]
 
 
 def _only_arrays(value: Any, is_one: Callable[[Any], bool]) -> Any:
@@ -159,7 +188,9 @@ def _how(function: Any) -> str:
     if compiled.is_equinox(function):
         return "compiled inside a jax.jit (equinox.filter_jit)"
     module = type(function).__module__.partition(".")[0]
-    raise Unavailable(f"the jit of {module} changes its arguments in place, which only level execute can tell")
+    raise Unavailable(
+        f"the jit of {module} changes its arguments in place, which only level execute can tell"
+    )
 
 
 def _program(found: compiled.Compiled, sizes: Mapping[str, int], topology: Topology) -> Program:
@@ -186,14 +217,13 @@ def _program(found: compiled.Compiled, sizes: Mapping[str, int], topology: Topol
 
 def memory_text(program: Program, topology: Topology) -> str:
     """What a program needs of a device, and of what, in a sentence."""
-    parts = (
+    needs, has = size_text(program.memory_bytes), size_text(topology.hbm_bytes)
+    by = "at its peak" if program.peak_bytes else "in all"
+    return (
+        f"needs {needs} {by} of the {has} a device has; "
         f"arguments {size_text(program.argument_bytes)}, outputs {size_text(program.output_bytes)} of which "
         f"{size_text(program.alias_bytes)} in donated buffers, temporaries {size_text(program.temporary_bytes)}"
     )
-    if program.peak_bytes:
-        parts += ", some of which share space"
-    needs, has = size_text(program.memory_bytes), size_text(topology.hbm_bytes)
-    return f"needs {needs} of the {has} a device has ({parts})"
 
 
 def check_memory(program: Program, topology: Topology, hbm_max: int | None) -> checks.Checked:
@@ -210,11 +240,6 @@ def check_memory(program: Program, topology: Topology, hbm_max: int | None) -> c
 def _check(
     found: compiled.Compiled, program: Program, fixture: Fixture, mesh: Any, topology: Topology
 ) -> checks.Checked:
-    strangers = {device for leaf in found.outputs for device in leaf.sharding.device_set} - set(mesh.devices.flat)
-    if strangers:
-        kind = next(iter(strangers)).platform
-        message = f"was compiled for {kind}: nothing in the program says which devices it is for"
-        return checks.Checked([Failure("fixture", message)], 0)
     checked = checks.check_placement(found.outputs, fixture.expected(), mesh, fixture.replicated_limit())
     checked += checks.check_donation(found)
     checked += check_memory(program, topology, fixture.hbm_limit())

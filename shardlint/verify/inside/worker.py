@@ -7,8 +7,8 @@ from __future__ import annotations
 import faulthandler
 import functools
 import hashlib
-import os
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,13 +20,14 @@ from shardlint.verify.fixture import EXPLICIT
 from shardlint.verify.inside import checks, compiled, devices, fixtures, load, numerics, place, programs, tree
 
 Say = Callable[[dict[str, Any]], None]
+_CALLS = 1000
 
 
 def work(job: dict[str, Any], index: int, port: int, folder: Path, say: Say, wait: Callable[[], None]) -> None:
     """Be process `index` of a job: tell its arguments and its program, `wait` to be told to go on, run,
     and tell its results. Whatever is raised is told too.
     """
-    stage = "joins the other processes (jax.distributed.initialize)"
+    stage = "joining the other processes (jax.distributed.initialize)"
 
     def enter(new: str) -> None:
         nonlocal stage
@@ -38,24 +39,24 @@ def work(job: dict[str, Any], index: int, port: int, folder: Path, say: Say, wai
         try:
             enter(stage)
             _join(job, index, port)
-            enter("imports its file")
+            enter("importing its file")
             fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
             function = load.resolve(fixture.fn)
             mesh = devices.mesh_of(job["mesh"], fixture.axis_types == EXPLICIT)
-            enter("makes its arguments")
+            enter("making its arguments")
             entered, under = devices.context(fixture.context, mesh)
             with entered:
                 made = place.make(fixture, mesh)
                 args = spread(made, mesh)
             ready = {"args": holdings(args, [f"args[{index}]" for index in range(len(args))])}
-            enter("compiles fn")
+            enter("compiling fn")
             ready["program"] = _program(function, args, mesh, fixture.context, folder / f"program{index}")
             say({"ready": ready, "line": load.place_of(function), "under": under})
             wait()
-            enter("runs fn")
-            block_at_each_call()
+            enter("running fn")
+            watch_calls(lambda name, line: say({"call": [name, line]}))
             output = numerics.call(function, args, mesh, fixture.context)
-            enter("has returned from fn")
+            enter("done with fn")
             leaves = tree.array_leaves(output, "out")
             checked = checks.check_placement(leaves, fixture.expected(), mesh, None)
             checked += checks.check_deleted(args, fixture.donate)
@@ -157,9 +158,9 @@ def _program(function: Any, args: Sequence[Any], mesh: Any, kind: str, file: Pat
     return programs.write(getattr(lowered, "lowered", lowered), file)
 
 
-def block_at_each_call() -> None:
+def watch_calls(tell: Callable[[str, str], None]) -> None:
     """Have every call of a compiled program wait for its result, so that a process that hangs stands at
-    the line that does.
+    the line that does, and tell of the first calls on arrays of several processes: program and user's line.
 
     Nothing public does: `jax_cpu_enable_async_dispatch` is about programs of one device. Where jax has
     moved what this takes hold of, a process that hangs stands at the end of `fn`.
@@ -173,8 +174,14 @@ def block_at_each_call() -> None:
     except (ImportError, AttributeError):
         return
 
+    left = _CALLS
+
     @functools.wraps(run)
     def waiting(self: Any, *args: Any) -> Any:
+        nonlocal left
+        if left and any(isinstance(one, jax.Array) and not one.is_fully_addressable for one in args):
+            left -= 1
+            tell(str(self.name), _users_line())
         return jax.block_until_ready(run(self, *args))
 
     pxla.ExecuteReplicated.__call__ = waiting
@@ -182,6 +189,10 @@ def block_at_each_call() -> None:
     pjit._get_fastpath_data = lambda *args, **keywords: None
 
 
-def end() -> None:
-    """End this process at once: what jax started in it would wait for the others."""
-    os._exit(0)
+def _users_line() -> str:
+    frame = sys._getframe(1)
+    while frame is not None:
+        if load.is_theirs(frame.f_code.co_filename):
+            return f"{load.shown(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""

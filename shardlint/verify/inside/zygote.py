@@ -18,9 +18,11 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
+from shardlint.verify import contain
 from shardlint.verify.inside import tasks
 
 _TAIL = 32 * 1024
+_COUNT_SECONDS = 0.5
 _OUTPUT_MAX = 16 * 2**20
 
 
@@ -35,6 +37,7 @@ class _Child:
     messages: int
     output: int
     began: float
+    counted: float = 0.0
     partial: bytes = b""
     tail: bytes = b""
     printed: int = 0
@@ -67,9 +70,11 @@ class Zygote:
                         self._listen(self.children[key.data], key.fd)
                 for child in list(self.children.values()):
                     self._check(child)
+                self._reap_strays()
         finally:
             for child in self.children.values():
                 _kill(child.pid)
+            contain.end_below(os.getpid())
 
     def _take_orders(self) -> bool:
         data = os.read(self.orders, 65536)
@@ -97,6 +102,8 @@ class Zygote:
         """The rest of a child's life: does its job and never returns."""
         try:
             os.setsid()
+            contain.die_with_parent()
+            contain.adopt_orphans()
             null = os.open(os.devnull, os.O_RDONLY)
             for descriptor, target in ((null, 0), (write, 1), (write, 2)):
                 os.dup2(descriptor, target)
@@ -139,6 +146,8 @@ class Zygote:
             reason = f"killed at the time limit of {child.job['seconds']:g} s"
         elif child.printed > _OUTPUT_MAX:
             reason = f"killed after printing {_OUTPUT_MAX // 2**20} MiB"
+        elif self._has_too_many(child):
+            reason = f"killed after starting more than {_most(child.job)} processes"
         if reason:
             _kill(child.pid)
         # The group is killed while the dead leader still holds its number, so no other process can be hit.
@@ -146,6 +155,8 @@ class Zygote:
             return
         _kill(child.pid)
         _, status = os.waitpid(child.pid, 0)
+        # What it started and what left its group has fallen to this process: all that is no other job's.
+        contain.end_below(os.getpid(), [pid for pid in self.children if pid != child.pid])
         for descriptor in list(child.open):
             # What it wrote before it ended. A pipe holds little: more must come from a process that got away.
             reads = 0
@@ -159,6 +170,27 @@ class Zygote:
             "seconds": time.monotonic() - child.began,
         }
         write_line(self.answers, {"id": child.job["id"], "end": end})
+
+
+    def _has_too_many(self, child: _Child) -> bool:
+        now = time.monotonic()
+        if now - child.counted < _COUNT_SECONDS:
+            return False
+        child.counted = now
+        return len(contain.below(child.pid)) > _most(child.job)
+
+    def _reap_strays(self) -> None:
+        """Take leave of dead processes that jobs have left."""
+        with contextlib.suppress(ChildProcessError):
+            while (dead := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
+                if dead.si_pid in self.children:
+                    return
+                os.waitpid(dead.si_pid, 0)
+
+
+def _most(job: tasks.Job) -> int:
+    """How many processes a job may have started at a time."""
+    return int(job.get("children", contain.PROCESSES_MAX))
 
 
 def died(code: int) -> str:
@@ -192,6 +224,7 @@ def write_line(descriptor: int, message: dict[str, Any]) -> None:
 
 def main() -> None:
     """Be the zygote: `argv` holds how many jobs may run at once."""
+    contain.adopt_orphans()
     answers = os.dup(1)
     os.dup2(2, 1)  # nothing but answers may go where they go
     orders = os.dup(0)

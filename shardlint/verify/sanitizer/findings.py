@@ -11,6 +11,7 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from shardlint.verify.facts import Array, Line
 from shardlint.verify.report import size_text
@@ -18,8 +19,11 @@ from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.functions import Function
 
 _SHARE = 0.01
+# Recompiling is a finding from so many programs on, and only where it takes time or moves large arrays: every
+# program has scalars that come from the host once, and tests call jax.jit again and again.
 _CHURN = 4
 _AGAIN = 3
+_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -42,7 +46,11 @@ class Found:
 
 @dataclass(frozen=True)
 class Moved:
-    """What one line of the source moves in one call of a function, on each device."""
+    """What one line of the source moves in one call of a function, on each device.
+
+    `trips` are how often its collectives run, each different count once; None is a loop whose count is not
+    known, of which one round is counted.
+    """
 
     line: Line
     function: str
@@ -50,7 +58,7 @@ class Moved:
     axes: tuple[str, ...]
     group: int
     bytes: int
-    trips: int | None
+    trips: tuple[int | None, ...]
     arrays: tuple[str, ...]
     of: tuple[str, ...]
 
@@ -94,7 +102,7 @@ def examine(compiled: Sequence[Compiled], large: int) -> Facts:
     for each in facts.functions:
         facts.found += _rematerialised(each, run)
         if each[0].function.own:
-            facts.found += [*_donated(each, run), *_whole(each, run), *_recompiled(each)]
+            facts.found += [*_donated(each, run), *_whole(each, run), *_recompiled(each, run)]
     facts.found += [*run.nothing_split(), *run.unused_axes(), *run.from_one_device(facts.functions)]
     facts.found += run.on_one_device(facts.functions)
     facts.found.sort(key=lambda found: -found.bytes)
@@ -329,45 +337,60 @@ def _rematerialised(each: Sequence[Compiled], run: _Run) -> Iterator[Found]:
                 )  # fmt: skip
 
 
-def _recompiled(each: Sequence[Compiled]) -> Iterator[Found]:
+def _recompiled(each: Sequence[Compiled], run: _Run) -> Iterator[Found]:
     """A function compiled again: for the same shapes placed differently, or again and again."""
     for process in dict.fromkeys(one.process for one in each):
         mine = [one for one in each if one.process == process]
-        if len(mine) < 2:
-            continue
-        first, times = mine[0], len(mine)
         seconds = sum(one.seconds for one in mine[1:])
-        cost = f"compiled {times} times ({seconds:.1f} s more than once)"
-        advice = ""
-        shapes = [tuple(leaf.array for leaf in one.arguments) for one in mine]
-        for before, after in zip(mine, mine[1:], strict=False):
-            moved = changed(before, after)
-            if moved and shapes[mine.index(before)] == shapes[mine.index(after)] and before.devices > 1:
-                yield Found(
-                    "recompiled", first.function.name, first.function.line,
-                    f"{cost}: the same shapes came placed differently",
-                    tuple(moved[:8]),
-                    "place the arrays before the first call as the function returns them",
-                )  # fmt: skip
-                break
+        cost = f"compiled {len(mine)} times ({seconds:.1f} s more than once)"
+        found = _placed_anew(mine, seconds, run)
+        if found:
+            message = f"{cost}: the same shapes came placed differently"
+            advice = "place the arrays before the first call as the function returns them"
+        elif seconds < _SECONDS:
+            continue
         else:
-            digests = Counter(one.digest for one in mine)
-            if max(digests.values()) >= _AGAIN:
-                message = f"{cost}, {max(digests.values())} times to the same program"
-                advice = "call jax.jit once, outside of the loop or function that calls it again"
-            elif len(set(shapes)) >= _CHURN:
-                message = f"{cost}, for {len(set(shapes))} different shapes"
-                advice = "pad to a few sizes"
-            elif times >= _CHURN and len(set(shapes)) == 1:
-                message = f"{cost} for the same shapes: a static argument or a value it closes over changes"
-                advice = "pass what changes as an array"
-            else:
+            message, advice = _again(mine)
+            if not message:
                 continue
-            what = [text for at in range(1, times) for text in changed(mine[at - 1], mine[at])]
-            yield Found(
-                "recompiled", first.function.name, first.function.line, message,
-                tuple(dict.fromkeys(what))[:8], advice,
-            )  # fmt: skip
+            message = cost + message
+            found = [text for at in range(1, len(mine)) for text in changed(mine[at - 1], mine[at])]
+        function = mine[0].function
+        yield Found(
+            "recompiled", function.name, function.line, message, tuple(dict.fromkeys(found)), advice
+        )
+
+
+def _placed_anew(mine: Sequence[Compiled], seconds: float, run: _Run) -> list[str]:
+    """What came placed differently between two compilations for the same shapes, where that matters."""
+    for before, after in pairwise(mine):
+        shapes = [[(leaf.where, leaf.array) for leaf in one.arguments] for one in (before, after)]
+        if before.devices == 1 or after.devices == 1 or shapes[0] != shapes[1]:
+            continue
+        moved = changed(before, after)
+        large = {leaf.where for leaf in after.arguments if run.is_large(leaf, after)}
+        if moved and (seconds >= _SECONDS or any(text.split(" ")[0] in large for text in moved)):
+            return moved
+    return []
+
+
+def _again(mine: Sequence[Compiled]) -> tuple[str, str]:
+    """Why a function was compiled again and again, and what to do; empty where it was not."""
+    same = max(Counter(one.digest for one in mine).values())
+    shapes = len({tuple(leaf.array for leaf in one.arguments) for one in mine})
+    if same >= _AGAIN:
+        return (
+            f", {same} times to the same program",
+            "call jax.jit once, outside of the loop or function that calls it again",
+        )
+    if shapes >= _CHURN:
+        return f", for {shapes} different shapes", "pad to a few sizes"
+    if len(mine) >= _CHURN and shapes == 1:
+        return (
+            " for the same shapes: a static argument or a value it closes over changes",
+            "pass what changes as an array",
+        )
+    return "", ""
 
 
 def changed(before: Compiled, after: Compiled) -> list[str]:
@@ -399,11 +422,10 @@ def _moved(functions: Iterable[Sequence[Compiled]]) -> list[Moved]:
         for part in one.program.collectives:
             lines[part.line, part.kind, part.axes, part.group].append(part)
         for (line, kind, axes, group), parts in lines.items():
-            trips = {part.trips for part in parts}
             found.append(
                 Moved(
                     line, one.function.name, kind, tuple(name for name in axes if name), group,
-                    sum(part.moved for part in parts), trips.pop() if len(trips) == 1 else None,
+                    sum(part.moved for part in parts), tuple(dict.fromkeys(part.trips for part in parts)),
                     tuple(dict.fromkeys(part.array for part in parts)),
                     tuple(dict.fromkeys(part.of for part in parts if part.of)),
                 )

@@ -60,7 +60,7 @@ def function_of(module_name: str, module: Module) -> Function:
                 return Function(one.function, one, call, True)
     # A function without a name of its own (a partial, a wrapped one) still has a body of several lines.
     if len(deepest) > 1:
-        return Function(bare, deepest[0], call, True)
+        return Function(f"{bare}({', '.join(_argument_names(module))})", deepest[0], call, True)
     only = next(iter(deepest or inner), Line())
     return Function(bare, only, only, False)
 
@@ -74,6 +74,13 @@ def _leaves(lines: Lines, module: Module) -> list[Line]:
             if own is not None:
                 found[own] = None
     return list(found)
+
+
+def _argument_names(module: Module) -> list[str]:
+    """The names of a module's arguments, without what is inside of them."""
+    parameters = module.entry.parameters if module.entry is not None else {}
+    names = [re.split(r"[.\[]", parameters[number].op_name)[0] for number in sorted(parameters)]
+    return [name for name in dict.fromkeys(names) if name]
 
 
 def _plain(function: str) -> str:

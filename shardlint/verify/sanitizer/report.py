@@ -34,10 +34,11 @@ class Report:
         """`train.py:41`, relative to `root` where it lies below."""
         if not line.file:
             return str(line)
-        try:
-            return f"{Path(line.file).relative_to(self.root).as_posix()}:{line.line}"
-        except ValueError:
-            return str(line)
+        path = Path(line.file)
+        for above in path.parents:
+            if above == self.root or above.name in ("site-packages", "dist-packages"):
+                return f"{path.relative_to(above).as_posix()}:{line.line}"
+        return str(line)
 
     @property
     def moved(self) -> list[Moved]:
@@ -93,15 +94,20 @@ def over_text(one: Moved) -> str:
 
 
 def _moved_line(one: Moved, report: Report) -> str:
-    trips = f" x{one.trips}" if one.trips not in (None, 1) else ""
     what = ", ".join(one.of[:2]) or ", ".join(one.arrays[:2])
     more = max(len(one.of) or len(one.arrays), 2) - 2
     what += f" and {more} more" if more else ""
-    unknown = ", in a loop of unknown length" if one.trips is None else ""
     return (
         f"  {size_text(one.bytes):>10}  {report.place(one.line)} ({one.function})  "
-        f"{one.kind} {over_text(one)}{trips}{unknown}: {what}"
+        f"{one.kind} {over_text(one)}{trips_text(one)}: {what}"
     )
+
+
+def trips_text(one: Moved) -> str:
+    """How often the collectives of a line run in one call, where not once."""
+    known = [str(count) for count in one.trips if count is not None and count > 1]
+    text = f" x{'/'.join(known)}" if known else ""
+    return text + (" (and each round of a loop)" if None in one.trips else "")
 
 
 def json_report(report: Report, version: str) -> str:

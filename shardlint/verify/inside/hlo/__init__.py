@@ -10,16 +10,22 @@ from shardlint.verify.inside.hlo import collectives, loops
 from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.flow import Flow
 from shardlint.verify.inside.hlo.lines import Lines, renumbering
-from shardlint.verify.inside.hlo.module import Module, parse
+from shardlint.verify.inside.hlo.module import Instruction, Module, parse
 
 
 class Read(NamedTuple):
-    """What a text tells."""
+    """What a text tells. `instructions` are those of `collectives`, one each."""
 
     collectives: list[Collective]
     products: list[Product]
     module: Module
     lines: Lines
+    instructions: list[Instruction]
+
+    @classmethod
+    def nothing(cls) -> Read:
+        """Of an empty text."""
+        return read("", {})
 
 
 def read(
@@ -53,4 +59,4 @@ def read(
         names = collectives.argument_names(module)
     found = collectives.find(module, flow, lines, axes, runs, names)
     made = products.find(module, parse(before), flow, lines, axes, runs, found) if before else []
-    return Read([one.collective for one in found], made, module, lines)
+    return Read([one.collective for one in found], made, module, lines, [one.instruction for one in found])

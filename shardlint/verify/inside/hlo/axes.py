@@ -146,9 +146,7 @@ def expand(text: str) -> list[list[int]]:
         members = [sum(steps) for steps in itertools.product(*(range(0, s * n, s) for s, n in digits))]
         inside = set(members)
         starts = [
-            at
-            for at in range(len(devices))
-            if all(at // stride % size == 0 for stride, size in digits)
+            at for at in range(len(devices)) if all(at // stride % size == 0 for stride, size in digits)
         ]
         return [[devices[start + member] for member in sorted(inside)] for start in starts]
     iota = _IOTA.search(text)
@@ -169,12 +167,12 @@ def tiling(text: str) -> tuple[list[int], list[int]] | None:
         opened = rest.find("[")
         if opened < 0:
             return None
-        dims = [_digits(sizes, part) for part in re.findall(r"\{([^}]*)\}", rest[opened : rest.find("]", opened)])]
+        dims = [
+            _digits(sizes, part) for part in re.findall(r"\{([^}]*)\}", rest[opened : rest.find("]", opened)])
+        ]
         used = [digit for dim in dims for digit in dim]
         members = list(itertools.product(*(range(0, s * n, s) for s, n in used)))
-        left = [
-            at for at in range(len(devices)) if all(at // stride % size == 0 for stride, size in used)
-        ]
+        left = [at for at in range(len(devices)) if all(at // stride % size == 0 for stride, size in used)]
         order = [devices[sum(steps) + start] for steps in members for start in left]
         pieces = [math.prod(size for _, size in dim) for dim in dims]
         return [*pieces, len(left)], order

@@ -148,7 +148,10 @@ def line_of(one: Instruction, lines: Lines, flow: Flow, by_use: bool = False) ->
     seen, level = {one.name}, [one]
     for _ in range(_STEPS if by_use or inner is None else 0):
         users = dict.fromkeys(
-            user for made in level for user in made.computation.users.get(made.name, ()) if user.name not in seen
+            user
+            for made in level
+            for user in made.computation.users.get(made.name, ())
+            if user.name not in seen
         )
         for user in users:
             seen.add(user.name)
@@ -166,4 +169,3 @@ def argument_names(module: Module) -> dict[int, str]:
     if module.entry is None:
         return {}
     return {number: one.op_name for number, one in module.entry.parameters.items()}
-

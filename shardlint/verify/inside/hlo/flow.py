@@ -11,7 +11,9 @@ CARRY = frozenset(
     "copy bitcast reshape transpose convert slice dynamic-slice optimization-barrier opt-barrier "
     "copy-start copy-done reverse pad reduce-precision".split()
 )
-_SAME = frozenset("copy bitcast reshape convert optimization-barrier opt-barrier copy-start copy-done".split())
+_SAME = frozenset(
+    "copy bitcast reshape convert optimization-barrier opt-barrier copy-start copy-done".split()
+)
 
 _PRODUCTS = frozenset(("dot", "convolution", "gather"))
 _SOURCES = frozenset(("parameter", "constant", "iota", "while", "tuple"))

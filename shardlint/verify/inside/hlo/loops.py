@@ -92,7 +92,9 @@ def trip_count(loop: Instruction, module: Module, flow: Flow) -> int | None:
         return None
     span = {"LT": limit - start, "LE": limit - start + step, "GT": limit - start, "GE": limit - start + step}
     if direction == "NE":
-        return (limit - start) // step if (limit - start) % step == 0 and (limit - start) * step >= 0 else None
+        return (
+            (limit - start) // step if (limit - start) % step == 0 and (limit - start) * step >= 0 else None
+        )
     if direction not in span or (step > 0) != (direction in ("LT", "LE")):
         return None
     return max(0, -(-span[direction] // step))

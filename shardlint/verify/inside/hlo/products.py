@@ -23,6 +23,7 @@ from shardlint.verify.inside.hlo.lines import Lines
 from shardlint.verify.inside.hlo.module import Computation, Instruction, Module, split
 
 _EINSUM = re.compile(r"[A-Za-z.]+(?:,[A-Za-z.]+)+->[A-Za-z.]*")
+_AGAIN = "rematted_computation"
 _STEPS = 12
 _SIDES = ("left", "right")
 _SUMS = ("all-reduce", "reduce-scatter")
@@ -97,8 +98,7 @@ def aliased(module: Module) -> set[int]:
     """Parameters whose buffers an output takes: the state a step hands on, and no batch."""
     start = module.header.find("input_output_alias={")
     return {
-        int(number)
-        for number in re.findall(r"\}: \((\d+), \{", module.header[start:] if start >= 0 else "")
+        int(number) for number in re.findall(r"\}: \((\d+), \{", module.header[start:] if start >= 0 else "")
     }
 
 
@@ -165,15 +165,16 @@ def _share(
     text = (f"{equation[0]}  " if equation else "") + f"{left} x {right} -> {out}"
     backward = "transpose(" in after.op_name
     inside = math.prod(
-        local[0].dims[one.left]  # type: ignore[union-attr]
-        for one in dimensions
-        if one.role == "reduced" and one.left is not None
+        one.dims[dimension.left]
+        for one in local[:1]
+        for dimension in dimensions
+        if one is not None and dimension.role == "reduced" and dimension.left is not None
     )
     if before.opcode == "convolution":
         inside *= _window(after)
     return _Shared(
         after,
-        text + ("  (backward)" if backward else ""),
+        text + ("" if not backward else "  (recomputed)" if _AGAIN in after.op_name else "  (backward)"),
         split_by,
         2 * math.prod(local[2].dims) * inside,  # type: ignore[union-attr]
         _weights(after, flow, donated),

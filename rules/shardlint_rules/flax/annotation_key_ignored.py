@@ -1,0 +1,178 @@
+"""SL504."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.flax.annotations import (
+    KEYS,
+    LAYERS,
+    VARIABLES,
+    WITH_METADATA,
+    Annotation,
+    annotations,
+    heeded,
+    kept_under,
+    names_axes,
+    preferred,
+)
+
+# What people write for one of KEYS. Other keys are metadata of the user's own.
+_NEAR_MISSES = (
+    "out_shardings",
+    "shardings",
+    "sharding_name",
+    "out_sharding_names",
+    "shard",
+    "sharded",
+    "partition_spec",
+    "out_spec",
+)
+_IN_TEXT = (*KEYS, *_NEAR_MISSES)
+
+
+class AnnotationKeyIgnored(Rule):
+    """The sharding annotation of an NNX variable stands under a key that this flax does not look at.
+
+    ## What it does
+    Reports, for `nnx.Param` and other variables, `nnx.with_metadata` and the `kernel_metadata={...}` of layers:
+
+    - axes under a key that is nearly right: `out_shardings`, `shardings`, `sharding_name`, `partition_spec`;
+    - `out_sharding` on flax before 0.12.4, `sharding_names` before 0.11;
+    - `sharding` and `sharding_names` on flax from 0.12.6, where they are deprecated;
+
+    and `get_metadata().get("sharding")` and its like where this flax keeps the annotation under another key.
+
+    ## Why it hurts
+    Any keyword is taken for metadata, so a wrong one is no error: the variable is replicated, or on one device.
+    A read of a key that was renamed gives the default, which code that loads weights takes for "not sharded".
+
+    | flax | takes | keeps it as |
+    |---|---|---|
+    | 0.10 | `sharding` | `sharding` |
+    | 0.11 to 0.12.3 | `sharding`, `sharding_names` | `sharding_names` |
+    | from 0.12.4 | `out_sharding`, and the others (deprecated from 0.12.6) | `out_sharding` |
+
+    ## Example
+    ```python
+    kernel = nnx.Param(jnp.zeros((16, 32)), out_shardings=("data", "model"))
+    ```
+
+    ## Use instead
+    ```python
+    kernel = nnx.Param(jnp.zeros((16, 32)), out_sharding=("data", "model"))
+    ```
+
+    ## Fix safety
+    Safe for a deprecated key and for a read. Unsafe for a key that did nothing: the variable is sharded then.
+
+    ## Evidence
+    Rows L2j and L2l of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Keys that
+    are not near one of flax's own are left alone, as are values that are no axes, and code that reads both keys.
+    """
+
+    code = "SL504"
+    name = "annotation-key-ignored"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    wakes = (
+        Calls(*VARIABLES, WITH_METADATA, near=_IN_TEXT),
+        Calls(*LAYERS, near=("_metadata",)),
+        Methods("get_metadata", near=tuple(f"{quote}{key}{quote}" for key in KEYS for quote in "\"'")),
+    )
+    fixes = "both"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """Findings at keys."""
+        if site.expected_to_fail or site.guarded:
+            return
+        if site.form == "method":
+            yield from self._read(site)
+        elif site.form == "call":
+            found = list(annotations(site))
+            for one in found:
+                others = [other.key for other in found if other is not one]
+                finding = self._given(site, one, others)
+                if finding is not None:
+                    yield finding
+
+    def _given(self, site: Site, one: Annotation, others: list[str]) -> Finding | None:
+        on, write = site.on("flax"), preferred(site)
+        if any(heeded(site, key) for key in others):
+            return None
+        if one.key in KEYS and heeded(site, one.key):
+            if one.key == write or not site.runs("flax", ">=0.12.6"):
+                return None
+            return site.finding(
+                one.node,
+                f"deprecated: it is called {write} now",
+                f"On {on} this still works, with a DeprecationWarning.",
+                fix=self._rename(site, one, write, Safety.SAFE),
+                harm=Harm.REMOVED,
+            )
+        if one.key not in _IN_TEXT or not names_axes(site.value(one.value)):
+            return None
+        if one.key in _NEAR_MISSES and _reads_itself(site, one):
+            return None
+        return site.finding(
+            one.node,
+            "flax does not look at this key",
+            f"On {on} `{one.key}` is metadata like any other: the variable is not sharded by it, and nothing is said.",
+            help=f"write {write}",
+            fix=self._rename(site, one, write, Safety.UNSAFE),
+        )
+
+    def _rename(self, site: Site, one: Annotation, write: str, safety: Safety) -> Fix:
+        start, end = site.file.span(one.node)
+        if isinstance(one.node, ast.keyword):
+            edit = Edit(start, start + len(one.key), write)
+        else:
+            text = site.file.source.text
+            edit = Edit(start, end, text[start:end].replace(one.key, write))
+        why = "" if safety is Safety.SAFE else "the variable is sharded then"
+        return site.fix(safety, f"write {write}", [edit], why)
+
+    def _read(self, site: Site) -> Iterator[Finding]:
+        """`x.get_metadata("sharding")`, `x.get_metadata().get("sharding")` and `x.get_metadata()["sharding"]`."""
+        key = _key_read(site)
+        kept = kept_under(site)
+        if key is None or key.value == kept or key.value not in KEYS:
+            return
+        scope = site.scope.function()
+        around = site.text(scope.node) if scope is not None else site.file.source.text
+        if f'"{kept}"' in around or f"'{kept}'" in around or "set_metadata" in around:
+            return
+        start, end = site.file.span(key)
+        edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
+        yield site.finding(
+            key,
+            f"flax keeps it as {kept}",
+            f"On {site.on('flax')} no variable has `{key.value}` in its metadata: what comes back says "
+            "that it is not sharded.",
+            fix=site.fix(Safety.SAFE, f"read {kept}", [edit]),
+        )
+
+
+def _key_read(site: Site) -> ast.Constant | None:
+    given: ast.expr | None = site.call.args[0] if site.call.args else None
+    if given is None:
+        outer = site.file.parent(site.call)
+        if isinstance(outer, ast.Subscript) and outer.value is site.call:
+            given = outer.slice
+        elif isinstance(outer, ast.Attribute) and outer.attr == "get":
+            call = site.file.parent(outer)
+            if isinstance(call, ast.Call) and call.func is outer and call.args:
+                given = call.args[0]
+    return given if isinstance(given, ast.Constant) else None
+
+
+def _reads_itself(site: Site, one: Annotation) -> bool:
+    """Whether the file reads the key, as metadata of its own would be."""
+    text = site.file.source.text
+    quoted = text.count(f'"{one.key}"') + text.count(f"'{one.key}'")
+    own = 0 if isinstance(one.node, ast.keyword) else 1
+    return quoted > own or f".{one.key}" in text

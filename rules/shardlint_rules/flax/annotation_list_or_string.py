@@ -1,0 +1,128 @@
+"""SL505."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.values import Constant, Items, options
+from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.flax.annotations import (
+    LAYERS,
+    VARIABLES,
+    WITH_METADATA,
+    WITH_PARTITIONING,
+    annotations,
+    heeded,
+    names_axes,
+)
+
+# A project that turns flax's own sharding off reads the annotations itself, and may take what it likes.
+_OWN_WAYS = ("flax_always_shard_variable", "use_eager_sharding")
+
+
+class AnnotationListOrString(Rule):
+    """The sharding annotation of an NNX variable is a list or a string, where flax takes a tuple or a spec.
+
+    ## What it does
+    Reports a list (on flax from 0.12.6) or a string given to `nnx.with_partitioning`, or under `out_sharding`,
+    `sharding` or `sharding_names` to a variable, `nnx.with_metadata` or the `kernel_metadata={...}` of a layer.
+
+    ## Why it hurts
+    From flax 0.12.6 anything that is no tuple and no PartitionSpec is passed over: the variable is replicated, and
+    nothing is said. Before, a list worked, and a string was read letter by letter: `"model"` is
+    `PartitionSpec('m', 'o', 'd', 'e', 'l')`, which raises once a mesh has to know it.
+
+    ## Example
+    ```python
+    kernel = nnx.Param(nnx.with_partitioning(initializer, ["data", "model"])(key, shape))
+    bias = nnx.Param(nnx.with_partitioning(initializer, "model")(key, shape[1:]))
+    ```
+
+    ## Use instead
+    ```python
+    kernel = nnx.Param(nnx.with_partitioning(initializer, ("data", "model"))(key, shape))
+    bias = nnx.Param(nnx.with_partitioning(initializer, ("model",))(key, shape[1:]))
+    ```
+
+    ## Fix safety
+    Unsafe: the variable is sharded then. Offered for a list or string that is written out.
+
+    ## Evidence
+    Row L2k of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Linen takes lists
+    and is left alone, and so is a project that turns `flax_always_shard_variable` off anywhere.
+    """
+
+    code = "SL505"
+    name = "annotation-list-or-string"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    wakes = (
+        Calls(*VARIABLES, WITH_METADATA, near=("sharding",)),
+        Calls(*LAYERS, near=("_metadata",)),
+        Calls(WITH_PARTITIONING),
+    )
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """Findings at annotations."""
+        if site.form != "call" or site.expected_to_fail or site.guarded:
+            return
+        for node in _given(site):
+            finding = self._judge(site, node)
+            if finding is not None:
+                yield finding
+
+    def _judge(self, site: Site, node: ast.expr) -> Finding | None:
+        values = options(site.value(node))
+        ignored, on = site.runs("flax", ">=0.12.6"), site.on("flax")
+        if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
+            letters = f"On {on} this is read letter by letter, and no mesh has such axes."
+            what, label = "string", "a string is no spec"
+        elif ignored and all(isinstance(v, Items) and v.kind == "list" and names_axes(v) for v in values):
+            letters = ""
+            what, label = "list", "a list is no spec"
+        else:
+            return None
+        if any(site.program.project.anywhere(flag) for flag in _OWN_WAYS):
+            return None
+        message = f"On {on} a {what} is passed over: the variable is replicated, and nothing is said."
+        return site.finding(
+            node,
+            label,
+            message if ignored else letters,
+            help="write a tuple with an entry for each dimension",
+            fix=self._fix(site, node),
+            harm=Harm.SILENT if ignored else Harm.CRASH,
+        )
+
+    def _fix(self, site: Site, node: ast.expr) -> Fix | None:
+        text = site.text(node)
+        if isinstance(node, ast.List):
+            inside = text[1:-1].rstrip()
+            comma = "," if len(node.elts) == 1 and not inside.endswith(",") else ""
+            written = f"({text[1:-1]}{comma})"
+        elif isinstance(node, ast.Constant):
+            written = f"({text},)"
+        else:
+            return None
+        return site.fix(
+            Safety.UNSAFE,
+            f"write {' '.join(written.split())}",
+            [site.replace(node, written)],
+            "the variable is sharded then",
+        )
+
+
+def _given(site: Site) -> Iterator[ast.expr]:
+    if site.api != WITH_PARTITIONING:
+        yield from (one.value for one in annotations(site) if heeded(site, one.key))
+        return
+    given = site.arguments
+    place = given.keywords.get("sharding")
+    if place is None and len(given.positional) > 1 and not given.open_positional:
+        place = given.positional[1]
+    if place is not None and isinstance(place.node, ast.expr):
+        yield place.node

@@ -1,0 +1,351 @@
+"""Arrays of which the code says that they may have no dimension: leaves of any tree, what a helper is given."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import Binding, FileFacts, Scope
+from shardlint.program.flow import End
+from shardlint.program.meshes import leaves
+from shardlint.program.reach import lookup
+from shardlint.program.shapes import shape_of, shape_of_value
+from shardlint.program.signatures import Definition, of_definition
+from shardlint.program.values import Api, Made, Place, Value, options
+from shardlint.site import Site
+
+PLACING = ("jax.device_put", "jax.lax.with_sharding_constraint", "equinox.filter_shard")
+MAKING = ("jax.make_array_from_single_device_arrays", "jax.make_array_from_callback")
+_ARRAYS = tuple(f"{module}.{name}" for module in ("jax.numpy", "numpy") for name in ("asarray", "array"))
+# What may be done with an array of any rank.
+_CALLS = (*PLACING, *_ARRAYS, *MAKING, "jax.device_get", "jax.block_until_ready", "jax.reshard")
+_LOOKING = ("isinstance", "hasattr", "getattr", "type", "callable", "print", "id", "str", "repr")
+_ATTRIBUTES = (
+    "dtype nbytes size sharding astype devices is_fully_replicated is_fully_addressable addressable_data "
+    "addressable_shards device_buffers committed value"
+).split()
+_MAPS = ("jax.tree.map", "jax.tree.map_with_path")
+_LEAVES = ("jax.tree.leaves", "jax.tree_util.tree_leaves")
+_FLATTEN = ("jax.tree.flatten", "jax.tree_util.tree_flatten")
+# Arrays that are called so have a dimension for their examples, or one for each element.
+_WITH_DIMENSIONS = (
+    "batch data example feature input image label token ids mask index indices observation logit embed row "
+    "vector matrix kernel sequence segment position"
+).split()
+
+_DEPTH = 4
+
+
+def rank_at_most(site: Site, array: ast.expr) -> int | None:
+    """How many dimensions an array has at most by the tests around the call: `if x.ndim == 0:`."""
+    if not isinstance(array, ast.Name):
+        return None
+    inner: ast.AST = site.call
+    found: list[int] = []
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+        if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
+            body = outer.body if isinstance(outer.body, list) else [outer.body]
+            most = _at_most(site.file, outer.test, array, any(inner is part for part in body))
+            found += [most] if most is not None else []
+        inner = outer
+    return min(found, default=None)
+
+
+def _at_most(file: FileFacts, test: ast.expr, array: ast.Name, holds: bool) -> int | None:
+    """The largest rank with which a test holds, or does not."""
+    match test:
+        case ast.UnaryOp(op=ast.Not()):
+            return _at_most(file, test.operand, array, not holds)
+        case ast.BoolOp() if isinstance(test.op, ast.And) is holds:
+            parts = [_at_most(file, part, array, holds) for part in test.values]
+            return min((part for part in parts if part is not None), default=None)
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]):
+            if not _rank_of(file, left, array):
+                return None
+            below, at = (ast.Lt, ast.LtE | ast.Eq) if holds else (ast.GtE, ast.Gt | ast.NotEq)
+            return number - 1 if isinstance(op, below) else number if isinstance(op, at) else None
+        case ast.Compare(
+            left=ast.Attribute(attr="shape", value=left), ops=[op], comparators=[ast.Tuple() as shape]
+        ):
+            same = ast.Eq if holds else ast.NotEq
+            return len(shape.elts) if isinstance(op, same) and _same(file, left, array) else None
+        case ast.Attribute(attr="shape", value=value) if not holds and _same(file, value, array):
+            return 0
+        case _ if not holds and _rank_of(file, test, array):
+            return 0
+    return None
+
+
+def _rank_of(file: FileFacts, node: ast.expr, array: ast.Name) -> bool:
+    """`x.ndim`, `len(x.shape)`, `jnp.ndim(x)`."""
+    match node:
+        case ast.Attribute(attr="ndim", value=value):
+            return _same(file, value, array)
+        case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="shape", value=value)]):
+            return _same(file, value, array)
+        case ast.Call(func=ast.Attribute(attr="ndim"), args=[value]):
+            return _same(file, value, array)
+    return False
+
+
+def _same(file: FileFacts, node: ast.expr, array: ast.Name) -> bool:
+    if not isinstance(node, ast.Name) or node.id != array.id:
+        return False
+    here, there = lookup(file, node, node.id)[0], lookup(file, array, array.id)[0]
+    return [binding.node for binding in here] == [binding.node for binding in there]
+
+
+def any_rank(site: Site, array: ast.expr) -> str | None:
+    """Why an array that is placed may have no dimension; None where the code seems to know better."""
+    origin = _origin(site, array)
+    if origin is None or _says_dimensions(site.file, origin) or _treated_as_more(site, origin):
+        return None
+    if origin.kind in ("for", "comprehension"):
+        return "a leaf of a tree" if _leaves(site, origin) else None
+    function = origin.scope
+    if origin.kind != "param" or function is not site.scope.function():
+        return None
+    ends = site.program.flow.ends(site.file, function.node).found
+    if any(wrapper.api in _MAPS for end in ends for wrapper in end.wrappers):
+        return "a leaf of a tree" if _maps_any(site, origin, ends) else None
+    if function.kind == "function" and _only_places(site, origin) and not _callers_tell(site, origin, ends):
+        return f"whatever `{function.name}` is given"
+    return None
+
+
+def any_shape(site: Site, shape: ast.expr) -> str | None:
+    """Why an array of this shape may have no dimension: `shape` is that of an array that could be any."""
+    file, asked = site.file, shape
+    if isinstance(shape, ast.Name):
+        bindings, owner = lookup(file, shape, shape.id)
+        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None or owner is None:
+            return None
+        if owner.function() is None or any(
+            use is not shape and isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load)
+            for inner in file.inner_scopes(owner)
+            for use in inner.named.get(shape.id, ())
+        ):
+            return None
+        asked = bindings[0].value
+    if not isinstance(asked, ast.Attribute) or asked.attr != "shape":
+        return None
+    root: ast.expr = asked.value
+    while isinstance(root, ast.Attribute | ast.Subscript | ast.Call):
+        root = root.func if isinstance(root, ast.Call) else root.value
+    origin = _origin(site, root)
+    if origin is None or origin.kind != "param" or origin.name in ("self", "cls"):
+        return None
+    if _says_dimensions(file, origin) or _treated_as_more(site, origin, asked):
+        return None
+    ends = site.program.flow.ends(file, origin.scope.node).found
+    if any(wrapper.api in _MAPS for end in ends for wrapper in end.wrappers):
+        return "the shape of a leaf of a tree" if _maps_any(site, origin, ends) else None
+    if _callers_tell(site, origin, ends):
+        return None
+    return f"the shape of any `{file.text(asked.value)}`"
+
+
+# where an array comes from
+
+
+def _origin(site: Site, node: ast.expr) -> Binding | None:
+    """The parameter or loop variable that a name is, also as an array by now (`x = jnp.asarray(x)`)."""
+    if not isinstance(node, ast.Name):
+        return None
+    bindings, _ = lookup(site.file, node, node.id)
+    first = [binding for binding in bindings if binding.kind in ("param", "for", "comprehension")]
+    for binding in bindings:
+        if binding not in first:
+            inner = _as_array(site, binding)
+            before = lookup(site.file, inner, inner.id)[0] if inner is not None else []
+            first += [one for one in before if one not in first]
+    return first[0] if len(first) == 1 and first[0].kind in ("param", "for", "comprehension") else None
+
+
+def _as_array(site: Site, binding: Binding) -> ast.Name | None:
+    value = binding.value
+    if binding.kind != "assign" or not isinstance(value, ast.Call) or not value.args:
+        return None
+    named = any(isinstance(one, Api) and one.name in _ARRAYS for one in options(site.value(value.func)))
+    return value.args[0] if named and isinstance(value.args[0], ast.Name) else None
+
+
+def _leaves(site: Site, origin: Binding) -> bool:
+    """Whether a loop goes over the leaves of a tree."""
+    over, index = origin.value, None
+    if isinstance(over, ast.Name):
+        bindings, _ = lookup(site.file, over, over.id)
+        if len(bindings) != 1 or bindings[0].kind not in ("assign", "unpack"):
+            return False
+        over, index = bindings[0].value, bindings[0].index
+    if not isinstance(over, ast.Call) or origin.index is not None:
+        return False
+    name = next((one.name for one in options(site.value(over.func)) if isinstance(one, Api)), "")
+    if name not in _LEAVES and not (name in _FLATTEN and index == 0):
+        return False
+    return all(_could_be_any(site, Place(site.file, tree)) for tree in over.args[:1])
+
+
+def _maps_any(site: Site, origin: Binding, ends: list[End]) -> bool:
+    """Whether trees it is mapped over could hold a scalar for all that the text says."""
+    node = origin.scope.node
+    assert isinstance(node, Definition)
+    positional = of_definition(node).positional
+    if origin.name not in positional:
+        return False
+    for end in ends:
+        if end.kind != "called" or not any(wrapper.api in _MAPS for wrapper in end.wrappers):
+            return False
+        trees = site.program.evaluator.arguments(end.place).positional[1:]
+        index = positional.index(origin.name) - (end.wrappers[-1].api == _MAPS[1])
+        if 0 <= index < len(trees) and not _could_be_any(site, trees[index]):
+            return False
+    return True
+
+
+def _could_be_any(site: Site, tree: Place) -> bool:
+    """Whether a tree is not called what has dimensions, and is not seen to be made of arrays that have."""
+    ranks = list(_ranks(site, site.program.evaluator.value(tree), 0))
+    return not _called_so(tree.text()) and (0 in ranks or not any(ranks))
+
+
+def _ranks(site: Site, tree: Value, depth: int) -> Iterator[int | None]:
+    """Of each array in a tree, how many dimensions it has; None where that is not told."""
+    for leaf in leaves(tree):
+        if isinstance(leaf, Made) and leaf.api in _MAPS and leaf.call is not None and depth < _DEPTH:
+            trees = leaf.call.positional[1:2]  # what is mapped over it keeps dimensions, mostly
+            for one in trees:
+                yield from _ranks(site, site.program.evaluator.value(one, leaf.call.environment), depth + 1)
+        else:
+            shape = shape_of_value(site.program.evaluator, leaf)
+            yield len(shape) if shape is not None else None
+
+
+# what the code does with it
+
+
+def _says_dimensions(file: FileFacts, origin: Binding) -> bool:
+    """Whether its name, its annotation (`Float[Array, "b"]`) or that of a function around says that it has some."""
+    function = file.home(origin.node).function()
+    around = [scope.name for scope in (function.outward() if function is not None else ())]
+    if any(_called_so(name) for name in (origin.name, *around)):
+        return True
+    annotated = [
+        part
+        for part in (ast.walk(origin.annotation) if origin.annotation is not None else ())
+        if isinstance(part, ast.Subscript)
+    ]
+    return any(
+        isinstance(part, ast.Constant) and isinstance(part.value, str)
+        for outer in annotated
+        for part in ast.walk(outer)
+    )
+
+
+def _called_so(text: str) -> bool:
+    return any(word in text.lower() for word in _WITH_DIMENSIONS)
+
+
+def _uses(site: Site, origin: Binding) -> Iterator[ast.Name]:
+    """Where a parameter or loop variable is read, under its own name."""
+    for use in site.file.mentions(origin.name):
+        if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+            found = _origin(site, use)
+            if found is not None and found.node is origin.node:
+                yield use
+
+
+def _treated_as_more(site: Site, origin: Binding, but: ast.Attribute | None = None) -> bool:
+    """Whether the code does to it what takes a dimension, or asks for its rank. `but` is one mention to forgive."""
+    return any(not _harmless(site, use, but) for use in _uses(site, origin))
+
+
+def _harmless(site: Site, use: ast.Name, but: ast.Attribute | None) -> bool:
+    file = site.file
+    parent = file.parent(use)
+    match parent:
+        case ast.Attribute():
+            return parent is but or parent.attr in _ATTRIBUTES or _handed_on(site, parent)
+        case ast.Return() | ast.Lambda() | ast.keyword():
+            return True
+        case ast.IfExp():
+            return use is not parent.test
+        case ast.Compare():
+            return all(isinstance(op, ast.Is | ast.IsNot) for op in parent.ops)
+        case ast.Subscript():
+            # `lambda index: array[index]`: the index that a callback is given fits.
+            return but is not None and isinstance(parent.slice, ast.Name)
+        case ast.Call() if use in parent.args:
+            if isinstance(parent.func, ast.Name) and parent.func.id in _LOOKING:
+                return True
+            found = options(site.value(parent.func))
+            return all(isinstance(one, Api) and one.name in _CALLS for one in found)
+        case ast.ListComp() | ast.GeneratorExp():
+            return use is parent.elt
+    return False
+
+
+def _handed_on(site: Site, shape: ast.Attribute) -> bool:
+    """`x.shape` as an argument of what makes an array of that shape."""
+    parent = site.file.parent(shape)
+    if shape.attr != "shape" or not isinstance(parent, ast.Call) or shape not in parent.args:
+        return False
+    return all(isinstance(one, Api) and one.name in MAKING for one in options(site.value(parent.func)))
+
+
+def _only_places(site: Site, origin: Binding) -> bool:
+    """Whether the function gives back what it was given, placed, and nothing else: a helper for arrays."""
+    returns = site.file.walked(origin.scope).returns
+    if not returns or not _returned(site, origin.scope):
+        return False
+    for one in returns:
+        if not isinstance(one, ast.Return):
+            return False
+        value = one.value
+        if isinstance(value, ast.Name):
+            bindings = lookup(site.file, value, value.id)[0]
+            if all(binding.node is origin.node or _placed(site, binding.value) for binding in bindings):
+                continue
+        if value is not None and not _placed(site, value):
+            return False
+    return True
+
+
+def _returned(site: Site, function: Scope) -> bool:
+    """Whether the site's call is what is returned, at once or under a name."""
+    parent = site.file.parent(site.call)
+    if isinstance(parent, ast.Return):
+        return True
+    if not isinstance(parent, ast.Assign):
+        return False
+    names = {target.id for target in parent.targets if isinstance(target, ast.Name)}
+    return any(
+        isinstance(one.value, ast.Name) and one.value.id in names
+        for one in function.returns
+        if isinstance(one, ast.Return)
+    )
+
+
+def _placed(site: Site, value: ast.expr | None) -> bool:
+    if not isinstance(value, ast.Call):
+        return False
+    return all(isinstance(one, Api) and one.name in _CALLS for one in options(site.value(value.func)))
+
+
+def _callers_tell(site: Site, origin: Binding, ends: list[End]) -> bool:
+    """Whether calls that are seen give arrays that do have dimensions, and none gives one without."""
+    node, evaluator = origin.scope.node, site.program.evaluator
+    assert isinstance(node, Definition)
+    parameters = of_definition(node)
+    if origin.scope.parent is not None and origin.scope.parent.kind == "class":
+        parameters = parameters.without_first()
+    ranks = set()
+    for end in ends:
+        if end.kind != "called":
+            continue
+        given = (parameters.bind(evaluator.arguments(end.place)) or {}).get(origin.name)
+        shape = shape_of(evaluator, given) if given is not None and not end.wrappers else None
+        ranks |= {len(shape)} if shape is not None else set()
+    return bool(ranks) and 0 not in ranks

@@ -1,0 +1,109 @@
+"""The pytest plugin: fixtures of `shardlint.verify` as tests, one for each mesh and level.
+
+Every pytest run of an environment that has shardlint loads this module, so it imports nothing; what it does for
+projects with fixtures is in `verify.pytest_nodes`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from pluggy import Result
+
+_MENTION = b"shardlint"
+_SETTINGS = ("pyproject.toml", "shardlint.toml")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options and the ini setting."""
+    group = parser.getgroup("shardlint", "sharding fixtures (shardlint verify)")
+    group.addoption(
+        "--shardlint",
+        action="store_true",
+        help="also collect fixtures in files that are no tests, and those of [[tool.shardlint.verify]]",
+    )
+    group.addoption(
+        "--shardlint-level", metavar="LEVEL", help="how far to go; without, as far as each fixture declares"
+    )
+    group.addoption(
+        "--shardlint-timeout", metavar="SECONDS", type=float, help="wall clock of a fixture on a mesh"
+    )
+    parser.addini(
+        "shardlint_fixtures",
+        "files (pyproject.toml too) and folders whose fixtures are always collected; globs, from the root",
+        type="linelist",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Register the marker that every fixture has, and read what is asked for."""
+    config.addinivalue_line("markers", "shardlint: a sharding fixture, on one mesh at one level")
+    config.pluginmanager.register(_Everywhere(), "shardlint-everywhere")
+    asked = (config.getoption(name) for name in ("shardlint", "shardlint_level", "shardlint_timeout"))
+    if any(value not in (None, False) for value in asked) or config.getini("shardlint_fixtures"):
+        from shardlint.verify.pytest_nodes import configure
+
+        configure(config)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Iterator[None]:
+    """Collect a file's fixtures, and where it has nothing else keep pytest from importing it."""
+    outcome: Result[list[Any]] = yield  # type: ignore[misc,assignment]  # what pluggy sends a wrapper
+    if file_path.suffix == ".py":
+        try:
+            source = file_path.read_bytes()
+        except OSError:
+            return
+        if _MENTION not in source:
+            return
+    elif file_path.name in _SETTINGS:
+        source = b""
+    else:
+        return
+    from shardlint.verify.pytest_nodes import collect_file
+
+    outcome.force_result(collect_file(file_path, source, parent, outcome.get_result()))
+
+
+class _Everywhere:
+    """Fails a session in which a fixture was skipped at every mesh and level: that verified nothing.
+
+    It goes by what every report carries, so that it can tell where pytest-xdist runs the tests elsewhere.
+    """
+
+    def __init__(self) -> None:
+        self.seen: dict[str, dict[str, str]] = {}
+        self.totals: dict[str, int] = {}
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note the outcome of a fixture's test."""
+        of = getattr(report, "shardlint", None)
+        if of is not None and (report.when == "call" or not report.passed):
+            self.totals[of[0]] = of[1]
+            self.seen.setdefault(of[0], {})[report.nodeid] = report.outcome
+
+    def nothing(self) -> list[str]:
+        """Fixtures all of whose tests were run and skipped."""
+        return [
+            fixture
+            for fixture, outcomes in self.seen.items()
+            if len(outcomes) == self.totals[fixture] and set(outcomes.values()) == {"skipped"}
+        ]
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Have the session fail."""
+        if session.exitstatus == pytest.ExitCode.OK and self.nothing():
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: Any) -> None:
+        """Say why."""
+        for fixture in self.nothing():
+            terminalreporter.write_line(
+                f"FAILED {fixture} - checks nothing: it was skipped everywhere", red=True
+            )

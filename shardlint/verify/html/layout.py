@@ -1,0 +1,290 @@
+"""Pictures of how an array lies over a mesh: the array cut in parts, and each device coloured by the part it holds.
+
+Devices of one colour hold the same part. Arrays of one spec share a picture, so a report has few of them. Meshes of
+one to three axes are drawn; of a long axis the first devices and the last.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+
+from shardlint.verify.facts import Array
+from shardlint.verify.html.page import Child, Html, code, element, join
+from shardlint.verify.report import size_text
+from shardlint.verify.spec import P
+
+Axes = tuple[tuple[str, ...], ...]
+Part = tuple[int, ...]
+
+_HEIGHT = 24
+_MOST = {1: 12, 2: 8, 3: 4}
+_NAMED = 4
+ONE_DEVICE = "one device"
+
+
+class Layouts:
+    """The pictures of one mesh. `prefix` makes their ids unlike those of other meshes on the page."""
+
+    def __init__(self, mesh: Mapping[str, int], prefix: str) -> None:
+        self.mesh = dict(mesh)
+        self.prefix = prefix
+        self._seen: dict[Axes | None, list[Array]] = {}
+        self._ids: dict[Axes | None, str] = {}
+
+    def add(self, array: Array) -> Html:
+        """Count an array in, and give its thumbnail; the text of its spec where nothing can be drawn."""
+        key = self._key(array)
+        if key is None and array.spec != ONE_DEVICE:
+            return element(
+                "span", "not drawn", class_="quiet", title="no spec over this mesh says where it lies"
+            )
+        self._seen.setdefault(key, []).append(array)
+        name = self._ids.setdefault(key, f"{self.prefix}-lay{len(self._ids)}")
+        width, height = _Grid(self.mesh, key).size()
+        picture = element("use", href=f"#{name}-cells")
+        drawn = element("svg", picture, class_="thumb", viewbox=f"0 0 {width} {height}", aria_hidden="true")
+        return element("a", drawn, href=f"#{name}", aria_label=f"picture of {array.spec}")
+
+    def figures(self) -> Html:
+        """Every picture, those of the most bytes first."""
+        found = sorted(self._seen.items(), key=lambda item: -sum(array.bytes for array in item[1]))
+        return element("div", [self._figure(key, arrays) for key, arrays in found], class_="layouts")
+
+    def _key(self, array: Array) -> Axes | None:
+        """The axes that cut each dimension, without those of size 1 and trailing empty ones."""
+        if array.axes is None or any(name not in self.mesh for names in array.axes for name in names):
+            return None
+        axes = [tuple(name for name in names if self.mesh[name] > 1) for names in array.axes]
+        while axes and not axes[-1]:
+            axes.pop()
+        return tuple(axes)
+
+    def _figure(self, key: Axes | None, arrays: Sequence[Array]) -> Html:
+        grid = _Grid(self.mesh, key)
+        spec = ONE_DEVICE if key is None else _spec_text(key)
+        width, height = grid.size()
+        name = self._ids[key]
+        drawn = element(
+            "svg",
+            element("g", list(grid.cells()), id=f"{name}-cells"),
+            list(grid.labels()),
+            role="img",
+            aria_label=f"{spec} on this mesh: {grid.words()}",
+            viewbox=f"-{_LEFT} -{_TOP} {width + _LEFT} {height + _TOP}",
+            width=width + _LEFT,
+            height=height + _TOP,
+        )
+        largest = max(arrays, key=lambda array: array.bytes_whole)
+        example = join([code(largest.where), f" {largest.array}: {size_text(largest.bytes)} a device"])
+        others: Child = None
+        if len(arrays) > 1:
+            others = f", and {len(arrays) - 1} other array{'s' if len(arrays) > 2 else ''}"
+        return element(
+            "figure",
+            element("figcaption", element("strong", code(spec)), f" {grid.words()}"),
+            grid.array(),
+            drawn,
+            element("div", example, others, class_="quiet"),
+            class_="layout",
+            id=name,
+        )
+
+
+_LEFT, _TOP = 74, 32
+
+
+class _Grid:
+    """A mesh as rows and columns of devices, and side by side where it has a third axis."""
+
+    def __init__(self, mesh: Mapping[str, int], axes: Axes | None) -> None:
+        self.mesh, self.axes = mesh, axes
+        used = [name for names in axes or () for name in names]
+        real = [name for name, size in mesh.items() if size > 1]
+        # More than three axes cannot be drawn: those that cut the array are, in the mesh's order.
+        kept = set(sorted(real, key=lambda name: name not in used)[:3])
+        self.drawn = [name for name in real if name in kept] or list(mesh)[:1]
+        self.left_out = [name for name in real if name not in kept]
+        most = _MOST[len(self.drawn)]
+        shown = [_sample(mesh[name], most) for name in self.drawn]
+        one: list[int | None] = [0]
+        # One axis lies along a row; of two the first goes down; of three the first goes from panel to panel.
+        self.panels, self.rows, self.columns = [one] * (3 - len(shown)) + shown
+        self.counts = [math.prod(mesh[name] for name in names) for names in axes or ()]
+        self.split = [index for index, count in enumerate(self.counts) if count > 1]
+        longest = max((len(",".join(str(self.counts[index] - 1) for index in self.split)), 1))
+        self.width = max(26, 7 * longest + 8)
+
+    def size(self) -> tuple[int, int]:
+        """Width and height of the devices."""
+        panel = len(self.columns) * self.width
+        return len(self.panels) * (panel + 14) - 14, len(self.rows) * _HEIGHT
+
+    def cells(self) -> Iterator[Html]:
+        """A rectangle a device, with the number of its part."""
+        for panel, row, column, left, top in self._places():
+            if None in (panel, row, column):
+                yield element("text", "⋯", x=left + self.width / 2, y=top + 16, class_="by-cell middle")
+                continue
+            found = dict(zip(reversed(self.drawn), (column, row, panel), strict=False))
+            place = {name: index or 0 for name, index in found.items()}
+            part = self._part(place)
+            where = ", ".join(f"{name}={place[name]}" for name in self.drawn)
+            holds = "nothing" if part is None else "all of it" if not part else f"part {_part_text(part)}"
+            yield element(
+                "g",
+                element("title", f"{where}: {holds}"),
+                element(
+                    "rect",
+                    x=left,
+                    y=top,
+                    width=self.width,
+                    height=_HEIGHT,
+                    class_="cell empty" if part is None else "cell",
+                    fill=None if part is None else self._colour(part),
+                ),
+                element("text", _part_text(part), x=left + self.width / 2, y=top + 16, class_="in-cell")
+                if part
+                else None,
+            )
+
+    def labels(self) -> Iterator[Html]:
+        """Names of the axes and numbers along them."""
+        names = [*[""] * (3 - len(self.drawn)), *self.drawn]
+        width, _ = self.size()
+        if names[1]:
+            yield _label(-_LEFT, -6, names[1], "by-cell name")
+            for index, row in enumerate(self.rows):
+                yield _label(-6, index * _HEIGHT + 16, "⋮" if row is None else str(row), "by-cell end")
+        yield _label(
+            width / 2 if not names[0] else -_LEFT,
+            -20,
+            names[2],
+            "by-cell name" + (" middle" if not names[0] else ""),
+        )
+        for left, panel in self._panels():
+            if names[0]:
+                said = "⋯" if panel is None else f"{names[0]} {panel}"
+                yield _label(left + len(self.columns) * self.width / 2, -20, said, "by-cell name middle")
+            for index, column in enumerate(self.columns):
+                said = "⋯" if column is None else str(column)
+                yield _label(left + (index + 0.5) * self.width, -6, said, "by-cell middle")
+
+    def array(self) -> Html | None:
+        """The array itself, cut in its parts; None where it is whole or cut in more than three dimensions."""
+        if self.axes is None or not 1 <= len(self.split) <= 3:
+            return None
+        shown = [_sample(self.counts[index], _MOST[len(self.split)]) for index in self.split]
+        one: list[int | None] = [0]
+        if len(shown) == 1:
+            # A first dimension goes down in a matrix, but as a row its parts take less room.
+            panels, rows, columns = one, one, shown[0]
+        else:
+            panels, rows, columns = [one] * (3 - len(shown)) + shown
+        step = len(columns) * self.width + 10
+        drawn = []
+        for p, panel in enumerate(panels):
+            for r, row in enumerate(rows):
+                for c, column in enumerate(columns):
+                    left, top = p * step + c * self.width, r * _HEIGHT
+                    if None in (panel, row, column):
+                        drawn.append(
+                            element("text", "⋯", x=left + self.width / 2, y=top + 16, class_="by-cell middle")
+                        )
+                        continue
+                    part = tuple(index or 0 for index in (panel, row, column))[3 - len(shown) :]
+                    drawn.append(
+                        element(
+                            "rect",
+                            x=left,
+                            y=top,
+                            width=self.width,
+                            height=_HEIGHT,
+                            class_="cell",
+                            fill=self._colour(part),
+                        )
+                    )
+                    drawn.append(
+                        element(
+                            "text", _part_text(part), x=left + self.width / 2, y=top + 16, class_="in-cell"
+                        )
+                    )
+        width, height = len(panels) * step - 10, len(rows) * _HEIGHT
+        title = _label(-_LEFT, 16, "the array", "by-cell name")
+        return element(
+            "svg",
+            title,
+            drawn,
+            aria_hidden="true",
+            viewbox=f"-{_LEFT} 0 {width + _LEFT} {height}",
+            width=width + _LEFT,
+            height=height,
+        )
+
+    def words(self) -> str:
+        """The picture in words."""
+        if self.axes is None:
+            return "the others hold nothing of it"
+        copies = math.prod(self.mesh.values()) // math.prod(self.counts)
+        if not self.split:
+            return f"whole on each of {copies} device{'s' if copies > 1 else ''}"
+        cut = [
+            f"dimension {index} in {self.counts[index]} parts over {' and '.join(self.axes[index])}"
+            for index in self.split
+        ]
+        each = "each part on one device" if copies == 1 else f"each part on {copies} devices"
+        left = f"; the same at every {' and '.join(self.left_out)}" if self.left_out else ""
+        return f"{'; '.join(cut)}; {each}{left}"
+
+    def _panels(self) -> Iterator[tuple[int, int | None]]:
+        for index, panel in enumerate(self.panels):
+            yield index * (len(self.columns) * self.width + 14), panel
+
+    def _places(self) -> Iterator[tuple[int | None, int | None, int | None, int, int]]:
+        for left, panel in self._panels():
+            for r, row in enumerate(self.rows):
+                for c, column in enumerate(self.columns):
+                    yield panel, row, column, left + c * self.width, r * _HEIGHT
+
+    def _part(self, place: Mapping[str, int]) -> Part | None:
+        """Which part a device holds: an index for each dimension that is cut; None: nothing."""
+        if self.axes is None:
+            return () if not any(place.values()) else None
+        part = []
+        for index in self.split:
+            number = 0
+            for name in self.axes[index]:  # the first axis of several is the slowest
+                number = number * self.mesh[name] + place.get(name, 0)
+            part.append(number)
+        return tuple(part)
+
+    def _colour(self, part: Part) -> str:
+        """Hue by the first dimension that is cut, lightness by the second, saturation by the third."""
+        counts = [self.counts[index] for index in self.split]
+        if not part:
+            return "hsl(215 35% 72%)"
+        # Of many parts neighbours must still differ: steps of the golden angle.
+        step = 330 / counts[0] if counts[0] <= 6 else 137.5
+        hue = (205 + step * part[0]) % 360
+        light = 74.0 if len(part) == 1 else 60 + 26 * part[1] / max(counts[1] - 1, 1)
+        strong = 62.0 if len(part) < 3 else 85 - 55 * part[2] / max(counts[2] - 1, 1)
+        return f"hsl({hue:.0f} {strong:.0f}% {light:.0f}%)"
+
+
+def _label(x: float, y: float, text: str, class_: str) -> Html:
+    return element("text", text, x=f"{x:g}", y=f"{y:g}", class_=class_)
+
+
+def _sample(size: int, most: int) -> list[int | None]:
+    """Indexes to draw of an axis: all, or the first, a gap (None) and the last."""
+    if size <= most:
+        return list(range(size))
+    return [*range(most - 2), None, size - 1]
+
+
+def _part_text(part: Part | None) -> str:
+    return ",".join(map(str, part or ()))
+
+
+def _spec_text(axes: Axes) -> str:
+    return str(P(*(None if not names else names[0] if len(names) == 1 else names for names in axes)))

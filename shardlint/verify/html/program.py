@@ -1,0 +1,294 @@
+"""One compiled program as HTML: its arrays, pictures, communication, products, warnings and source."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from shardlint.verify.facts import Array, Collective, Line, Product, Program
+from shardlint.verify.html.layout import Layouts
+from shardlint.verify.html.page import (
+    Cell,
+    Child,
+    Column,
+    Html,
+    code,
+    count,
+    element,
+    join,
+    share,
+    size,
+    table,
+)
+from shardlint.verify.html.source import Costs, line_id, listing, shown_path
+from shardlint.verify.lines import Lines
+from shardlint.verify.report import Failure, size_text
+
+_LONG = 25
+
+
+def program_view(
+    program: Program, failures: Sequence[Failure], prefix: str, sources: Lines, compiled: bool = True
+) -> Html:
+    """All that is known of a program. `prefix` makes ids unlike those of others on the page; `compiled` is False
+    where the partitioner was not run, so that there being no communication says nothing.
+    """
+    layouts = Layouts(program.mesh, prefix)
+    arrays = [_arrays(program, role, failures, layouts) for role in ("out", "in")]
+    costs = _costs(program)
+    return join(
+        [
+            _memory(program) if program.memory_bytes else None,
+            *(element("p", note, class_="quiet") for note in program.notes),
+            *arrays,
+            _part("How arrays lie on the mesh", layouts.figures()) if program.arrays else None,
+            _warned(program),
+            _communication(program, prefix) if compiled or program.collectives else None,
+            _products(program, prefix),
+            _part("Source", listing(costs, sources, prefix)),
+        ]
+    )
+
+
+def _part(title: str, body: Child, open_: bool = True) -> Html | None:
+    if body is None:
+        return None
+    return element("details", element("summary", title), body, class_="part", open=open_)
+
+
+_PARTS = ("arguments", "results", "temporaries")
+
+
+def _memory(program: Program) -> Html:
+    """What one device holds, as a bar."""
+    parts = (program.argument_bytes, program.output_bytes - program.alias_bytes, program.temporary_bytes)
+    whole = sum(max(part, 0) for part in parts) or 1
+    bars, left = [], 0.0
+    for index, part in enumerate(parts):
+        width = 100 * max(part, 0) / whole
+        bars.append(
+            element("rect", x=f"{left:.2f}", y=0, width=f"{width:.2f}", height=10, class_=f"m{index}")
+        )
+        left += width
+    words = [
+        element(
+            "li",
+            element(
+                "svg",
+                element("rect", width=10, height=10, class_=f"m{index}"),
+                class_="key",
+                viewbox="0 0 10 10",
+            ),
+            f"{name} {size_text(part)}",
+            class_="chip",
+        )
+        for index, (name, part) in enumerate(zip(_PARTS, parts, strict=True))
+    ]
+    if program.alias_bytes:
+        reused = f"{size_text(program.alias_bytes)} of the results reuse donated arguments, counted once"
+        words.append(element("li", reused, class_="chip"))
+    return join(
+        [
+            element("p", element("strong", f"{size_text(program.memory_bytes)} on one device")),
+            element(
+                "svg",
+                bars,
+                class_="memory",
+                viewbox="0 0 100 10",
+                preserveAspectRatio="none",
+                aria_hidden="true",
+            ),
+            element("ul", words, class_="chips"),
+        ]
+    )
+
+
+def _arrays(program: Program, role: str, failures: Sequence[Failure], layouts: Layouts) -> Html | None:
+    arrays = [array for array in program.arrays if array.role == role]
+    if not arrays:
+        return None
+    wrong = {failure.where for failure in failures}
+    declared = any(array.expected for array in arrays)
+    given = any(array.donated for array in arrays)
+    columns = [
+        Column("Leaf"),
+        Column("Array"),
+        *([Column("Expected")] if declared else []),
+        Column("Actual" if declared else "Spec"),
+        Column("On a device", number=True, help="bytes one device holds"),
+        Column("Whole", number=True, help="bytes of the whole array"),
+        Column("Copies", number=True, help="how many devices hold each part"),
+        *([Column("Donated")] if given else []),
+        Column("Layout"),
+    ]
+    rows = [_row(array, array.where in wrong, declared, given, layouts) for array in arrays]
+    name = "Results" if role == "out" else "Arguments"
+    total = size_text(sum(array.bytes for array in arrays))
+    body = table(
+        columns,
+        rows,
+        caption=f"{name}: {len(arrays)} array{'s' if len(arrays) > 1 else ''}, {total} on a device",
+        row_classes=["bad" if array.where in wrong else "" for array in arrays],
+        long=len(arrays) > _LONG,
+    )
+    bad = any(array.where in wrong for array in arrays)
+    return _part(name, body, role == "out" or bad or len(arrays) <= _LONG)
+
+
+def _row(array: Array, wrong: bool, declared: bool, given: bool, layouts: Layouts) -> list[Cell]:
+    mark = element("strong", "✗ ", class_="minus", title="a failure names this leaf") if wrong else None
+    donated = {True: "reused", False: "given, not reused", None: "given; cannot be told"}[array.aliased]
+    return [
+        Cell(join([mark, code(array.where or "(whole)")])),
+        Cell(code(array.array)),
+        *([Cell(code(array.expected) if array.expected else "")] if declared else []),
+        Cell(code(array.spec)),
+        size(array.bytes),
+        size(array.bytes_whole),
+        Cell(f"×{array.copies}", array.copies),
+        *([Cell(donated if array.donated else "")] if given else []),
+        Cell(layouts.add(array)),
+    ]
+
+
+def _communication(program: Program, prefix: str) -> Html | None:
+    if not program.collectives:
+        return _part("Communication", element("p", "None: no device needs anything of another."))
+    found = sorted(program.collectives, key=lambda one: -one.moved)
+    whole = program.moved_bytes
+    columns = [
+        Column("Line"),
+        Column("What"),
+        Column("Over"),
+        Column("Devices", number=True, help="how many take part in one"),
+        Column("Array"),
+        Column("Once", number=True, help="bytes on one device, of the larger side"),
+        Column("Times", number=True, help="in one call"),
+        Column("Moved", number=True, help="once x times"),
+        Column("Share", number=True),
+    ]
+    rows = [
+        [
+            Cell(_line(one.line, prefix)),
+            Cell(join([one.kind, join([" of ", code(one.of)]) if one.of else None]), class_="text"),
+            Cell(code(", ".join(one.axes)) if one.axes else ""),
+            count(one.group),
+            Cell(code(one.array)),
+            size(one.bytes),
+            count(one.trips),
+            size(one.moved),
+            Cell(
+                share(one.moved, whole), one.moved, title=f"{100 * one.moved / whole:.1f} %" if whole else ""
+            ),
+        ]
+        for one in found
+    ]
+    by = {} if program.backend == "cpu" else {"compiled for": program.backend}
+    said = ", ".join(f"{name} {value}" for name, value in by.items())
+    unknown = sum(one.trips is None for one in found)
+    caption = f"{len(found)} collectives move {size_text(whole)} in one call" + (f" ({said})" if said else "")
+    if unknown:
+        caption += f", and more: how often {unknown} of them run is not known, and counted as once"
+    body = table(columns, rows, caption=caption, sorted_by=7, long=len(rows) > _LONG)
+    return _part("Communication", body)
+
+
+def _products(program: Program, prefix: str) -> Html | None:
+    if not program.products:
+        return None
+    columns = [
+        Column("Line"),
+        Column("Product"),
+        Column(
+            "Parallelism",
+            help="data: only the activations' side is split; tensor: only the weights'; hybrid: both",
+        ),
+        Column("Free", help="mesh axes that split dimensions the result keeps"),
+        Column("Reduced", help="mesh axes that split dimensions it sums over"),
+        Column("Batch", help="mesh axes that split batch dimensions"),
+        Column("FLOPs", number=True, help="on one device, once"),
+        Column("Times", number=True, help="in one call"),
+        Column("Paid", number=True, help="bytes of the collectives it costs, in one call"),
+    ]
+    rows = [_product(product, program.collectives, prefix) for product in program.products]
+    natural = sum(not product.paid for product in program.products)
+    caption = f"{len(rows)} products, {natural} of them naturally sharded (they cost no communication)"
+    return _part(
+        "Products", table(columns, rows, caption=caption, long=len(rows) > _LONG), len(rows) <= _LONG
+    )
+
+
+def _product(product: Product, collectives: Sequence[Collective], prefix: str) -> list[Cell]:
+    paid = [collectives[index] for index in product.paid if 0 <= index < len(collectives)]
+    moved = sum(one.moved for one in paid)
+    what = ", ".join(dict.fromkeys(f"{one.kind} over {', '.join(one.axes)}" for one in paid))
+    return [
+        Cell(_line(product.line, prefix)),
+        Cell(code(product.text), class_="wide"),
+        Cell(product.parallelism),
+        *(
+            Cell(code(", ".join(axes)) if axes else "")
+            for axes in (product.free, product.reduced, product.batch)
+        ),
+        Cell(_flops(product.flops), product.flops, title=f"{product.flops:,}"),
+        count(product.trips),
+        Cell(join([size_text(moved), element("br"), element("span", what, class_="quiet")]), moved)
+        if paid
+        else Cell("nothing", 0, class_="quiet"),
+    ]
+
+
+def _warned(program: Program) -> Html | None:
+    if not program.warned:
+        return None
+    items = [
+        element(
+            "li",
+            element("span", one.kind, class_="kind"),
+            f" {shown_path(one.line.file)}:{one.line.line} " if one.line.file else " ",
+            f"{size_text(one.bytes)}/device" if one.bytes else None,
+            element("pre", one.message),
+        )
+        for one in program.warned
+    ]
+    return _part("What the partitioner did unasked", element("ul", items, class_="failures"))
+
+
+def _costs(program: Program) -> Costs:
+    costs = Costs()
+    groups: dict[tuple[Line, str, tuple[str, ...]], list[Collective]] = {}
+    for one in program.collectives:
+        groups.setdefault((one.line, one.kind, one.axes), []).append(one)
+    for (line, kind, axes), each in groups.items():
+        often = sum(one.trips or 1 for one in each)
+        times = f" ×{often}" if often > 1 else ""
+        costs.add(line, f"{kind} over {', '.join(axes)}{times}", sum(one.moved for one in each))
+    for product in program.products:
+        kind = "product" if product.parallelism == "none" else f"{product.parallelism}-parallel product"
+        costs.add(product.line, f"{kind}, {'paid for' if product.paid else 'naturally sharded'}")
+    for warned in program.warned:
+        costs.add(warned.line, warned.kind)
+    return costs
+
+
+def _line(line: Line, prefix: str) -> Html:
+    if not line.file:
+        return element("span", "(no line)", class_="quiet")
+    shown = f"{shown_path(line.file)}:{line.line}"
+    link = element("a", code(shown), href=f"#{line_id(prefix, line)}")
+    return join([link, element("span", f" {line.function}", class_="quiet") if line.function else None])
+
+
+_UNITS = ("", "k", "M", "G", "T", "P")
+
+
+def _flops(number: float) -> str:
+    for unit in _UNITS:
+        if number < 1000 or unit == _UNITS[-1]:
+            break
+        number /= 1000
+    return f"{number:.3g}{' ' if unit else ''}{unit}"
+
+
+def mesh_text(mesh: Mapping[str, int]) -> str:
+    """A mesh as titles have it: `data=4 model=2`."""
+    return " ".join(f"{axis}={size}" for axis, size in mesh.items())

@@ -1,0 +1,319 @@
+"""The page of `shardlint verify`: the sweep over meshes, then every fixture on every mesh."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shardlint.verify.facts import Program
+from shardlint.verify.html.page import (
+    Cell,
+    Child,
+    Column,
+    Html,
+    code,
+    count,
+    document,
+    element,
+    join,
+    size,
+    status,
+    table,
+)
+from shardlint.verify.html.program import mesh_text, program_view
+from shardlint.verify.lines import Lines
+from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result, Run, size_text
+
+_OPEN = 3
+
+
+@dataclass
+class _OnMesh:
+    """A fixture on one mesh: the results of its levels."""
+
+    id: str
+    mesh: Mapping[str, int]
+    results: list[Result] = field(default_factory=list)
+
+    def failed(self) -> bool:
+        return any(result.status == FAIL for result in self.results)
+
+    def program(self) -> Program | None:
+        """The one that stands for it in the sweep: the first level's that compiled."""
+        programs = [one for one in self.results if one.program is not None and one.level != "trace"]
+        return programs[0].program if programs else None
+
+
+@dataclass
+class _Fixture:
+    """A fixture, by its name and what it is of."""
+
+    id: str
+    name: str
+    target: str
+    meshes: dict[tuple[tuple[str, int], ...], _OnMesh] = field(default_factory=dict)
+    others: list[Result] = field(default_factory=list)
+    """Results of no mesh: it could not be read, or was skipped everywhere."""
+
+    def results(self) -> list[Result]:
+        return [*self.others, *(result for on in self.meshes.values() for result in on.results)]
+
+
+def html_report(run: Run, version: str) -> str:
+    """The report as one HTML page, which loads nothing.
+
+    Sources of the user's files are read now, as they are; only Python files that a line names.
+    """
+    fixtures, others = _grouped(run.results)
+    counts = run.counts()
+    sections: list[Child] = [_facts(run)]
+    if fixtures:
+        sections.append(_sweep(fixtures))
+    failing = sum(on.failed() for fixture in fixtures for on in fixture.meshes.values())
+    whole = sum(len(fixture.meshes) for fixture in fixtures)
+    # A few failures are shown at once; of many, the sweep leads to each.
+    sections += [_fixture(fixture, open_all=whole == 1, open_failed=failing <= _OPEN) for fixture in fixtures]
+    if others:
+        sections.append(_others(others))
+    verdict = element(
+        "ul",
+        [
+            element("li", element("strong", str(counts[word])), f" {said}", class_=f"chip status {word}")
+            for word, said in ((FAIL, "failed"), (PASS, "passed"), (SKIP, "skipped"))
+            if counts[word] or word == PASS
+        ],
+        class_="chips",
+    )
+    footer = join(
+        [
+            f"shardlint {version}. Each level includes what it names and no more: what was not run is not claimed."
+        ]
+    )
+    return document("shardlint verify", sections, verdict=verdict, footer=footer)
+
+
+def _grouped(results: Iterable[Result]) -> tuple[list[_Fixture], list[Result]]:
+    fixtures: dict[str, _Fixture] = {}
+    others: list[Result] = []
+    for result in results:
+        if not (result.fixture or result.mesh):
+            others.append(result)
+            continue
+        name = result.fixture or result.target
+        new = _Fixture(f"f{len(fixtures)}", name, result.target)
+        fixture = fixtures.setdefault(name, new)
+        if result.mesh:
+            key = tuple(result.mesh.items())
+            on = _OnMesh(f"{fixture.id}-m{len(fixture.meshes)}", result.mesh)
+            fixture.meshes.setdefault(key, on).results.append(result)
+        else:
+            fixture.others.append(result)
+    return list(fixtures.values()), others
+
+
+def _facts(run: Run) -> Html:
+    releases = [element("li", f"{name} {release}", class_="chip") for name, release in run.releases.items()]
+    said = [
+        *run.goldens,
+        *(f"limit: {limit}" for limit in run.limits),
+        *(f"self-test: {one}" for one in run.self_test),
+    ]
+    return join(
+        [
+            element("ul", releases, class_="chips", aria_label="releases") if releases else None,
+            element(
+                "details",
+                element("summary", "Self-test, limits and goldens"),
+                element("ul", [element("li", one) for one in said]),
+            )
+            if said
+            else None,
+        ]
+    )
+
+
+def _sweep(fixtures: Sequence[_Fixture]) -> Html:
+    levels = list(
+        dict.fromkeys(result.level for one in fixtures for on in one.meshes.values() for result in on.results)
+    )
+    columns = [
+        Column("Fixture"),
+        Column("Mesh"),
+        Column("Devices", number=True),
+        *(Column(level or "level") for level in levels),
+        Column("Failures", number=True),
+        Column("Bytes moved", number=True, help="by one device in one call"),
+        Column("Collectives", number=True),
+        Column("Memory", number=True, help="on one device: arguments, results and temporaries, aliases once"),
+        Column("Most copied", number=True, help="the largest result that lies whole on every device"),
+    ]
+    rows = [_sweep_row(fixture, on, levels) for fixture in fixtures for on in fixture.meshes.values()]
+    classes = ["bad" if on.failed() else "" for fixture in fixtures for on in fixture.meshes.values()]
+    if not rows:
+        return join([])
+    heading = element("h2", "The sweep over meshes", id="sweep")
+    caption = (
+        f"{len(rows)} meshes of {len(fixtures)} fixture{'s' if len(fixtures) > 1 else ''}; a header sorts"
+    )
+    return element(
+        "section", heading, table(columns, rows, caption=caption, row_classes=classes, long=len(rows) > 40)
+    )
+
+
+def _sweep_row(fixture: _Fixture, on: _OnMesh, levels: Sequence[str]) -> list[Cell]:
+    program = on.program()
+    by_level = []
+    for level in levels:
+        found = [result for result in on.results if result.level == level]
+        shown = [
+            element("span", status(one.status), f" {one.topology}" if one.topology else None) for one in found
+        ]
+        by_level.append(Cell(join(shown, " ") if shown else element("span", "not run", class_="quiet")))
+    unknown = Cell("", -1)
+    copied = [array.bytes for array in program.arrays if array.role == "out"] if program else []
+    if program:
+        copied = [
+            one.bytes for one in program.arrays if one.role == "out" and one.copies == program.devices > 1
+        ]
+    return [
+        Cell(element("a", _short(fixture.name), href=f"#{fixture.id}")),
+        Cell(element("a", code(mesh_text(on.mesh)), href=f"#{on.id}")),
+        count(math.prod(on.mesh.values())),
+        *by_level,
+        count(sum(len(result.failures) for result in on.results)),
+        size(program.moved_bytes) if program else unknown,
+        count(len(program.collectives)) if program else unknown,
+        size(program.memory_bytes) if program else unknown,
+        size(max(copied, default=0)) if program else unknown,
+    ]
+
+
+def _short(name: str) -> str:
+    file, _, variable = name.rpartition("::")
+    return f"{Path(file).name}::{variable}" if file else variable
+
+
+def _fixture(fixture: _Fixture, open_all: bool, open_failed: bool) -> Html:
+    results = fixture.results()
+    folder = Path(fixture.name.rpartition("::")[0] or ".").parent
+    sources = Lines(folder)
+    line = next((result.line for result in results if result.line), "")
+    parts: list[Child] = [
+        element("h2", code(fixture.name), id=fixture.id),
+        element("p", "of ", code(fixture.target), f", defined at {line}" if line else None, class_="quiet"),
+        *(_result(result) for result in fixture.others),
+    ]
+    for on in fixture.meshes.values():
+        parts.append(_mesh(on, sources, open_all or (open_failed and on.failed())))
+    return element("section", parts)
+
+
+def _mesh(on: _OnMesh, sources: Lines, open_: bool) -> Html:
+    program = on.program()
+    chips = [
+        element(
+            "li",
+            status(one.status),
+            f" {one.level}",
+            f" {one.topology}" if one.topology else None,
+            class_="chip",
+        )
+        for one in on.results
+    ]
+    if program:
+        chips.append(element("li", f"{size_text(program.moved_bytes)} moved", class_="chip"))
+        chips.append(element("li", f"{size_text(program.memory_bytes)} a device", class_="chip"))
+    summary = element("summary", code(mesh_text(on.mesh)), element("ul", chips, class_="chips"))
+    body: list[Child] = [_result(result) for result in on.results]
+    for index, result in enumerate(on.results):
+        if result.program is None:
+            continue
+        backend = "simulated devices" if result.program.backend == "cpu" else result.program.backend
+        wrong = [failure for one in on.results for failure in one.failures]
+        body.append(
+            element(
+                "h3",
+                f"What level {result.level} saw, compiled for {backend}"
+                if result.level != "trace"
+                else "What level trace saw",
+            )
+        )
+        body.append(program_view(result.program, wrong, f"{on.id}-{index}", sources, result.level != "trace"))
+    classes = "mesh failed" if on.failed() else "mesh"
+    return element("details", summary, body, class_=classes, id=on.id, open=open_)
+
+
+def _result(result: Result) -> Html:
+    """What one level said, in words."""
+    said = [f"{result.checked} checked" if result.status == PASS else "", result.reason, result.how]
+    head = element(
+        "p",
+        status(result.status),
+        element("strong", f" {result.level} {result.topology}".rstrip() + " ") if result.level else " ",
+        "; ".join(part for part in said if part),
+        element("span", f" ({result.seconds:.1f} s)", class_="quiet") if result.seconds else None,
+    )
+    return join(
+        [
+            head,
+            element("ul", [_failure(one) for one in result.failures], class_="failures")
+            if result.failures
+            else None,
+            *(element("p", f"note: {note}", class_="quiet") for note in result.notes),
+            element("p", "Again: ", code(result.rerun)) if result.rerun and result.status == FAIL else None,
+            element("pre", "\n".join(result.output), class_="output mono") if result.output else None,
+        ]
+    )
+
+
+def _failure(failure: Failure) -> Html:
+    first, _, more = failure.text().partition("\n")
+    marked = [
+        element("span", line, class_={"+": "line plus", "-": "line minus"}.get(line[:1], "line"))
+        for line in more.splitlines()
+    ]
+    return element(
+        "li",
+        element("span", failure.kind, class_="kind"),
+        " ",
+        element("span", first, class_="mono"),
+        element("pre", marked) if marked else None,
+    )
+
+
+def _others(results: Sequence[Result]) -> Html:
+    """Proofs of rules, and files that could not be read."""
+    columns = [
+        Column("Target"),
+        Column("Level"),
+        Column("Status"),
+        Column("Checked", number=True),
+        Column("What"),
+    ]
+    rows = [
+        [
+            Cell(code(result.target)),
+            Cell(result.level),
+            Cell(status(result.status)),
+            count(result.checked),
+            Cell(
+                join(
+                    [
+                        result.reason or None,
+                        element("ul", [_failure(one) for one in result.failures], class_="failures")
+                        if result.failures
+                        else None,
+                    ]
+                ),
+                class_="wide",
+            ),
+        ]
+        for result in results
+    ]
+    classes = ["bad" if result.status == FAIL else "" for result in results]
+    title = (
+        "Proofs of rules" if all(result.level or result.status == SKIP for result in results) else "Others"
+    )
+    return element("section", element("h2", title), table(columns, rows, row_classes=classes, caption=title))

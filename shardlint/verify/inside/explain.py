@@ -1,0 +1,43 @@
+"""Why an output lies as it does, and what to do: put behind a failure's first line."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardlint.verify.claims import collective_text
+from shardlint.verify.facts import Collective
+from shardlint.verify.inside import tree
+from shardlint.verify.inside.program import Described
+from shardlint.verify.report import Failure
+from shardlint.verify.spec import P
+
+_HINTS = {
+    True: "hint: it lies where the compiler put it: pass out_shardings to jit, or constrain it where it is made",
+    False: "hint: the function's own out_shardings place it there",
+}
+
+
+def explain(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], described: Described) -> None:
+    """Add to each failure about an output's placement the collective that brought it there, and a hint."""
+    places = {leaf.path: at for at, leaf in enumerate(leaves)}
+    arrays = {one.path: one for one in described.program.arrays if one.role == "out"}
+    for failure in failures:
+        at = places.get(failure.path)
+        if failure.kind not in ("sharding", "replicated") or at is None:
+            continue
+        lines = [failure.message] if failure.message else [""]
+        split = {name for names in arrays[failure.path].axes or () for name in names}
+        wanted = set(described.program.mesh)
+        if failure.kind == "sharding":
+            wanted = set(P.parse(failure.expected).axes())
+        cause = _cause(described.causes[at], wanted - split)
+        if cause is not None:
+            lines.append(f"caused by {collective_text(cause, source=True)}")
+        if at < len(described.chosen) and described.program.devices > 1:
+            lines.append(_HINTS[described.chosen[at]])
+        failure.message = "\n".join(lines)
+
+
+def _cause(found: Sequence[Collective], lost: set[str]) -> Collective | None:
+    """The nearest collective that runs over an axis the output should be split over, and is not."""
+    return next((one for one in found if lost & set(one.axes)), None)

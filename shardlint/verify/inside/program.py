@@ -1,0 +1,158 @@
+"""The facts of a compiled function: `facts.Program`, from the compiler's dumps and jax's own answers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from shardlint.verify.facts import Array, Collective, Program
+from shardlint.verify.inside import hlo, place, tree
+from shardlint.verify.inside.checks import on_one_device, sharding_text
+from shardlint.verify.inside.compiled import Compiled, Taken
+from shardlint.verify.inside.hlo.axes import Axes
+from shardlint.verify.inside.hlo.causes import cause_of_result
+from shardlint.verify.inside.hlo.module import parse
+from shardlint.verify.inside.hlo.warned import indivisible, rematerialised
+from shardlint.verify.paths import select
+from shardlint.verify.spec import P
+
+_SHARDING = re.compile(r"\{.*\}")
+
+
+@dataclass(frozen=True)
+class Described:
+    """A program, and what explains its outputs.
+
+    `causes` holds, for each output, the collectives between it and what it is computed from, nearest first;
+    `chosen` says of each output whether the compiler was free to place it.
+    """
+
+    program: Program
+    causes: list[list[Collective]]
+    chosen: list[bool]
+
+
+def describe(
+    found: Compiled, mesh: Any, made: Sequence[place.Made], out: Mapping[str, P], backend: str = "cpu"
+) -> Described:
+    """The facts of a function compiled on `mesh`; `made` are the arguments' specs, `out` those of outputs."""
+    sizes = {str(name): int(size) for name, size in mesh.shape.items()}
+    axes = Axes(sizes)
+    names = {one.parameter: one.leaf.where for one in found.taken if one.parameter is not None}
+    dumped, notes = found.dumped, []
+    read, warned = hlo.Read.nothing(), []
+    causes: list[list[Collective]] = [[] for _ in found.outputs]
+    chosen = [False] * len(found.outputs)
+    if dumped is not None and axes.devices > 1:
+        if dumped.after:
+            original = dumped.original or None
+            read = hlo.read(dumped.after, sizes, before=dumped.before, original=original, names=names or None)
+            before = parse(dumped.before)
+            warned = [*rematerialised(dumped.said, read.lines, axes), *indivisible(before, read.lines, axes)]
+            chosen = _chosen(before.header, found)
+        else:
+            read = hlo.read(found.executable.as_text(), sizes, names=names or None)
+            notes = [*dumped.notes, "collectives are those of the optimised program; products are not known"]
+        causes = [
+            cause_of_result(read, found.first_output + at, len(found.outputs))
+            for at in range(len(found.outputs))
+        ]
+    memory = found.executable.memory_analysis()
+    inputs = [_taken(one, made, axes) for one in found.taken]
+    outputs = [_output(leaf, out, axes) for leaf in found.outputs]
+    program = Program(
+        mesh=sizes,
+        backend=backend,
+        arrays=(*inputs, *outputs),
+        collectives=tuple(read.collectives),
+        products=tuple(read.products),
+        warned=tuple(warned),
+        argument_bytes=_bytes(memory, "argument"),
+        output_bytes=_bytes(memory, "output"),
+        alias_bytes=_bytes(memory, "alias"),
+        temporary_bytes=_bytes(memory, "temp"),
+        notes=tuple(notes),
+    )
+    return Described(program, causes, chosen)
+
+
+def _bytes(memory: Any, what: str) -> int:
+    return int(getattr(memory, f"{what}_size_in_bytes", 0) or 0)
+
+
+def _chosen(header: str, found: Compiled) -> list[bool]:
+    """For each output, whether its sharding was left to the compiler."""
+    match = re.search(r"allow_spmd_sharding_propagation_to_output=\{([^}]*)\}", header)
+    flags = [flag.strip() == "true" for flag in match[1].split(",")] if match else []
+    if len(flags) == 1:
+        flags *= found.first_output + len(found.outputs)
+    return [
+        at < len(flags) and flags[at]
+        for at in range(found.first_output, found.first_output + len(found.outputs))
+    ]
+
+
+def _taken(one: Taken, made: Sequence[place.Made], axes: Axes) -> Array:
+    spec = made[one.argument].specs.get(one.leaf.path) if one.argument < len(made) else None
+    expected = "" if spec is None else str(spec)
+    return array("in", one.leaf, axes, expected, one.given, one.aliased)
+
+
+def _output(leaf: tree.Leaf, out: Mapping[str, P], axes: Axes) -> Array:
+    wanted = select(out, leaf.path)
+    return array("out", leaf, axes, "" if wanted is None else str(wanted[1]))
+
+
+def array(
+    role: str,
+    leaf: tree.Leaf,
+    axes: Axes,
+    expected: str = "",
+    donated: bool = False,
+    aliased: bool | None = None,
+) -> Array:
+    """An array leaf as reports know it."""
+    whole = math.prod(leaf.shape) * tree.item_bytes(leaf.dtype)
+    splits = axes_of(leaf.sharding, len(leaf.shape), axes)
+    return Array(
+        role,
+        leaf.where,
+        leaf.path,
+        leaf.array,
+        leaf.shape,
+        sharding_text(leaf.sharding),
+        leaf.local_bytes,
+        whole,
+        _copies(leaf, splits, axes),
+        splits,
+        expected,
+        donated,
+        aliased,
+    )
+
+
+def axes_of(sharding: Any, rank: int, axes: Axes) -> tuple[tuple[str, ...], ...] | None:
+    """The mesh axes of each dimension, or None where a sharding does not lie on the mesh by a spec."""
+    if sharding is None or (on_one_device(sharding) and axes.devices > 1):
+        return None
+    if sharding.is_fully_replicated:
+        return ((),) * rank
+    spec = getattr(sharding, "spec", None)
+    if spec is not None:
+        entries = [() if one is None else (one,) if isinstance(one, str) else tuple(one) for one in spec]
+        names = tuple(entries[:rank]) + ((),) * (rank - len(entries))
+        return names if all(name in axes.mesh for entry in names for name in entry) else None
+    written = _SHARDING.search(str(sharding))
+    return axes.of_sharding(written[0], rank) if written else None
+
+
+def _copies(leaf: tree.Leaf, splits: tuple[tuple[str, ...], ...] | None, axes: Axes) -> int:
+    if splits is not None:
+        return axes.devices // math.prod(axes.mesh[name] for names in splits for name in names)
+    if leaf.sharding is None or on_one_device(leaf.sharding):
+        return 1
+    ways = round(math.prod(leaf.shape) * tree.item_bytes(leaf.dtype) / max(1, leaf.local_bytes))
+    return max(1, len(leaf.sharding.device_set) // max(1, ways))
