@@ -33,6 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--shardlint-timeout", metavar="SECONDS", type=float, help="wall clock of a fixture on a mesh"
     )
+    group.addoption(
+        "--shardlint-update", action="store_true", help="write the goldens of fixtures that pass"
+    )
     parser.addini(
         "shardlint_fixtures",
         "files (pyproject.toml too) and folders whose fixtures are always collected; globs, from the root",

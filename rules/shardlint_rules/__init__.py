@@ -55,6 +55,7 @@ RULES = {
     "SL504": "shardlint_rules.flax.annotation_key_ignored:AnnotationKeyIgnored",
     "SL505": "shardlint_rules.flax.annotation_list_or_string:AnnotationListOrString",
     "SL507": "shardlint_rules.flax.nothing_trains:NothingTrains",
+    "SL509": "shardlint_rules.flax.spec_after_unbox:SpecAfterUnbox",
     "SL514": "shardlint_rules.flax.nnx_param_call:NnxParamCall",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",

@@ -18,7 +18,7 @@ from shardlint.program.values import Api, Function, Made, Parameter, Place, Unkn
 ContextKind = Literal["with mesh", "set_mesh", "use_mesh", "abstract", "unknown"]
 _DEPTH = 8
 # What runs under these has a mesh from their arguments, whatever the caller's context is.
-_BRING_A_MESH = (
+BRING_A_MESH = (
     "jax.shard_map",
     "flax.nnx.shard_map",
     "jax.sharding.auto_axes",
@@ -132,7 +132,7 @@ class Contexts:
         for end in ends.found:
             if end.kind != "called":
                 continue
-            if any(wrapper.api in _BRING_A_MESH for wrapper in end.wrappers):
+            if any(wrapper.api in BRING_A_MESH for wrapper in end.wrappers):
                 complete = False
             at_call = self._at(end.place.file, end.place.node, nested)
             contexts += [context for context in at_call.contexts if context not in contexts]

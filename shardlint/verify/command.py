@@ -12,8 +12,10 @@ from typing import Any
 
 import click
 
+from shardlint.files import replace_file
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
+from shardlint.verify.golden import hold
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.plan import Request, check_self, verify_fixtures, verify_proofs
 from shardlint.verify.progress import Progress
@@ -23,6 +25,7 @@ from shardlint.verify.runner import MEMORY, SECONDS, CannotRun, Runner
 from shardlint.verify.shard import Shard
 from shardlint.verify.topology import parse_topology
 
+_FILE = click.Path(dir_okay=False, path_type=Path)
 _SHOWN = ("python", "jax", "equinox", "flax", "haliax", "einshard")
 
 
@@ -111,6 +114,11 @@ def _read(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Paramet
     metavar="I/N",
     help="Do part I of N of the work: for the jobs of a CI matrix.",
 )
+@click.option(
+    "--update", is_flag=True, help="Write the goldens of fixtures that pass, in place of comparing with them."
+)
+@click.option("--report", "html", type=_FILE, metavar="FILE", help="Also write one self-contained HTML page.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Also write JUnit XML.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
 def verify(
     paths: tuple[str, ...],
@@ -124,6 +132,9 @@ def verify(
     python: str,
     jobs: int,
     shard: Shard | None,
+    update: bool,
+    html: Path | None,
+    junit: Path | None,
     output_format: str,
 ) -> None:
     """Prove on simulated devices what programs declare about their shardings, donations and numbers.
@@ -155,7 +166,11 @@ def verify(
         request = Request(
             files, found, mesh, level, shard, options=options, processes=processes, topologies=topologies
         )
-        run = run_request(request, Runner(python, timeout, memory, jobs), results)
+        for file in (html, junit):
+            if file is not None and not file.absolute().parent.is_dir():
+                raise CannotRun(f"{file}: there is no folder {file.parent}")
+        run = run_request(request, Runner(python, timeout, memory, jobs), results, update)
+        _write(run, html, junit)
     except CannotRun as error:
         click.echo(f"shardlint verify: {error}", err=True)
         sys.exit(2)
@@ -169,13 +184,38 @@ def verify(
     sys.exit(run.exit_code())
 
 
-def run_request(request: Request, runner: Runner, already: Sequence[Result] = ()) -> Run:
-    """Do all of a request. Raises `CannotRun` where that is not possible, a run without any fixture
-    included.
+def _write(run: Run, html: Path | None, junit: Path | None) -> None:
+    """Write the reports that are files. Raises `CannotRun` where one cannot be written."""
+    from shardlint import __version__
+
+    for file in (html, junit):
+        if file is None:
+            continue
+        if file is html:
+            from shardlint.verify.html.verify import html_report as report
+        else:
+            from shardlint.verify.junit import junit_report as report
+        try:
+            replace_file(file, report(run, __version__).encode())
+        except OSError as error:
+            raise CannotRun(f"{file}: cannot be written: {error.strerror}") from None
+
+
+def run_request(
+    request: Request, runner: Runner, already: Sequence[Result] = (), update: bool = False
+) -> Run:
+    """Do all of a request, and hold it against its goldens, or `update` them.
+
+    Raises `CannotRun` where that is not possible, a run without any fixture included.
     """
     runner.progress = Progress(sys.stderr)
     with runner:
         caught = check_self(runner)
         results = [*already, *verify_proofs(runner, request), *verify_fixtures(runner, request)]
+        whole = not (request.mesh or request.shard or any(request.files.values()))
+        try:
+            goldens = hold(results, runner.releases, update=update, whole=whole)
+        except OSError as error:
+            raise CannotRun(f"{error.filename}: the golden cannot be written: {error.strerror}") from None
         packages = {name: release for name, release in runner.releases.items() if name in _SHOWN}
-        return Run(results, packages, list(runner.limits), caught, shard=str(request.shard or ""))
+        return Run(results, packages, list(runner.limits), caught, goldens, shard=str(request.shard or ""))

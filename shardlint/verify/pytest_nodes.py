@@ -18,6 +18,7 @@ from shardlint.settings import BadSettings
 from shardlint.verify.declared import has_fixtures, read_fixtures
 from shardlint.verify.find import below, makes_fixtures
 from shardlint.verify.fixture import parse_bytes
+from shardlint.verify.golden import hold
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.plan import Request, check_self, collect, fixture_jobs, run_jobs
 from shardlint.verify.report import FAIL, SKIP, Failure, Result, result_text
@@ -138,6 +139,7 @@ class Verifier:
     """The child processes of one pytest process; each worker of pytest-xdist is one, and has its own."""
 
     def __init__(self, config: pytest.Config) -> None:
+        self.update = bool(config.getoption("shardlint_update"))
         self.request = Request(level=config.getoption("shardlint_level"))
         seconds = config.getoption("shardlint_timeout") or SECONDS
         self.runner = Runner(seconds=seconds, memory=parse_bytes(MEMORY))
@@ -182,6 +184,9 @@ class _Program:
             "skips": {level: why for level, why in self.job["skips"].items() if level in levels},
         }
         (results,) = run_jobs(verifier.runner, [job], verifier.request)
+        said = hold(results, verifier.runner.releases, update=verifier.update)
+        for result in results:
+            result.notes += said
         self.results |= {result.level: result for result in results}
 
 

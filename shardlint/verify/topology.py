@@ -10,6 +10,9 @@ import math
 import re
 from dataclasses import dataclass
 
+from shardlint.verify.facts import Program
+from shardlint.verify.report import Failure, size_text
+
 GIB = 2**30
 
 
@@ -85,7 +88,7 @@ def parse_topology(text: str) -> Topology:
     return Topology(f"{chip}:{numbers}", chip, shape, known_chip.platform, known_chip.hbm_bytes)
 
 
-# As libtpu has written it: "(83.30G) exceeds available HBM (15.75G)", and before 2025 "Used 83.30G of 15.75G hbm".
+# libtpu 0.0.50 writes "(17.23G) exceeds available HBM (15.75G)", 0.0.17 "Used 100.00G of 95.74G hbm"; by G they mean GiB.
 _REFUSALS = (
     re.compile(r"\(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)"),
     re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm"),
@@ -113,3 +116,35 @@ def out_of_memory(message: str) -> OutOfMemory | None:
 
 def _unit(letter: str) -> str:
     return f"{letter}iB" if letter else "B"
+
+
+def needs_bytes(program: Program, topology: Topology) -> tuple[int, bool]:
+    """What a program needs of one device, and whether that is all: of a TPU without the compiler's peak only
+    what is held from the call's begin to its end is known, for temporaries share space.
+    """
+    if topology.platform == "tpu" and not program.peak_bytes:
+        return program.argument_bytes + program.output_bytes - program.alias_bytes, False
+    return program.memory_bytes, True
+
+
+def memory_text(program: Program, topology: Topology) -> str:
+    """What a program needs of a device, and of what, in a sentence."""
+    needs, whole = needs_bytes(program, topology)
+    by = "at its peak" if program.peak_bytes else "in all" if whole else "or more (this jaxlib gives no peak)"
+    return (
+        f"needs {size_text(needs)} {by} of the {size_text(topology.hbm_bytes)} a device has; "
+        f"arguments {size_text(program.argument_bytes)}, outputs {size_text(program.output_bytes)} of which "
+        f"{size_text(program.alias_bytes)} in donated buffers, temporaries {size_text(program.temporary_bytes)}"
+    )
+
+
+def check_fits(program: Program, topology: Topology, hbm_max: int | None) -> list[Failure]:
+    """A failure where a program needs more of a device than `hbm_max` bytes, or than the device has."""
+    limit, called = topology.hbm_bytes, f"{topology.chip} has"
+    if hbm_max is not None and hbm_max <= limit:
+        limit, called = hbm_max, "hbm_max is"
+    needs, _ = needs_bytes(program, topology)
+    if needs <= limit:
+        return []
+    message = f"needs {size_text(needs)} of each device's memory, {called} {size_text(limit)}"
+    return [Failure("memory", message)]

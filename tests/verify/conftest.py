@@ -48,7 +48,7 @@ def verify(runner: Runner, tmp_path: Path) -> Verify:
     """Write a fixture file, verify it, and return its results."""
 
     def run(
-        source: str, level: str = "compile", mesh: dict[str, int] | None = None, names: Any = ()
+        source: str, level: str | None = "compile", mesh: dict[str, int] | None = None, names: Any = ()
     ) -> list[Result]:
         file = tmp_path / "fx.py"
         file.write_text(PRELUDE + textwrap.dedent(source))

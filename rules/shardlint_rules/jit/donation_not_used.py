@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from typing import cast
 
 from shardlint.facts import FileFacts
 from shardlint.program.reach import lookup
-from shardlint.program.signatures import JITS, Definition, Jitted, names, positions, wrappings
+from shardlint.program.signatures import JITS, Jitted, names, positions, wrappings
 from shardlint.program.values import Api, Function, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
+from shardlint_rules.jit.results import results as counted
+from shardlint_rules.jit.results import returned_by
 
 _REDUCING = frozenset("sum mean min max prod any all argmax argmin std var item".split())
 _DEPTH = 6
@@ -21,8 +24,10 @@ class DonationNotUsed(Rule):
 
     ## What it does
     Reports arguments donated to `jax.jit` and `pjit` of which every result has surely another shape: the function
-    returns only sums, means and the like, comparisons, or slices of the argument; or does not use the argument. A
-    likely finding: shapes are not known from the text. `shardlint verify` proves it from the compiled program.
+    returns only sums, means and the like, comparisons, or slices of the argument; or does not use the argument. And
+    more donated arguments than there are results: one `jax.tree.map(f, caches, slices)` has an array for each of the
+    caches, so none is left for the slices. A likely finding: shapes are not known from the text. `shardlint verify`
+    proves it from the compiled program.
 
     ## Why it hurts
     XLA takes a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed, and
@@ -42,9 +47,10 @@ class DonationNotUsed(Rule):
 
     ## Evidence
     Row A6d and the donation table of the experiments, on jax 0.4.38 to 0.12: bytes of donated arguments against the
-    alias bytes of the compiled program. With `keep_unused=True` an argument that is not used is handed over and its
-    buffer taken: left alone. `eqx.filter_jit(donate="all")` donates whatever it can and means no harm: it
-    is left alone.
+    alias bytes of the compiled program. Results are counted where the text shows every one of them: displays,
+    `tree.map` with a function that returns one array, `optax.apply_updates`, arithmetic and array functions. With
+    `keep_unused=True` an argument that is not used is handed over and its buffer taken: left alone.
+    `eqx.filter_jit(donate="all")` donates whatever it can and means no harm: it is left alone.
     """
 
     code = "SL223"
@@ -61,10 +67,10 @@ class DonationNotUsed(Rule):
         functions = list(wrappings(site.program, site.file, site.call, site.form))
         if len(functions) != 1:
             return
-        lost = [
-            (name, why) for name in _donated(site, functions[0]) if (why := _lost(site, functions[0], name))
-        ]
+        donated = _donated(site, functions[0])
+        lost = [(name, why) for name in donated if (why := _lost(site, functions[0], name))]
         if not lost:
+            yield from self._too_many(site, keyword, functions[0], donated)
             return
         shown = ", ".join(f"`{name}`" for name, _ in lost)
         yield site.finding(
@@ -74,6 +80,42 @@ class DonationNotUsed(Rule):
             "type and sharding.",
             help="do not donate it, and delete it when it is no longer needed",
         )
+
+    def _too_many(
+        self, site: Site, keyword: ast.keyword, function: Jitted, donated: list[str]
+    ) -> Iterator[Finding]:
+        """More donated arguments than there are results."""
+        if not isinstance(function.inner, Function) or len(donated) < 2 or "self" in donated:
+            return
+        file, node = function.inner.place.file, function.inner.node
+        found = counted(site.program.evaluator, file, returned_by(file, node))
+        rest = found.left_over(donated) if found is not None else []
+        if found is None or not rest:
+            return
+        others = ", ".join(f"`{name}`" for name in found.like)
+        shown = ", ".join(f"`{name}`" for name in rest)
+        if not found.arrays:
+            why = f"no result is left for the buffer of {shown}" + (f" beside {others}" if others else "")
+        else:
+            many = "one array is" if found.arrays == 1 else f"{found.arrays} arrays are"
+            why = f"{many} returned for the buffers of {shown}"
+        yield site.finding(
+            _element(site, keyword, function, rest[-1]),
+            why,
+            f"On {site.on('jax')} one donation more than there are results frees nothing: a buffer becomes only "
+            "an output of its own shape, type and sharding, and an output takes one.",
+            help="donate as many arguments as there are results of their shape, and delete the others",
+        )
+
+
+def _element(site: Site, keyword: ast.keyword, function: Jitted, name: str) -> ast.AST:
+    """Where the donation of a parameter is written: its element, or the whole keyword."""
+    positional = function.parameters.positional if function.parameters is not None else ()
+    for element in getattr(keyword.value, "elts", ()):
+        value = element.value if isinstance(element, ast.Constant) else None
+        if value == name or (isinstance(value, int) and positional[value : value + 1] == (name,)):
+            return cast(ast.Constant, element)
+    return keyword
 
 
 def _donated(site: Site, function: Jitted) -> list[str]:
@@ -91,7 +133,7 @@ def _lost(site: Site, function: Jitted, name: str) -> str | None:
     if not isinstance(function.inner, Function) or name == "self":
         return None
     file, node = function.inner.place.file, function.inner.node
-    results = _results(file, node)
+    results = returned_by(file, node)
     if not results:
         return None
     update = site.program.lifetimes.donations.updates.of(function.inner, name)
@@ -102,16 +144,6 @@ def _lost(site: Site, function: Jitted, name: str) -> str | None:
     if all(_another_shape(site, file, name, result, 0) for result in results):
         return "the function returns nothing of its shape"
     return None
-
-
-def _results(file: FileFacts, node: Definition) -> list[ast.expr]:
-    if isinstance(node, ast.Lambda):
-        file.walked(file.scope(node))
-        return [node.body]
-    returns = file.walked(file.scope(node)).returns
-    if any(not isinstance(one, ast.Return) for one in returns):
-        return []
-    return [one.value for one in returns if one.value is not None]
 
 
 def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth: int) -> bool:

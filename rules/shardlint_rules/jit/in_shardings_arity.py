@@ -191,8 +191,8 @@ class InShardingsArity(Rule):
         return site.finding(
             shown.place.node if shown.place.file is site.file else entry.node,
             f"no key {first.keys[-1]!r}, which {called} reads",
-            f"On {on} every call raises: {read}{more} is read at {where}. With the key in the argument it is ValueError, "
-            "since a dict of shardings has the same keys; without it KeyError."
+            f"On {on} every call raises: {read}{more} is read at {where}. If the argument has it, it is ValueError, "
+            "since a dict of shardings has the same keys; else KeyError."
             if surely
             else f"On {on} a call whose argument has the key raises ValueError, since a dict of shardings has the same "
             f"keys: {read}{more} is read at {where}.",

@@ -10,9 +10,10 @@ from shardlint.program.contexts import Context, ContextKind, MeshContext
 from shardlint.program.meshes import MESH_MAKERS
 from shardlint.program.reach import lookup
 from shardlint.program.values import Made, options
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.mesh.given import Given, given, jitted
+from shardlint_rules.jit.mesh_at_hand import entered_later, ignored_parameter, returns_spec
+from shardlint_rules.mesh.given import TAKERS, Given, given, jitted
 
 _JIT = "jax.jit"
 _PJIT = "jax.experimental.pjit.pjit"
@@ -39,6 +40,10 @@ class SpecNeedsMesh(Rule):
     Reports a `PartitionSpec` without a mesh in the shardings of a jit, in a constraint or in
     `device_put`, when every way to the call is known and none has a mesh in context that serves it. For a
     jit the ways to its calls count, since that is when its shardings are read.
+
+    With `--pedantic` also where not all ways are known and a mesh is at hand: the function, or one around
+    it, is given a mesh that nobody is seen to enter; or a constraint stands before the `with mesh:` of its
+    own function.
 
     ## Why it hurts
     A spec names the axes of a mesh it does not have, so the call raises: `RuntimeError: ... requires a
@@ -83,7 +88,8 @@ class SpecNeedsMesh(Rule):
     Rows C1, C2, D6, B6, F07h-k and F20e-h of the experiments, run on jax 0.4.38 to 0.12. Up to 0.4.38
     `jax.jit` and `device_put` take no bare spec at all. A function that may have callers out of sight,
     code that asks for a mesh first, a mesh set by a helper or fixture, and the bodies of `shard_map` are
-    left alone.
+    left alone. A mesh that is a parameter counts only in files that enter no mesh, named by none that do
+    (tests aside), and not where the spec is used for want of it (`if mesh is None`).
     """
 
     code = "SL214"
@@ -95,16 +101,47 @@ class SpecNeedsMesh(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, at its first bare spec."""
         specs = [one for one in given(site) if one.certain]
-        if not specs or site.expected_to_fail or site.guarded or _asks_first(site):
+        if site.expected_to_fail or site.guarded:
             return
-        problem = self._problem(site)
+        problem = self._problem(site) if specs and not _asks_first(site) else None
         if problem is None:
+            yield from self._likely(site, specs)
             return
         label, message = problem
         help = "give it a NamedSharding, or call it under jax.set_mesh(mesh)"
         if site.api == _PJIT:
             help = "give it a NamedSharding, or use jax.jit, which reads the mesh that jax.set_mesh sets"
         yield site.finding(specs[0].node, label, message, help=help, fix=self._fix(site, specs))
+
+    def _likely(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
+        """A mesh is at hand, and callers that are not seen may not have entered it."""
+        nodes = [one.node for one in specs] or [one for one in _arguments(site) if returns_spec(site, one)]
+        if not nodes or (site.form == "partial" and site.decorated is None):
+            return
+        on, error = site.on("jax"), "ValueError" if site.api == _PUT else "RuntimeError"
+        later = entered_later(site) if site.api in _CONSTRAINTS and not _asks_first(site) else None
+        if later is not None:
+            yield site.finding(
+                nodes[0],
+                f"the mesh is entered at line {later.line}, below",
+                f"On {on} this raises {error} unless a caller has entered a mesh: a spec alone does not say which.",
+                help=f"move it into the `with` at line {later.line}, or give it a NamedSharding",
+                fix=self._named(site, nodes, later.mesh) if later.mesh is not None else None,
+                certainty=Certainty.LIKELY,
+            )
+            return
+        parameter = ignored_parameter(site)
+        if parameter is None:
+            return
+        yield site.finding(
+            nodes[0],
+            f"`{parameter.name}` is at hand and not used",
+            f"On {on} this raises {error} for whoever passes a mesh that is not in context too: a spec alone does not "
+            "say which mesh.",
+            help=f"write NamedSharding({parameter.name}, ...) where {parameter.name} is given",
+            fix=self._named(site, nodes, parameter.name) if parameter.always else None,
+            certainty=Certainty.LIKELY,
+        )
 
     def _problem(self, site: Site) -> tuple[str, str] | None:
         """What is wrong, as label and message; None where a mesh may be in context."""
@@ -170,12 +207,18 @@ class SpecNeedsMesh(Rule):
 
     def _fix(self, site: Site, specs: list[Given]) -> Fix | None:
         mesh = _visible_mesh(site)
-        if mesh is None:
-            return None
+        return self._named(site, [one.node for one in specs], mesh) if mesh is not None else None
+
+    def _named(self, site: Site, nodes: list[ast.expr], mesh: str) -> Fix:
         name, imports = site.spell("jax.sharding.NamedSharding")
-        written = {one.node: f"{name}({mesh}, {site.text(one.node)})" for one in specs}
+        written = {node: f"{name}({mesh}, {site.text(node)})" for node in nodes}
         edits = [site.replace(node, text) for node, text in written.items()]
-        return site.fix(Safety.UNSAFE, f"write {written[specs[0].node]}", [*edits, *imports], _WHY)
+        return site.fix(Safety.UNSAFE, f"write {written[nodes[0]]}", [*edits, *imports], _WHY)
+
+
+def _arguments(site: Site) -> list[ast.expr]:
+    found = [site.argument(name) for name in TAKERS[site.api]]
+    return [one for one in found if one is not None]
 
 
 def _asks_first(site: Site) -> bool:

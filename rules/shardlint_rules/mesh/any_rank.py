@@ -103,15 +103,15 @@ def any_rank(site: Site, array: ast.expr) -> str | None:
     if origin is None or _says_dimensions(site.file, origin) or _treated_as_more(site, origin):
         return None
     if origin.kind in ("for", "comprehension"):
-        return "a leaf of a tree" if _leaves(site, origin) else None
+        return "for the leaves of a tree" if _leaves(site, origin) else None
     function = origin.scope
     if origin.kind != "param" or function is not site.scope.function():
         return None
     ends = site.program.flow.ends(site.file, function.node).found
     if any(wrapper.api in _MAPS for end in ends for wrapper in end.wrappers):
-        return "a leaf of a tree" if _maps_any(site, origin, ends) else None
+        return "for the leaves of a tree" if _maps_any(site, origin, ends) else None
     if function.kind == "function" and _only_places(site, origin) and not _callers_tell(site, origin, ends):
-        return f"whatever `{function.name}` is given"
+        return f"for whatever `{function.name}` is given"
     return None
 
 
@@ -141,10 +141,10 @@ def any_shape(site: Site, shape: ast.expr) -> str | None:
         return None
     ends = site.program.flow.ends(file, origin.scope.node).found
     if any(wrapper.api in _MAPS for end in ends for wrapper in end.wrappers):
-        return "the shape of a leaf of a tree" if _maps_any(site, origin, ends) else None
+        return "for the leaves of a tree" if _maps_any(site, origin, ends) else None
     if _callers_tell(site, origin, ends):
         return None
-    return f"the shape of any `{file.text(asked.value)}`"
+    return f"`{' '.join(file.text(asked.value).split())}` may have any shape"
 
 
 # where an array comes from

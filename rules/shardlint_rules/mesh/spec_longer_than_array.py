@@ -92,7 +92,7 @@ class SpecLongerThanArray(Rule):
         most = rank_at_most(site, array) if site.api not in MAKING else None
         replicated = all(entry.known and not entry.axes and not entry.unconstrained for entry in spec.entries)
         if most is not None:
-            why = f"of at most {most} here" if most else "which has none here"
+            why = f"for an array of rank {most} or less" if most else "for an array without dimensions"
             found = most < len(spec.entries)
         else:
             why = (any_shape if site.api in MAKING else any_rank)(site, array) or ""

@@ -24,16 +24,20 @@ ONE_DEVICE = "one device"
 
 
 class Layouts:
-    """The pictures of one mesh. `prefix` makes their ids unlike those of other meshes on the page."""
+    """The pictures of one mesh. `prefix` makes their ids unlike those of other meshes on the page.
 
-    def __init__(self, mesh: Mapping[str, int], prefix: str) -> None:
+    `small` says whether every array has a small picture too; of many arrays they would make the page slow.
+    """
+
+    def __init__(self, mesh: Mapping[str, int], prefix: str, small: bool = True) -> None:
         self.mesh = dict(mesh)
         self.prefix = prefix
+        self.small = small
         self._seen: dict[Axes | None, list[Array]] = {}
         self._ids: dict[Axes | None, str] = {}
 
     def add(self, array: Array) -> Html:
-        """Count an array in, and give its thumbnail; the text of its spec where nothing can be drawn."""
+        """Count an array in, and give the link to its picture; words where nothing can be drawn."""
         key = self._key(array)
         if key is None and array.spec != ONE_DEVICE:
             return element(
@@ -41,10 +45,17 @@ class Layouts:
             )
         self._seen.setdefault(key, []).append(array)
         name = self._ids.setdefault(key, f"{self.prefix}-lay{len(self._ids)}")
+        letter = self._letter(key)
+        if not self.small:
+            return element("a", letter, href=f"#{name}")
         width, height = _Grid(self.mesh, key).size()
         picture = element("use", href=f"#{name}-cells")
         drawn = element("svg", picture, class_="thumb", viewbox=f"0 0 {width} {height}", aria_hidden="true")
-        return element("a", drawn, href=f"#{name}", aria_label=f"picture of {array.spec}")
+        return element("a", element("span", letter), drawn, href=f"#{name}", class_="to-layout")
+
+    def _letter(self, key: Axes | None) -> str:
+        index = list(self._ids).index(key)
+        return chr(ord("A") + index % 26) + (str(index // 26) if index >= 26 else "")
 
     def figures(self) -> Html:
         """Every picture, those of the most bytes first."""
@@ -67,7 +78,8 @@ class Layouts:
         name = self._ids[key]
         drawn = element(
             "svg",
-            element("g", list(grid.cells()), id=f"{name}-cells"),
+            element("g", list(grid.devices()), id=f"{name}-cells"),
+            list(grid.numbers()),
             list(grid.labels()),
             role="img",
             aria_label=f"{spec} on this mesh: {grid.words()}",
@@ -82,7 +94,7 @@ class Layouts:
             others = f", and {len(arrays) - 1} other array{'s' if len(arrays) > 2 else ''}"
         return element(
             "figure",
-            element("figcaption", element("strong", code(spec)), f" {grid.words()}"),
+            element("figcaption", element("strong", f"{self._letter(key)} ", code(spec)), f" {grid.words()}"),
             grid.array(),
             drawn,
             element("div", example, others, class_="quiet"),
@@ -120,33 +132,33 @@ class _Grid:
         panel = len(self.columns) * self.width
         return len(self.panels) * (panel + 14) - 14, len(self.rows) * _HEIGHT
 
-    def cells(self) -> Iterator[Html]:
-        """A rectangle a device, with the number of its part."""
-        for panel, row, column, left, top in self._places():
-            if None in (panel, row, column):
-                yield element("text", "⋯", x=left + self.width / 2, y=top + 16, class_="by-cell middle")
+    def devices(self) -> Iterator[Html]:
+        """A rectangle a device, in the colour of its part."""
+        for place, left, top in self._places():
+            if place is None:
                 continue
-            found = dict(zip(reversed(self.drawn), (column, row, panel), strict=False))
-            place = {name: index or 0 for name, index in found.items()}
             part = self._part(place)
             where = ", ".join(f"{name}={place[name]}" for name in self.drawn)
             holds = "nothing" if part is None else "all of it" if not part else f"part {_part_text(part)}"
             yield element(
-                "g",
+                "rect",
                 element("title", f"{where}: {holds}"),
-                element(
-                    "rect",
-                    x=left,
-                    y=top,
-                    width=self.width,
-                    height=_HEIGHT,
-                    class_="cell empty" if part is None else "cell",
-                    fill=None if part is None else self._colour(part),
-                ),
-                element("text", _part_text(part), x=left + self.width / 2, y=top + 16, class_="in-cell")
-                if part
-                else None,
+                x=left,
+                y=top,
+                width=self.width,
+                height=_HEIGHT,
+                class_="cell empty" if part is None else "cell",
+                fill=None if part is None else self._colour(part),
             )
+
+    def numbers(self) -> Iterator[Html]:
+        """The number of its part on each device, and dots for devices not drawn."""
+        for place, left, top in self._places():
+            middle = left + self.width / 2
+            if place is None:
+                yield _label(middle, top + 16, "⋯", "by-cell middle")
+            elif part := self._part(place):
+                yield _label(middle, top + 16, _part_text(part), "in-cell")
 
     def labels(self) -> Iterator[Html]:
         """Names of the axes and numbers along them."""
@@ -233,18 +245,28 @@ class _Grid:
             for index in self.split
         ]
         each = "each part on one device" if copies == 1 else f"each part on {copies} devices"
-        left = f"; the same at every {' and '.join(self.left_out)}" if self.left_out else ""
-        return f"{'; '.join(cut)}; {each}{left}"
+        return f"{'; '.join(cut)}; {each}{self._undrawn()}"
+
+    def _undrawn(self) -> str:
+        used = {name for names in self.axes or () for name in names}
+        said = [
+            f"drawn at {name}=0" if name in used else f"the same at every {name}" for name in self.left_out
+        ]
+        return "".join(f"; {one}" for one in said)
 
     def _panels(self) -> Iterator[tuple[int, int | None]]:
         for index, panel in enumerate(self.panels):
             yield index * (len(self.columns) * self.width + 14), panel
 
-    def _places(self) -> Iterator[tuple[int | None, int | None, int | None, int, int]]:
+    def _places(self) -> Iterator[tuple[dict[str, int] | None, int, int]]:
+        """Each device as its index on every drawn axis (None: dots), and where it is drawn."""
         for left, panel in self._panels():
             for r, row in enumerate(self.rows):
                 for c, column in enumerate(self.columns):
-                    yield panel, row, column, left + c * self.width, r * _HEIGHT
+                    indexes = [index for index in (panel, row, column) if index is not None]
+                    # One or two axes leave the first indexes at 0.
+                    place = dict(zip(reversed(self.drawn), reversed(indexes), strict=False))
+                    yield place if len(indexes) == 3 else None, left + c * self.width, r * _HEIGHT
 
     def _part(self, place: Mapping[str, int]) -> Part | None:
         """Which part a device holds: an index for each dimension that is cut; None: nothing."""

@@ -24,6 +24,7 @@ from shardlint.verify.lines import Lines
 from shardlint.verify.report import Failure, size_text
 
 _LONG = 25
+_SMALL = 40
 
 
 def program_view(
@@ -32,7 +33,7 @@ def program_view(
     """All that is known of a program. `prefix` makes ids unlike those of others on the page; `compiled` is False
     where the partitioner was not run, so that there being no communication says nothing.
     """
-    layouts = Layouts(program.mesh, prefix)
+    layouts = Layouts(program.mesh, prefix, small=len(program.arrays) <= _SMALL)
     arrays = [_arrays(program, role, failures, layouts) for role in ("out", "in")]
     costs = _costs(program)
     return join(
@@ -83,12 +84,14 @@ def _memory(program: Program) -> Html:
         )
         for index, (name, part) in enumerate(zip(_PARTS, parts, strict=True))
     ]
-    if program.alias_bytes:
-        reused = f"{size_text(program.alias_bytes)} of the results reuse donated arguments, counted once"
-        words.append(element("li", reused, class_="chip"))
+    reused = (
+        f", of the results {size_text(program.alias_bytes)} in donated arguments"
+        if program.alias_bytes
+        else ""
+    )
     return join(
         [
-            element("p", element("strong", f"{size_text(program.memory_bytes)} on one device")),
+            element("p", element("strong", f"{size_text(program.memory_bytes)} on one device"), reused),
             element(
                 "svg",
                 bars,

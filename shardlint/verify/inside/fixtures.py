@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from shardlint.verify.claims import check_budget, check_forbidden, check_memory, line_text
@@ -126,7 +125,7 @@ def _compile(
     if fixture.gradients:
         entered, _ = devices.context(fixture.context, mesh)
         with entered:
-            compared, of_gradients = _gradients(fixture, function, args, keywords, mesh)
+            compared, of_gradients = _gradients(fixture, function, args, keywords, made, mesh)
         checked += compared
         if described is None:
             how, described = "its gradients, by jax.jit(jax.grad(fn))", of_gradients
@@ -150,7 +149,12 @@ def _limits(fixture: Fixture, compiled_program: Program) -> checks.Checked:
 
 
 def _gradients(
-    fixture: Fixture, function: Any, args: list[Any], keywords: Mapping[str, Any], mesh: Any
+    fixture: Fixture,
+    function: Any,
+    args: list[Any],
+    keywords: Mapping[str, Any],
+    made: list[place.Made],
+    mesh: Any,
 ) -> tuple[checks.Checked, program.Described | None]:
     """Where the gradients of a function that returns a scalar lie, and the program that computes them."""
     wanted = fixture.expected_gradients()
@@ -165,7 +169,7 @@ def _gradients(
         ]
         return checks.Checked(failures, 0), None
     checked = checks.check_placement(leaves, wanted, mesh, None)
-    described = program.describe(replace(found, outputs=leaves), mesh, [], wanted)
+    described = program.describe(found, mesh, made, wanted)
     explain(checked.failures, leaves, described)
     return checked, described
 

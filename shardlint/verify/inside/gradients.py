@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -51,7 +52,14 @@ def compile_gradients(
     outputs = [
         _leaf(paths[at], leaves[at], out.sharding) for at, out in zip(wanted, found.outputs, strict=True)
     ]
-    return found, outputs
+    # Arguments keep the names the fixture knows them by.
+    taken = []
+    for one in found.taken:
+        at = (wanted, others)[one.argument][int(one.leaf.path)]
+        where = f"args{jax.tree_util.keystr(leaves[at][0])}"
+        path = paths[at].partition("/")
+        taken.append(replace(one, argument=int(path[0]), leaf=replace(one.leaf, path=path[2], where=where)))
+    return replace(found, taken=taken, outputs=outputs), outputs
 
 
 def _leaf(path: str, found: tuple[Any, Any], sharding: Any) -> tree.Leaf:

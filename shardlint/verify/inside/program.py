@@ -14,7 +14,6 @@ from shardlint.verify.inside.checks import on_one_device, sharding_text
 from shardlint.verify.inside.compiled import Compiled, Taken
 from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.causes import cause_of_result
-from shardlint.verify.inside.hlo.module import parse
 from shardlint.verify.inside.hlo.warned import indivisible, rematerialised
 from shardlint.verify.paths import select
 from shardlint.verify.spec import P
@@ -50,9 +49,9 @@ def describe(
         if dumped.after:
             original = dumped.original or None
             read = hlo.read(dumped.after, sizes, before=dumped.before, original=original, names=names or None)
-            before = parse(dumped.before)
-            warned = [*rematerialised(dumped.said, read.lines, axes), *indivisible(before, read.lines, axes)]
-            chosen = _chosen(before.header, found)
+            padded = indivisible(read.before, read.lines, axes)
+            warned = [*rematerialised(dumped.said, read.lines, axes), *padded]
+            chosen = _chosen(read.before.header, found)
         else:
             read = hlo.read(found.executable.as_text(), sizes, names=names or None)
             notes = [*dumped.notes, "collectives are those of the optimised program; products are not known"]

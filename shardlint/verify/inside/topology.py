@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from shardlint.verify.claims import check_budget, check_forbidden
 from shardlint.verify.facts import Program
 from shardlint.verify.fixture import EXPLICIT, Fixture, devices_of
 from shardlint.verify.inside import (
@@ -20,16 +21,19 @@ from shardlint.verify.inside import (
     compiled,
     devices,
     fixtures,
+    hlo,
     load,
     numerics,
     place,
+    program,
     tree,
 )
 from shardlint.verify.inside.accelerators import Mistaken, Unavailable
+from shardlint.verify.inside.explain import explain
 from shardlint.verify.levels import DEVICES_MAX
-from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result, size_text
+from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
 from shardlint.verify.spec import P, sizes_text
-from shardlint.verify.topology import Topology, out_of_memory, parse_topology
+from shardlint.verify.topology import Topology, check_fits, memory_text, out_of_memory, parse_topology
 
 LEVEL = "topology"
 # Parts of the CUDA compiler that come in wheels of their own, by what XLA and jax say without them.
@@ -61,10 +65,11 @@ def run_topology(
         mesh = accelerators.mesh_on(accelerators.describe(topology), topology, sizes, explicit)
         function = load.resolve(fixture.fn)
         line = load.place_of(function)
-        args = _arguments(fixture, sizes, mesh)
-        found, under = _compile(fixture, function, args, mesh, topology)
-        program = _program(found, sizes, topology)
-        checked = _check(found, program, fixture, mesh, topology)
+        made = _made(fixture, sizes, mesh)
+        found, under = _compile(fixture, function, place.describe(made, mesh), mesh, topology)
+        described = program.describe(found, mesh, made, fixture.expected(), topology.name)
+        described = replace(described, program=_finished(described.program, found, topology))
+        checked = _check(found, described, fixture, mesh, topology)
     except (Unavailable, place.Indivisible, compiled.NoShardings) as error:
         tell(SKIP, reason=str(error))
     except _Refused as error:
@@ -78,9 +83,9 @@ def run_topology(
             FAIL if checked.failures else PASS,
             checked=checked.count,
             failures=checked.failures,
-            notes=[memory_text(program, topology)],
+            notes=[memory_text(described.program, topology)],
             how=f"{found.how} for {topology.name}, under {under}",
-            program=program,
+            program=described.program,
         )
 
 
@@ -88,8 +93,8 @@ class _Refused(Exception):
     """A program the compiler refuses for want of memory, and the figures it gives."""
 
 
-def _arguments(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[Any]:
-    """The fixture's arguments, described by shape, dtype and how they lie on the topology's mesh.
+def _made(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[place.Made]:
+    """The fixture's arguments, with a spec for every array.
 
     What makes them may fill arrays, which no device of a topology can hold: it is given simulated devices, and where
     they lay is carried over. More than can be simulated are not: there, makers get the topology's mesh.
@@ -105,7 +110,7 @@ def _arguments(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[An
         for path, where, leaf in tree.flatten(one.tree):
             if path in one.specs and one.specs[path] is None:
                 one.specs[path] = _spec_of(leaf.sharding, sizes, f"args[{index}]{where}")
-    return place.describe(made, mesh)
+    return made
 
 
 def _spec_of(sharding: Any, sizes: Mapping[str, int], where: str) -> P:
@@ -123,15 +128,12 @@ def _compile(
     where it was not for these devices.
     """
     keywords = numerics.keywords(function, args, mesh)
-    how = ""
-    if not compiled.takes_abstract(function, args):
-        how = _how(function)
-        function, args = abstract_call(function, args, keywords, fixture.donate)
-        keywords = {}
+    as_it_is = compiled.takes_abstract(function, args)
+    called, given = (function, args) if as_it_is else abstract_call(function, args, keywords, fixture.donate)
     entered, under = devices.context(fixture.context, mesh)
     try:
         with entered:
-            found = compiled.compile_function(function, args, keywords, fixture.donate)
+            found = compiled.compile_function(called, given, keywords if as_it_is else {}, fixture.donate)
     except Exception as error:
         message = str(error)
         if memory := out_of_memory(message):
@@ -149,100 +151,90 @@ def _compile(
     if strangers:
         kind = next(iter(strangers)).platform
         raise Mistaken(f"was compiled for {kind}: nothing in the program says which devices it is for")
-    return (replace(found, how=how) if how else found), under
+    return (found if as_it_is else _unwrapped(found, function)), under
 
 
 def abstract_call(
     function: Any, args: Sequence[Any], keywords: Mapping[str, Any], donate: Sequence[int]
 ) -> tuple[Any, list[Any]]:
     """A `jax.jit` of `function(*args, **keywords)` whose parameters are the arrays of `args` alone, and those in
-    their own trees.
+    their own trees. It returns the arrays of the result, and a list of those that took the place of an argument's.
 
-    Wrappers of `jax.jit` (`equinox.filter_jit`) take a described array for a constant. Here they meet a tracer in its
-    place, and their own jit becomes part of this one, in which donation is what `donate` says.
+    Wrappers of `jax.jit` (`equinox.filter_jit`, `nnx.jit`) take a described array for a constant. Here they meet a
+    tracer in its place, and their own jit becomes part of this one, in which donation is what `donate` says.
     """
     flat = [jax.tree_util.tree_flatten(value) for value in args]
 
     def call(*given: Any) -> Any:
-        whole = []
+        whole, before = [], []
         for (leaves, treedef), value in zip(flat, given, strict=True):
             arrays = iter(jax.tree_util.tree_leaves(value))
-            whole.append(
-                treedef.unflatten([next(arrays) if tree.is_abstract(leaf) else leaf for leaf in leaves])
-            )
-        return _only_arrays(function(*whole, **keywords), tree.is_array)
+            filled = [next(arrays) if tree.is_abstract(leaf) else leaf for leaf in leaves]
+            whole.append(treedef.unflatten(filled))
+            before += filled
+        result = function(*whole, **keywords)
+        # NNX modules are changed in place; what they hold then is a result like any other.
+        held = {id(leaf) for leaf in before}
+        changed = [leaf for leaf in jax.tree_util.tree_leaves(whole) if id(leaf) not in held]
+        return _only_arrays((result, changed), tree.is_array)
 
-    return jax.jit(call, donate_argnums=tuple(donate)), [
-        _only_arrays(value, tree.is_abstract) for value in args
-    ]
+    given = [_only_arrays(value, tree.is_abstract) for value in args]
+    return jax.jit(call, donate_argnums=tuple(donate)), given
 
 
 def _only_arrays(value: Any, is_one: Callable[[Any], bool]) -> Any:
     return jax.tree_util.tree_map(lambda leaf: leaf if is_one(leaf) else None, value)
 
 
-def _how(function: Any) -> str:
-    """How a function is taken that `abstract_call` wraps. Raises `Unavailable` for one it would not be true of."""
-    if not compiled.can_lower(function):
-        return f"{PLAIN}, wrapped in jax.jit"
-    if compiled.is_equinox(function):
-        return "compiled inside a jax.jit (equinox.filter_jit)"
-    module = type(function).__module__.partition(".")[0]
-    raise Unavailable(
-        f"the jit of {module} changes its arguments in place, which only level execute can tell"
+def _unwrapped(found: compiled.Compiled, function: Any) -> compiled.Compiled:
+    """What was compiled of an `abstract_call`, told as of the function itself."""
+    outputs = [
+        replace(
+            leaf,
+            path=leaf.path.removeprefix("0").removeprefix("/"),
+            where="out" + leaf.where[len("out[0]") :],
+        )
+        for leaf in found.outputs
+        if leaf.path.partition("/")[0] == "0"
+    ]
+    how = f"{PLAIN}, wrapped in jax.jit"
+    if compiled.can_lower(function):
+        how = f"compiled inside a jax.jit ({type(function).__module__.partition('.')[0]})"
+    return replace(found, outputs=outputs, how=how)
+
+
+def _finished(described: Program, found: compiled.Compiled, topology: Topology) -> Program:
+    """A program as this compiler finished it: combined, fused and split collectives, and its peak.
+
+    Products are left out: what each costs is told in the partitioner's collectives, which these are not.
+    """
+    names = {one.parameter: one.leaf.where for one in found.taken if one.parameter is not None}
+    finished = hlo.read(found.executable.as_text() or "", described.mesh, names=names or None)
+    # Of a GPU the temporaries are one buffer, taken whole; of a TPU they are more than what lives at once.
+    peak = getattr(found.executable.memory_analysis(), "peak_memory_in_bytes", 0)
+    return replace(
+        described,
+        collectives=tuple(finished.collectives),
+        products=(),
+        peak_bytes=int(peak or 0) if topology.platform == "tpu" else 0,
     )
-
-
-def _program(found: compiled.Compiled, sizes: Mapping[str, int], topology: Topology) -> Program:
-    memory = found.executable.memory_analysis()
-
-    def size(name: str) -> int:
-        return int(getattr(memory, f"{name}_in_bytes", 0) or 0)
-
-    from shardlint.verify.inside.hlo import read
-
-    collectives = read(found.executable.as_text() or "", sizes).collectives
-    return Program(
-        mesh=dict(sizes),
-        backend=topology.name,
-        collectives=tuple(collectives),
-        argument_bytes=size("argument_size"),
-        output_bytes=size("output_size"),
-        alias_bytes=size("alias_size"),
-        temporary_bytes=size("temp_size"),
-        # Of a GPU the temporaries are one buffer, which is taken whole; of a TPU they are more than what lives at once.
-        peak_bytes=size("peak_memory") if topology.platform == "tpu" else 0,
-    )
-
-
-def memory_text(program: Program, topology: Topology) -> str:
-    """What a program needs of a device, and of what, in a sentence."""
-    needs, has = size_text(program.memory_bytes), size_text(topology.hbm_bytes)
-    by = "at its peak" if program.peak_bytes else "in all"
-    return (
-        f"needs {needs} {by} of the {has} a device has; "
-        f"arguments {size_text(program.argument_bytes)}, outputs {size_text(program.output_bytes)} of which "
-        f"{size_text(program.alias_bytes)} in donated buffers, temporaries {size_text(program.temporary_bytes)}"
-    )
-
-
-def check_memory(program: Program, topology: Topology, hbm_max: int | None) -> checks.Checked:
-    """Compare what a program needs of a device with `hbm_max` bytes, and with what the device has."""
-    limit, called = topology.hbm_bytes, f"{topology.chip} has"
-    if hbm_max is not None and hbm_max <= limit:
-        limit, called = hbm_max, "hbm_max is"
-    if program.memory_bytes <= limit:
-        return checks.Checked([], 1)
-    message = f"needs {size_text(program.memory_bytes)} of each device's memory, {called} {size_text(limit)}"
-    return checks.Checked([Failure("memory", message)], 1)
 
 
 def _check(
-    found: compiled.Compiled, program: Program, fixture: Fixture, mesh: Any, topology: Topology
+    found: compiled.Compiled,
+    described: program.Described,
+    fixture: Fixture,
+    mesh: Any,
+    topology: Topology,
 ) -> checks.Checked:
     checked = checks.check_placement(found.outputs, fixture.expected(), mesh, fixture.replicated_limit())
+    explain(checked.failures, found.outputs, described)
     checked += checks.check_donation(found)
-    checked += check_memory(program, topology, fixture.hbm_limit())
+    forbid, budget = fixture.forbidden(), fixture.budgets()
+    failures = check_forbidden(described.program, forbid) + check_budget(described.program, budget)
+    checked += checks.Checked(failures, len(forbid) + len(budget))
+    failures = check_fits(described.program, topology, fixture.hbm_limit())
+    checked += checks.Checked(failures, 1)
     return checked
 
 

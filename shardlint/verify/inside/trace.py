@@ -96,7 +96,9 @@ def _arguments(fixture: Fixture, mesh: Any, sizes: Mapping[str, int]) -> tuple[l
             if math.prod(sizes.values()) > len(jax.devices()):
                 raise
             notes.append(f"an argument was made on devices, for what makes it cannot be traced ({words})")
-            return tree.map_arrays(_shape_of, load.made(source, devices.mesh_of(sizes, explicit=True)))
+            concrete = devices.mesh_of(sizes, explicit=True)
+            with devices.context(fixture.context, concrete)[0]:
+                return tree.map_arrays(_shape_of, load.made(source, concrete))
 
     made = place.make(fixture, mesh, maker)
     return place.describe(made, mesh), notes

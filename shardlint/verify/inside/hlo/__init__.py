@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from shardlint.verify.facts import Collective, Product
-from shardlint.verify.inside.hlo import collectives, loops
+from shardlint.verify.inside.hlo import collectives, loops, products
 from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.flow import Flow
 from shardlint.verify.inside.hlo.lines import Lines, renumbering
@@ -14,13 +14,16 @@ from shardlint.verify.inside.hlo.module import Instruction, Module, parse
 
 
 class Read(NamedTuple):
-    """What a text tells. `instructions` are those of `collectives`, one each."""
+    """What a text tells. `instructions` are those of `collectives`, one each; `before` is the module before
+    the partitioner, empty where it was not given.
+    """
 
     collectives: list[Collective]
     products: list[Product]
     module: Module
     lines: Lines
     instructions: list[Instruction]
+    before: Module
 
     @classmethod
     def nothing(cls) -> Read:
@@ -49,8 +52,6 @@ def read(
     `names` gives argument texts for parameter numbers; without it they are called as the program does,
     `p['w1']`. A text that is no HLO has nothing in it; nothing is raised.
     """
-    from shardlint.verify.inside.hlo import products
-
     module = parse(text)
     flow, axes = Flow(module), Axes(mesh)
     lines = Lines(module, renumbering(module, parse(original)) if original else None)
@@ -58,5 +59,8 @@ def read(
     if names is None:
         names = collectives.argument_names(module)
     found = collectives.find(module, flow, lines, axes, runs, names)
-    made = products.find(module, parse(before), flow, lines, axes, runs, found) if before else []
-    return Read([one.collective for one in found], made, module, lines, [one.instruction for one in found])
+    unsplit = parse(before or "")
+    made = products.find(module, unsplit, flow, lines, axes, runs, found)
+    return Read(
+        [one.collective for one in found], made, module, lines, [one.instruction for one in found], unsplit
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from shardlint.verify.facts import Collective, Line
@@ -135,8 +135,8 @@ def _argument(one: Instruction, flow: Flow, names: Mapping[int, str]) -> str:
 
 
 def line_of(one: Instruction, lines: Lines, flow: Flow, by_use: bool = False) -> Line:
-    """The user's line of an instruction: its own, else that of the nearest that uses what it makes, else the
-    library's line it comes from.
+    """The user's line of an instruction: its own, else that of the nearest that uses what it makes, else of
+    the nearest that makes what it uses, else the library's line it comes from.
 
     `by_use`: first that of what uses it. An argument is gathered for the operation that needs it; the
     gather itself has no line, or that of a `scan` around it.
@@ -144,24 +144,54 @@ def line_of(one: Instruction, lines: Lines, flow: Flow, by_use: bool = False) ->
     own, inner = lines.of(one)
     if own is not None and not by_use:
         return own
+    if by_use:
+        used = _line_of_use(one, lines)
+        if used is not None:
+            return used
+        if own is not None:
+            return own
+    if inner is not None:
+        return inner
+    return _nearest(one, lines, _users) or _nearest(one, lines, flow.producers) or Line()
+
+
+def _users(one: Instruction) -> list[Instruction]:
+    return one.computation.users.get(one.name, [])
+
+
+def _line_of_use(one: Instruction, lines: Lines) -> Line | None:
+    """The line of the first operation that does more with a value than to carry it on; else of one that
+    carries it.
+    """
     carried: Line | None = None
     seen, level = {one.name}, [one]
-    for _ in range(_STEPS if by_use or inner is None else 0):
-        users = dict.fromkeys(
-            user
-            for made in level
-            for user in made.computation.users.get(made.name, ())
-            if user.name not in seen
-        )
+    for _ in range(_STEPS):
+        users = [user for made in level for user in _users(made) if user.name not in seen]
         for user in users:
             seen.add(user.name)
-            theirs, far = lines.of(user)
-            if theirs is not None and (user.opcode not in CARRY or not by_use):
-                return theirs
-            carried, inner = carried or theirs, inner or far
-        # Past a sum or a loop it is no longer the use of this array.
-        level = [user for user in users if not by_use or user.opcode in CARRY]
-    return own or carried or inner or Line()
+            own, _ = lines.of(user)
+            if own is not None and user.opcode not in CARRY:
+                return own
+            carried = carried or own
+        level = [user for user in users if user.opcode in CARRY]
+    return carried
+
+
+def _nearest(
+    one: Instruction, lines: Lines, neighbours: Callable[[Instruction], list[Instruction]]
+) -> Line | None:
+    """The user's line of the nearest instruction in one direction; else a library's."""
+    far: Line | None = None
+    seen, level = {one.name}, [one]
+    for _ in range(_STEPS):
+        level = [other for made in level for other in neighbours(made) if other.name not in seen]
+        for other in level:
+            seen.add(other.name)
+            own, inner = lines.of(other)
+            if own is not None:
+                return own
+            far = far or inner
+    return far
 
 
 def argument_names(module: Module) -> dict[int, str]:

@@ -41,6 +41,13 @@ class Flow:
         operands = one.operands()
         return self.find(operands[operand][0], one.computation) if operand < len(operands) else None
 
+    def producers(self, one: Instruction) -> list[Instruction]:
+        """The instructions that make its operands."""
+        if one.opcode in ("parameter", "constant"):
+            return []
+        found = (one.computation.instructions.get(name) for name, _ in one.operands())
+        return [made for made in found if made is not None]
+
     # Scalars of loop conditions.
 
     def unwrap(self, one: Instruction, scope: Scope | None) -> tuple[Instruction, Scope | None]:

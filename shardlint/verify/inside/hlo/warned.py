@@ -12,7 +12,7 @@ from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.lines import Lines
 from shardlint.verify.inside.hlo.module import Module, read_instruction
 
-_SAID = re.compile(r"Involuntary full rematerialization\..*? from sharding (\{.*?\}) to (\{.*?\}) .*?: (%.*)")
+_SAID = re.compile(r"Involuntary full rematerialization\..*? from sharding (\{.*?\}) to (\{.*?\}) [^%]*(%.*)")
 
 
 def rematerialised(messages: str, lines: Lines, axes: Axes) -> list[Warned]:

@@ -1,0 +1,124 @@
+"""SL509."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.reach import lookup
+from shardlint.program.values import CallArguments, Function, Made, Place, Value, options
+from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+
+_READERS = tuple(
+    f"flax.{module}.{name}"
+    for module in ("linen", "core.meta", "linen.meta")
+    for name in ("get_partition_spec", "get_sharding")
+)
+_UNBOXES = ("flax.linen.unbox", "flax.core.meta.unbox", "flax.linen.meta.unbox", "flax.core.unbox")
+_STATES = ("flax.training.train_state.TrainState.create",)
+_DEPTH = 4
+
+
+class SpecAfterUnbox(Rule):
+    """The specs of linen variables are read after the boxes that hold them were taken off.
+
+    ## What it does
+    Reports `nn.get_partition_spec` and `nn.get_sharding` of what `nn.unbox` returned, also through `jax.eval_shape`
+    and `TrainState.create(params=nn.unbox(...))`.
+
+    ## Why it hurts
+    `nn.with_partitioning` keeps the axes of a variable in a box around it, and `unbox` gives the bare array. A bare
+    array has no axes to tell: every spec comes back as `P()`, and all weights are replicated. Nothing is raised.
+
+    ## Example
+    ```python
+    variables = nn.unbox(model.init(key, x))
+    shardings = nn.get_sharding(variables, mesh)
+    ```
+
+    ## Use instead
+    ```python
+    boxed = model.init(key, x)
+    shardings = nn.get_sharding(boxed, mesh)
+    variables = nn.unbox(boxed)
+    ```
+
+    ## Fix safety
+    Unsafe: the weights are sharded then. Offered where the boxed variables have a name of their own.
+
+    ## Evidence
+    Row M1e of the experiments, run on flax 0.10.4, 0.11.2, 0.12.6 and 0.12.12.
+    """
+
+    code = "SL509"
+    name = "spec-after-unbox"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    wakes = (Calls(*_READERS, near=("unbox",)),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a read of specs."""
+        if site.form != "call" or site.expected_to_fail or not site.call.args:
+            return
+        argument = site.call.args[0]
+        found = [_unboxed(site, value) for value in options(site.value(argument))]
+        if not found or any(one is None for one in found):
+            return
+        first = found[0]
+        assert first is not None
+        at = f"line {first.place.line}" if first.place.file is site.file else first.place.file.path.name
+        name = site.api.rpartition(".")[2]
+        yield site.finding(
+            argument,
+            f"unboxed at {at}",
+            f"On {site.on('flax')} {name} finds no axes in bare arrays: every spec is P(), all of it is replicated.",
+            help="read the specs of the boxed variables, then unbox",
+            fix=self._fix(site, argument, first),
+        )
+
+    def _fix(self, site: Site, argument: ast.expr, unboxed: CallArguments) -> Fix | None:
+        """Read the boxed variables instead, if `unbox` was given a name that still stands for them."""
+        call = unboxed.place.node
+        if unboxed.place.file is not site.file or not isinstance(call, ast.Call) or len(call.args) != 1:
+            return None
+        boxed = call.args[0]
+        if not isinstance(boxed, ast.Name) or site.file.home(boxed) is not site.scope:
+            return None
+        before, _ = lookup(site.file, boxed, boxed.id)
+        now, _ = lookup(site.file, argument, boxed.id)
+        same = len(before) == 1 and [one.node for one in before] == [one.node for one in now]
+        value = site.value(argument)
+        if not same or not (isinstance(value, Made) and value.api in _UNBOXES):
+            return None
+        edit = site.replace(argument, boxed.id)
+        return site.fix(
+            Safety.UNSAFE, f"read the specs of `{boxed.id}`", [edit], "the weights are sharded then"
+        )
+
+
+def _unboxed(site: Site, value: Value, depth: int = 0) -> CallArguments | None:
+    """The call of `unbox` that a tree surely comes from."""
+    if not isinstance(value, Made) or value.call is None or depth > _DEPTH:
+        return None
+    if value.api in _UNBOXES:
+        return value.call
+    if value.api == "jax.eval_shape" and value.call.positional:
+        function = site.program.evaluator.value(value.call.positional[0], value.call.environment)
+        if isinstance(function, Function):
+            arguments = CallArguments(value.call.place, (), {}, open_positional=True)
+            return _every(site, site.program.evaluator.apply(function, arguments), depth)
+    if value.api in _STATES and "params" in value.call.keywords:
+        return _every(site, _value(site, value.call, value.call.keywords["params"]), depth)
+    return None
+
+
+def _value(site: Site, call: CallArguments, place: Place) -> Value:
+    return site.program.evaluator.value(place, call.environment)
+
+
+def _every(site: Site, value: Value, depth: int) -> CallArguments | None:
+    found = [_unboxed(site, option, depth + 1) for option in options(value)]
+    return found[0] if found and all(one is not None for one in found) else None

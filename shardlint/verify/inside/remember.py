@@ -1,0 +1,228 @@
+"""What the compiler answered before, for a program that is the same to the last place in its source.
+
+Tracing and lowering always happen; only the compiler is not asked twice. An answer is kept where it can be
+made again from plain text alone, which is tried before it is written.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jax
+import numpy as np
+
+from shardlint.verify.cache import Cache
+from shardlint.verify.inside.programs import with_places
+
+# To be raised when entries change their meaning.
+_SCHEMA = 1
+_PACKAGES = (
+    "jax jaxlib libtpu jax-cuda12-plugin jax-cuda12-pjrt jax-cuda13-plugin jax-cuda13-pjrt nvidia-cuda-nvcc"
+    " nvidia-cuda-nvcc-cu12 nvidia-cuda-nvcc-cu13 nvidia-cudnn-cu12 nvidia-cudnn-cu13"
+).split()
+_ENVIRONMENT = ("XLA_", "JAX_", "LIBTPU_", "TPU_", "CUDA_")
+_TEXT_BYTES = 512 * 2**20
+
+Device = Any
+
+
+class Memory:
+    """The cache of one process (None: there is none), and whether it has been of use."""
+
+    def __init__(self) -> None:
+        self.cache: Cache | None = None
+        self.used = False
+
+    def use(self, folder: str | None) -> None:
+        """Keep answers in a folder from now on."""
+        self.cache = None if folder is None else Cache(Path(folder))
+
+    def was_used(self) -> bool:
+        """Whether an answer came from the cache since this was asked last."""
+        used, self.used = self.used, False
+        return used
+
+
+memory = Memory()
+
+
+class Answer:
+    """A compiled program as jax would show it, made from what was kept of it. It cannot be run."""
+
+    def __init__(self, kept: Mapping[str, Any], lowered: Any, devices: Mapping[str, Device]) -> None:
+        inputs = jax.tree_util.tree_structure(lowered.args_info)
+        outputs = jax.tree_util.tree_structure(lowered.out_info)
+        self.input_shardings = inputs.unflatten([_sharding(one, devices) for one in kept["inputs"]])
+        self.output_shardings = outputs.unflatten([_sharding(one, devices) for one in kept["outputs"]])
+        self._memory = SimpleNamespace(**{name: int(size) for name, size in kept["memory"].items()})
+        self._text = str(_unpacked(kept["text"]))
+
+    def memory_analysis(self) -> Any:
+        """Sizes in bytes, by the names jax has for them."""
+        return self._memory
+
+    def as_text(self) -> str:
+        """The optimised module."""
+        return self._text
+
+
+def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[Device]) -> str | None:
+    """What a program's compilation depends on, as a digest; None where that cannot be told."""
+    try:
+        given = lowered._lowering.compile_args["compiler_options_kvs"]  # those of the jit: in no text
+    except (AttributeError, KeyError, TypeError):
+        return None
+    about = {
+        "schema": _SCHEMA,
+        "options": repr((given, sorted((options or {}).items()))),
+        "devices": [_device(device) + getattr(device, "device_kind", "") for device in devices],
+        "packages": {name: release for name in _PACKAGES if (release := _release(name))},
+        "config": {name: repr(value) for name, value in sorted(jax.config.values.items())},
+        "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_ENVIRONMENT)},
+        "machine": _machine(),
+    }
+    digest = hashlib.sha256(json.dumps(about).encode())
+    digest.update(with_places(lowered).encode())
+    return digest.hexdigest()
+
+
+def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, dict[str, Any]] | None:
+    """What was kept under a key: the compiled program, and the texts that were kept with it."""
+    kept = None if memory.cache is None else memory.cache.get(key)
+    if kept is None:
+        return None
+    try:
+        answer = Answer(kept, lowered, {_device(device): device for device in devices})
+        texts = {name: _unpacked(text) for name, text in kept["texts"].items()}
+    except Exception:  # whatever somebody wrote there
+        return None
+    memory.used = True
+    return answer, texts
+
+
+def keep(
+    key: str, lowered: Any, compiled: Any, texts: Mapping[str, Any], devices: Sequence[Device]
+) -> None:
+    """Keep what the compiler answered, if it can be made again from what is kept."""
+    if memory.cache is None:
+        return
+    try:
+        inputs = jax.tree_util.tree_structure(lowered.args_info).flatten_up_to(compiled.input_shardings)
+        outputs = jax.tree_util.tree_structure(lowered.out_info).flatten_up_to(compiled.output_shardings)
+        stats = compiled.memory_analysis()
+        kept = {
+            "inputs": [_written(one) for one in inputs],
+            "outputs": [_written(one) for one in outputs],
+            "memory": {
+                name: int(getattr(stats, name)) for name in dir(stats) if name.endswith("_in_bytes")
+            },
+            "text": _packed(compiled.as_text() or ""),
+            "texts": {name: _packed(text) for name, text in texts.items()},
+        }
+        kept = json.loads(json.dumps(kept))
+        again = Answer(kept, lowered, {_device(device): device for device in devices})
+        same = jax.tree_util.tree_structure(lowered.out_info).flatten_up_to(again.output_shardings) == outputs
+        same = same and inputs == jax.tree_util.tree_structure(lowered.args_info).flatten_up_to(
+            again.input_shardings
+        )
+    except Exception:  # a sharding of another kind, a compiler that tells less: nothing to keep
+        return
+    if same:
+        memory.cache.put(key, kept)
+
+
+def devices_of(values: Iterable[Any]) -> list[Device]:
+    """The devices arguments lie on, or are to, in order; without any, this process's."""
+    found = {
+        device
+        for leaf in jax.tree_util.tree_leaves(list(values))
+        for device in getattr(getattr(leaf, "sharding", None), "device_set", ())
+    }
+    return sorted(found or jax.devices(), key=lambda device: int(device.id))
+
+
+def _device(device: Device) -> str:
+    return f"{device.platform}:{device.id}"
+
+
+def _written(sharding: Any) -> Any:
+    """A sharding as plain data. Raises `ValueError` for a kind there is no writing for."""
+    if sharding is None:  # an argument the program does not use
+        return None
+    if isinstance(sharding, jax.sharding.SingleDeviceSharding):
+        (device,) = sharding.device_set
+        return {"device": _device(device), "kind": sharding.memory_kind}
+    if not isinstance(sharding, jax.sharding.NamedSharding):
+        raise ValueError(f"no writing for {type(sharding).__name__}")
+    mesh = sharding.mesh
+    types = getattr(mesh, "axis_types", None)
+    if isinstance(types, Mapping) or types is None:  # jax before 0.5
+        types = ()
+    return {
+        "axes": [[name, size] for name, size in mesh.shape.items()],
+        "types": [kind.name for kind in types],
+        "devices": [_device(device) for device in mesh.devices.flat],
+        "spec": list(sharding.spec),
+        "kind": sharding.memory_kind,
+    }
+
+
+def _sharding(kept: Any, devices: Mapping[str, Device]) -> Any:
+    if kept is None:
+        return None
+    if "device" in kept:
+        return jax.sharding.SingleDeviceSharding(devices[kept["device"]], memory_kind=kept["kind"])
+    grid = np.empty(len(kept["devices"]), dtype=object)
+    grid[:] = [devices[name] for name in kept["devices"]]
+    types = tuple(getattr(jax.sharding.AxisType, name) for name in kept["types"])
+    mesh = jax.sharding.Mesh(
+        grid.reshape([size for _, size in kept["axes"]]),
+        tuple(name for name, _ in kept["axes"]),
+        **({"axis_types": types} if types else {}),
+    )
+    spec = [tuple(entry) if isinstance(entry, list) else entry for entry in kept["spec"]]
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec), memory_kind=kept["kind"])
+
+
+def _packed(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    return {"zlib": base64.b64encode(zlib.compress(value.encode(), 6)).decode()}
+
+
+def _unpacked(kept: Any) -> Any:
+    if not isinstance(kept, dict):
+        return kept
+    unpack = zlib.decompressobj()
+    data = unpack.decompress(base64.b64decode(kept["zlib"], validate=True), _TEXT_BYTES)
+    if not unpack.eof:
+        raise ValueError("cut off, or longer than any text that was kept")
+    return data.decode()
+
+
+def _release(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
+
+
+def _machine() -> str:
+    """What a compiler for this machine's own processor goes by."""
+    found = [platform.machine()]
+    try:
+        with Path("/proc/cpuinfo").open(encoding="utf-8", errors="replace") as lines:
+            found += [next((line for line in lines if line.startswith(("flags", "Features"))), "")]
+    except OSError:
+        found.append(platform.processor())
+    return " ".join(found)
