@@ -14,6 +14,7 @@ from shardlint.program.flow import Flow
 from shardlint.program.lifetimes import Lifetimes
 from shardlint.program.modules import Modules
 from shardlint.program.project import Project, project_root
+from shardlint.program.shared_meshes import SharedMesh, shared_meshes
 from shardlint.program.traced import Region, Tracing
 from shardlint.program.values import Place, Value
 from shardlint.sources.text import Source
@@ -32,6 +33,7 @@ class Program:
     ) -> None:
         self.project = Project(root, overlay)
         self.jit_decorators = frozenset(jit_decorators)
+        self._answers: dict[str, tuple[SharedMesh, ...] | None] = {}
         self._start()
 
     def _start(self) -> None:
@@ -51,7 +53,9 @@ class Program:
         if self.project.parsed > _KEPT:
             # They know each other; emptied, they go at once and no collector need look for them.
             for room in [
-                room for name, room in vars(self).items() if name not in ("project", "jit_decorators")
+                room
+                for name, room in vars(self).items()
+                if name not in ("project", "jit_decorators", "_answers")
             ]:
                 vars(room).clear()
             self.project.forget()
@@ -80,3 +84,9 @@ class Program:
     def call_context(self, file: FileFacts, node: ast.AST) -> Context:
         """Every mesh context open where a function is called: a definition, or what `jit(f)` makes."""
         return self.contexts.of_calls(Place(file, node))
+
+    def shared_meshes(self) -> tuple[SharedMesh, ...] | None:
+        """The meshes that the project makes and hands around, tests aside; None where they are not all known."""
+        if "meshes" not in self._answers:
+            self._answers["meshes"] = shared_meshes(self)
+        return self._answers["meshes"]

@@ -216,10 +216,12 @@ class Evaluator:
                         return Constant(one // two)
         if isinstance(left, Items) and isinstance(right, Items) and isinstance(node.op, ast.Add):
             return Items(left.kind, left.items + right.items, left.open or right.open)
-        if isinstance(left, Items) and isinstance(right, Constant) and isinstance(node.op, ast.Mult):
-            count = right.value
+        if isinstance(left, Items) and isinstance(node.op, ast.Mult):
+            count = right.value if isinstance(right, Constant) else None
             if isinstance(count, int) and 0 <= count * len(left.items) <= 64:
                 return Items(left.kind, left.items * count, left.open)
+            if not left.open:
+                return Items(left.kind, (), True, left.items)
         return Unknown("arithmetic on something unknown")
 
     def _subscript(self, file: FileFacts, node: ast.Subscript, env: Environment | None) -> Value:

@@ -120,10 +120,11 @@ def _axis_types(call: CallArguments, signature: tuple[str, ...], evaluator: Eval
     value = evaluator.value(place, call.environment)
     if value == Constant(None):
         return "default"
-    if not isinstance(value, Items) or value.open:
+    if not isinstance(value, Items) or (value.open and (value.items or not value.repeated)):
         return "unknown"
     kinds = {
-        item.name.rpartition(".")[2].lower() if isinstance(item, Api) else "unknown" for item in value.items
+        item.name.rpartition(".")[2].lower() if isinstance(item, Api) else "unknown"
+        for item in value.items or value.repeated
     }
     if kinds <= {"auto"} and kinds:
         return "auto"

@@ -112,6 +112,19 @@ class Project:
             [path for path, data in self._with(word) if holds_word(data, word, after=b".")], file.path
         )
 
+    def calling(self, names: tuple[str, ...]) -> Iterator[FileFacts | None]:
+        """Files, tests aside, in which `name(` stands for one of the names. None when there are too many to read."""
+        calls = [f"{name}(".encode() for name in names]
+        found = [path for path, data in (self._texts or {}).items() if any(call in data for call in calls)]
+        yield from self._read([path for path in found if not self.is_test(path)], None)
+
+    def is_test(self, path: Path) -> bool:
+        """Whether a file is a test, by its name or a folder's."""
+        inside = path.relative_to(self.root) if self.root in path.parents else path
+        return any(
+            part.startswith(("test", "conftest")) or part.endswith("_test.py") for part in inside.parts
+        )
+
     def anywhere(self, text: str) -> bool:
         """Whether any file of the project holds a dotted name; True also when the project is too large to search."""
         if text not in self._anywhere:
@@ -138,7 +151,7 @@ class Project:
                 index.setdefault(word, []).append(path)
         return index
 
-    def _read(self, paths: list[Path], but: Path) -> Iterator[FileFacts | None]:
+    def _read(self, paths: list[Path], but: Path | None) -> Iterator[FileFacts | None]:
         if self._texts is None or len(paths) > _SEARCH_FILES:
             yield None
             return

@@ -56,11 +56,15 @@ class Constant(Value):
 
 @dataclass(frozen=True)
 class Items(Value):
-    """A tuple, list or set display. `open` means it may hold more than `items` (a starred or computed part)."""
+    """A tuple, list or set display. `open` means it may hold more than `items` (a starred or computed part).
+
+    `repeated` are items that come a number of times that is not known: `(AxisType.Auto,) * len(names)`.
+    """
 
     kind: str
     items: tuple[Value, ...]
     open: bool = False
+    repeated: tuple[Value, ...] = ()
 
 
 @dataclass(frozen=True)

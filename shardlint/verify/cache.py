@@ -6,6 +6,7 @@ Nothing in it is trusted: an entry that is torn, too large or not what was writt
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import sys
@@ -48,12 +49,12 @@ class Cache:
             os.utime(file)  # the least used go first
         except (OSError, ValueError, RecursionError):
             return None
-        value = entry.get("value") if isinstance(entry, dict) and entry.get("key") == key else None
-        return value if isinstance(value, dict) else None
+        value = entry.get("value") if isinstance(entry, dict) else None
+        return value if isinstance(value, dict) and entry.get("digest") == _digest(key, value) else None
 
     def put(self, key: str, value: dict[str, Any]) -> None:
         """Keep an entry, whole or not at all, and let the least used go where there is too much."""
-        data = json.dumps({"key": key, "value": value}).encode()
+        data = json.dumps({"digest": _digest(key, value), "value": value}).encode()
         if len(data) > min(ENTRY_BYTES, self.most):
             return
         with contextlib.suppress(OSError):
@@ -86,3 +87,7 @@ class Cache:
             with contextlib.suppress(OSError):
                 file.unlink()
                 total -= size
+
+
+def _digest(key: str, value: dict[str, Any]) -> str:
+    return hashlib.sha256((key + json.dumps(value, sort_keys=True)).encode()).hexdigest()

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from shardlint.files import replace_file
+from shardlint.verify.cache import default_folder
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
 from shardlint.verify.golden import hold
@@ -109,6 +110,12 @@ def _read(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Paramet
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Programs side by side."
 )
 @click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where to keep what compilers answer; without, the platform's folder for caches.",
+)
+@click.option("--no-cache", is_flag=True, help="Ask the compiler again, and keep nothing.")
+@click.option(
     "--shard",
     callback=_read(Shard.parse),
     metavar="I/N",
@@ -131,6 +138,8 @@ def verify(
     memory: int,
     python: str,
     jobs: int,
+    cache_dir: Path | None,
+    no_cache: bool,
     shard: Shard | None,
     update: bool,
     html: Path | None,
@@ -169,7 +178,9 @@ def verify(
         for file in (html, junit):
             if file is not None and not file.absolute().parent.is_dir():
                 raise CannotRun(f"{file}: there is no folder {file.parent}")
-        run = run_request(request, Runner(python, timeout, memory, jobs), results, update)
+        cache = None if no_cache else cache_dir or default_folder()
+        runner = Runner(python, timeout, memory, jobs, cache=cache)
+        run = run_request(request, runner, results, update)
         _write(run, html, junit)
     except CannotRun as error:
         click.echo(f"shardlint verify: {error}", err=True)

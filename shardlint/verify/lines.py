@@ -71,7 +71,8 @@ def read_lines(path: Path) -> list[str]:
         if not path.is_file() or path.stat().st_size > READ_MAX:
             return []
         with tokenize.open(path) as stream:
-            return stream.read().splitlines()
+            # Not splitlines: a form feed ends no line for Python.
+            return stream.read().removesuffix("\n").split("\n")
     except (OSError, SyntaxError, UnicodeDecodeError, ValueError):
         return []
 

@@ -146,7 +146,8 @@ def _fixture_results(outcome: Outcome, request: Request) -> list[Result]:
         )
     for result in results:
         result.target = job["label"]
-        result.seconds = outcome.seconds
+        if not result.seconds:
+            result.seconds = max(outcome.seconds - sum(one.seconds for one in results), 0.0)
         result.fixture = f"{job['file']}::{job['name']}"
         place = shlex.quote(result.fixture)
         result.rerun = f"shardlint verify {place} --mesh {sizes_text(job['mesh'])} --level {result.level}"

@@ -70,6 +70,8 @@ class Result:
     seconds: float = 0.0
     program: Program | None = None
     """What was compiled, from the levels that compile."""
+    cached: bool = False
+    """Whether the compiler was not asked again, as it was before about the same program."""
     fixture: str = ""
     """`FILE::NAME` of the fixture; "" for the proof of a rule, and for a file that could not be read."""
     topology: str = ""
@@ -166,6 +168,7 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     mesh = f"  mesh {sizes_text(result.mesh).replace(',', ' ')}" if result.mesh else ""
     level = f"  level {result.level} {result.topology}".rstrip() if result.level else ""
     counted = f"  {result.checked} checked" if result.status == PASS else ""
+    counted += "  from cache" if result.cached else ""
     reason = f"  {result.reason}" if result.reason else ""
     yield word + plain(f" {result.target}{mesh}{level}{counted}{reason}")
     if result.status == FAIL:

@@ -77,7 +77,8 @@ class Runner:
     """Child processes of one interpreter, as a context manager.
 
     `seconds` of wall clock and `memory` bytes (None: no limit) bound each job; `at_once` jobs run
-    side by side. Entering raises `CannotRun` when the interpreter does not start or has no jax.
+    side by side. What compilers answer is kept in the folder `cache` (None: nowhere). Entering raises
+    `CannotRun` when the interpreter does not start or has no jax.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Runner:
         memory: int | None = None,
         at_once: int = 1,
         fork: bool = sys.platform == "linux",
+        cache: Path | None = None,
     ) -> None:
         self.python, self.seconds, self.memory, self.at_once, self.fork = (
             python,
@@ -95,6 +97,7 @@ class Runner:
             at_once,
             fork,
         )
+        self.cache = None if cache is None else str(cache)
         self.releases: dict[str, str] = {}
         self.limits: list[str] = []
         # Told how many jobs are done, of how many, and which run now.
@@ -139,7 +142,7 @@ class Runner:
     def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
         """Do jobs and give each outcome as it comes. Raises `CannotRun` if the zygote is lost."""
         numbered = [
-            {"seconds": self.seconds, "memory": self.memory, **job, "id": index}
+            {"seconds": self.seconds, "memory": self.memory, "cache": self.cache, **job, "id": index}
             for index, job in enumerate(jobs)
         ]
         left = dict(enumerate(numbered))

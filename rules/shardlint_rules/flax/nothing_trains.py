@@ -53,7 +53,8 @@ class NothingTrains(Rule):
 
     ## Evidence
     Row L4f of the experiments, run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12: three steps gave three equal
-    losses, and the weights stayed. (On flax 0.10.4 `jax.jit` takes no module.) A model that is used after the update in any way is left alone.
+    losses, and the weights stayed. (On flax 0.10.4 `jax.jit` takes no module.) A model that is used after the update
+    in any way is left alone.
     """
 
     code = "SL507"

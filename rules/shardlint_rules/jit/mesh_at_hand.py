@@ -218,7 +218,7 @@ def _others_enter(site: Site, owner: Scope) -> bool:
         if file is None:
             return True
         if (
-            not _is_test(site, file)
+            not site.program.project.is_test(file.path)
             and "mesh" in file.source.text
             and (
                 any(
@@ -232,12 +232,6 @@ def _others_enter(site: Site, owner: Scope) -> bool:
     return False
 
 
-def _is_test(site: Site, file: FileFacts) -> bool:
-    root = site.program.project.root
-    inside = file.path.relative_to(root) if root in file.path.parents else file.path
-    return any(part.startswith(("test", "conftest")) or part.endswith("_test.py") for part in inside.parts)
-
-
 # a mesh entered further down
 
 
@@ -246,7 +240,6 @@ class EnteredLater:
     """A `with` below, in the same block or around it, that enters a mesh and reads what the call gives."""
 
     line: int
-    written: str
     mesh: str | None
 
 
@@ -266,7 +259,7 @@ def entered_later(site: Site) -> EnteredLater | None:
             if isinstance(later, ast.With | ast.AsyncWith):
                 found = _entered(site, site.file, later)
                 if found is not None and _reads(site, later, bound):
-                    return EnteredLater(later.lineno, site.text(found), _mesh_text(site, found))
+                    return EnteredLater(later.lineno, _mesh_text(site, found))
         if outer is function.node:
             break
         inner = outer

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.contexts import ContextKind
+from shardlint.program.contexts import BRING_A_MESH, ContextKind
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, axis_types, targets
 
 _RESHARD = "jax.reshard"
+_OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _SET: tuple[ContextKind, ...] = ("set_mesh", "use_mesh")
 
@@ -24,7 +25,8 @@ class ConstraintOnExplicitMesh(Rule):
     axes became Explicit because none were said is SL307.
 
     With `--pedantic` also a constraint by a bare spec under `jax.set_mesh` of an Explicit mesh: it passes
-    if the array is sharded so already.
+    if the array is sharded so already. And one over a mesh that is not followed (`self.mesh`, a parameter),
+    where every mesh that the project makes and hands around, tests aside, says `AxisType.Explicit`.
 
     ## Why it hurts
     Each of the two serves one kind of axes, and raises on the other:
@@ -35,7 +37,8 @@ class ConstraintOnExplicitMesh(Rule):
     | `with_sharding_constraint(x, P("data"))` | constrains | asserts: `AssertionError` if x is not sharded so |
     | `jax.reshard(x, ...)` | `ValueError` | reshards |
 
-    A spec that names no axis is taken by all of them.
+    A spec that names no axis is taken by all of them, but over Explicit axes a constraint moves nothing: under
+    `jax.set_mesh` it is an assertion, elsewhere it is passed over.
 
     ## Example
     ```python
@@ -59,14 +62,16 @@ class ConstraintOnExplicitMesh(Rule):
     already. `filter_shard` is not rewritten, since `reshard` takes arrays only.
 
     ## Evidence
-    Row C5 of the experiments, run on jax 0.8.3 to 0.12 (0.6.2 raises too, but has no `jax.reshard`). A mesh
-    that mixes types, and a mesh that is not known, are left alone.
+    Row C5 of the experiments, run on jax 0.7.2 to 0.12 (0.6.2 raises too, but has no `reshard`; up to 0.8.1 it
+    is `jax.sharding.reshard`). Left alone: a mesh that mixes types; a mesh that is not known, where some mesh of
+    the project is not Explicit. Meshes that stay in the function that makes them, that stand in where none is
+    given, or that are made for a flag which no call gives, do not count.
     """
 
     code = "SL313"
     name = "constraint-on-explicit-mesh"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.3"}
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     wakes = (Calls(*CONSTRAINTS, _RESHARD),)
     fixes = "unsafe"
 
@@ -79,9 +84,37 @@ class ConstraintOnExplicitMesh(Rule):
             return
         for target in targets(site.program, site.file, argument):
             finding = self._bare(site, target) if target.bare else self._on_mesh(site, target)
+            if finding is None and not target.bare and not target.meshes and site.api != _RESHARD:
+                finding = self._on_any_mesh(site, target)
             if finding is not None:
                 yield finding
                 return
+
+    def _on_any_mesh(self, site: Site, target: Target) -> Finding | None:
+        """The mesh is not followed, but whichever it is, its axes are Explicit."""
+        if not site.program.project.anywhere("Explicit") or _own_axes(site):
+            return None
+        made = site.program.shared_meshes()
+        if not made or any(mesh.axis_types != "explicit" for mesh in made):
+            return None
+        first = made[0]
+        where = f"line {first.line}" if first.path == site.file.path else f"{first.path.name}:{first.line}"
+        every = f"the one mesh that the project hands around, made at {where}, has Explicit axes"
+        if len(made) > 1:
+            every = f"every mesh that the project hands around has Explicit axes, as that of {where}"
+        on = site.on("jax")
+        return site.finding(
+            site.call.func,
+            "the axes are Explicit",
+            f"On {on} this raises ValueError, or under jax.set_mesh AssertionError unless the array is sharded so "
+            f"already: {every}."
+            if target.names_an_axis
+            else f"On {on} this moves nothing, since {every}: under jax.set_mesh it is an assertion, elsewhere it is "
+            "passed over.",
+            help="write jax.reshard, or make the mesh with AxisType.Auto",
+            fix=self._to_reshard(site),
+            certainty=Certainty.LIKELY,
+        )
 
     def _on_mesh(self, site: Site, target: Target) -> Finding | None:
         if not target.names_an_axis:
@@ -149,7 +182,7 @@ class ConstraintOnExplicitMesh(Rule):
     def _to_reshard(self, site: Site) -> Fix | None:
         if site.api != _CONSTRAINT:
             return None
-        name, imports = site.spell(_RESHARD)
+        name, imports = site.spell(_RESHARD if site.runs("jax", ">=0.8.2") else _OLD_RESHARD)
         renamed = _renamed(site, {"x": "xs", "shardings": "out_shardings"})
         edits = [site.replace(site.call.func, name), *imports, *renamed]
         why = "in a jit the array must be on the mesh already"
@@ -178,6 +211,22 @@ def _renamed(site: Site, names: dict[str, str]) -> list[Edit]:
             start, _ = site.file.span(keyword)
             edits.append(Edit(start, start + len(keyword.arg), names[keyword.arg]))
     return edits
+
+
+def _own_axes(site: Site) -> bool:
+    """Whether the code around looks at the types of the axes, or runs where others hold (`shard_map`, `auto_axes`)."""
+    for scope in site.scope.outward():
+        if scope.kind not in ("function", "lambda"):
+            continue
+        text = site.text(scope.node).lower()
+        if any(
+            word in text for word in ("axis_type", "axistype", "_axes_explicit", "explicit_axes", "auto_axes")
+        ):
+            return True
+        ends = site.program.flow.ends(site.file, scope.node)
+        if any(wrapper.api in BRING_A_MESH for end in ends.found for wrapper in end.wrappers):
+            return True
+    return False
 
 
 def _where(site: Site, name: str, line: int) -> str:

@@ -79,10 +79,8 @@ def compare(
     drifts += [_line_failure(was, is_now, path) for was, is_now in changed]
     if not reworded:
         return drifts, []
-    lines = f"{reworded} line{'s' if reworded > 1 else ''}"
-    return drifts, [
-        f"{lines} in {path} were written otherwise and move the same bytes; --update rewords them"
-    ]
+    said = "1 line of it reads" if reworded == 1 else f"{reworded} lines of it read"
+    return drifts, [f"{path}: {said} otherwise now, and the same bytes are moved; --update takes that in"]
 
 
 def _array_drifts(old: Kept, now: Kept, tolerance: float, path: Path) -> Iterable[Failure]:

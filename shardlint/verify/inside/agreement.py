@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify.inside import load, programs
+from shardlint.verify.inside import programs
 from shardlint.verify.report import Failure
 
 Holding = Mapping[str, Any]
@@ -35,8 +35,7 @@ def _programs(folder: Path, index: int) -> Failure:
         "they were not run. The first line that differs:"
     )
     for number, text, where in ((0, mine, place), (index, yours, other)):
-        file, _, line = where.rpartition(":")
-        shown = f" (at {load.shown(file)}:{line})" if load.is_theirs(file) and where else ""
+        shown = f" (at {where})" if where else ""
         message += f"\nprocess {number}: {_short(text) or '(its program ends)'}{shown}"
     return Failure("program", message)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from shardlint.verify.inside import tree
+from shardlint.verify.inside import remember, tree
 from shardlint.verify.inside.partitioned import Partitioned, compile_lowered
 from shardlint.verify.paths import path_text
 from shardlint.verify.report import PLAIN
@@ -100,7 +100,7 @@ def compile_function(
     compiling raise.
     """
     how, lowered, order = _lower(function, args, kwargs, donate)
-    dumped = compile_lowered(lowered)
+    dumped = compile_lowered(lowered, devices=remember.devices_of([args, kwargs]))
     compiled = dumped.compiled
     inner = getattr(compiled, "compiled", compiled)
     untold = ""

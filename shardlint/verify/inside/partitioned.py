@@ -7,10 +7,12 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from shardlint.verify.inside import remember
 
 # What the optimised module's file is called; its header has the aliases that were decided last.
 _FINAL = "after_optimizations.txt"
@@ -31,18 +33,26 @@ class Partitioned:
     final: str = ""
     said: str = ""
     notes: list[str] = field(default_factory=list)
+    cached: bool = False
+    """Whether the compiler was not asked: what it answered before was kept."""
 
 
-def compile_lowered(lowered: Any, options: Mapping[str, Any] | None = None) -> Partitioned:
+def compile_lowered(
+    lowered: Any, options: Mapping[str, Any] | None = None, devices: Sequence[Any] = ()
+) -> Partitioned:
     """Compile what `jax.jit(...).lower(...)` gave, or a wrapper of it (`equinox.filter_jit`, `nnx.jit`).
 
-    `options` are further compiler options. Raises what compiling raises. A compiler that refuses to
-    dump gives empty texts and a note.
+    `devices` are those it is for. `options` are further compiler options. Raises what compiling raises.
+    A compiler that refuses to dump gives empty texts and a note.
     """
     import jax
 
     # A program found in the cache is not compiled, so nothing of it would be dumped.
     jax.config.update("jax_enable_compilation_cache", False)
+    inner = getattr(lowered, "lowered", lowered)
+    key = None if remember.memory.cache is None else remember.key_of(inner, options, devices)
+    if key is not None and (known := remember.recall(key, inner, devices)) is not None:
+        return Partitioned(_compile(lowered, options, known[0]), **known[1], cached=True)
     with tempfile.TemporaryDirectory(prefix="shardlint-hlo-") as folder, listening() as heard:
         dumping = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _passes(jax.__version__)}
         try:
@@ -61,6 +71,9 @@ def compile_lowered(lowered: Any, options: Mapping[str, Any] | None = None) -> P
                 with file.open(encoding="utf-8", errors="replace") as text:
                     found.final = text.readline()
     found.said = heard[0]
+    if key is not None:
+        texts = {name: getattr(found, name) for name in remember.TEXTS}
+        remember.keep(key, inner, getattr(made, "compiled", made), texts, devices)
     return found
 
 
@@ -85,14 +98,17 @@ def _largest(files: Iterator[Path]) -> str:
     return file.read_text("utf-8", "replace")
 
 
-def _compile(lowered: Any, options: Mapping[str, Any] | None) -> Any:
-    if options is None:
-        return lowered.compile()
+def _compile(lowered: Any, options: Mapping[str, Any] | None, answer: Any = None) -> Any:
+    """What `lowered.compile()` gives; with `answer` in place of what the compiler would."""
     inner = getattr(lowered, "lowered", None)
+    if inner is None and answer is not None:
+        return answer
+    if options is None and answer is None:
+        return lowered.compile()
     if inner is None:
-        return lowered.compile(compiler_options=dict(options))
+        return lowered.compile(compiler_options=dict(options or {}))
     # A wrapper's own `compile` takes no options in all releases; it compiles what it holds.
-    held = _Holding(inner, dict(options))
+    held = _Holding(inner, options, answer)
     try:
         object.__setattr__(lowered, "lowered", held)
         return lowered.compile()
@@ -101,13 +117,15 @@ def _compile(lowered: Any, options: Mapping[str, Any] | None) -> Any:
 
 
 class _Holding:
-    """A lowered function that compiles with options."""
+    """A lowered function that compiles with options, or is compiled already."""
 
-    def __init__(self, lowered: Any, options: dict[str, Any]) -> None:
-        self._lowered, self._options = lowered, options
+    def __init__(self, lowered: Any, options: Mapping[str, Any] | None, answer: Any) -> None:
+        self._lowered, self._options, self._answer = lowered, options, answer
 
     def compile(self, *args: Any, **kwargs: Any) -> Any:
-        return self._lowered.compile(compiler_options=self._options)
+        if self._answer is not None:
+            return self._answer
+        return self._lowered.compile(compiler_options=dict(self._options or {}))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lowered, name)

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from shardlint.verify.inside import load
+
 _DEFINED = re.compile(r"(#loc\w*) = loc\((.*)\)$")
 _USED = re.compile(r" loc\((#loc\w*)\)\s*$")
 _PLACE = re.compile(r'"([^"]+\.\w+)":(\d+):\d+')
@@ -20,17 +22,21 @@ def write(lowered: Any, file: Path) -> str:
     """Write a lowered program's text, and beside it the text with places; returns its digest."""
     text = lowered.as_text()
     file.write_text(text, "utf-8")
-    try:
-        places = lowered.as_text(debug_info=True)
-    except TypeError:  # jax before 0.5
-        places = lowered.compiler_ir().operation.get_asm(enable_debug_info=True)
-    file.with_suffix(".places").write_text(places, "utf-8")
+    file.with_suffix(".places").write_text(with_places(lowered), "utf-8")
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
+def with_places(lowered: Any) -> str:
+    """A lowered program's text that says of every operation where in the source it comes from."""
+    try:
+        return str(lowered.as_text(debug_info=True))
+    except TypeError:  # jax before 0.5
+        return str(lowered.compiler_ir().operation.get_asm(enable_debug_info=True))
+
+
 def difference(one: Path, other: Path) -> tuple[str, str, str, str]:
-    """The first lines in which two written programs differ, and where each comes from (`file:line`, "" where
-    that is not told).
+    """The first lines in which two written programs differ, and the user's line each comes from (`file:line`, ""
+    where that is not told).
     """
     with one.open(encoding="utf-8") as left, other.open(encoding="utf-8") as right:
         for number, (mine, yours) in enumerate(itertools.zip_longest(left, right, fillvalue="")):
@@ -50,19 +56,18 @@ def _place(file: Path, number: int) -> str:
             elif not line.startswith("#loc"):
                 operations.append(_USED.search(line))
     for used in operations[number : number + _NEAR]:
-        places = [] if used is None else list(_places(used[1], defined))
-        if places:
-            return next((place for place in places if "site-packages" not in place), places[0])
+        for file, line_number in () if used is None else _places(used[1], defined):
+            if load.is_theirs(file):
+                return f"{load.shown(file)}:{line_number}"
     return ""
 
 
-def _places(name: str, defined: dict[str, str]) -> Iterator[str]:
+def _places(name: str, defined: dict[str, str]) -> Iterator[tuple[str, str]]:
     """The places a location is made of, innermost first."""
     waiting, seen = [name], {name}
     while waiting:
         text = defined.get(waiting.pop(0), "")
-        for file, line in _PLACE.findall(text):
-            yield f"{file}:{line}"
+        yield from _PLACE.findall(text)
         new = [one for one in _NAME.findall(text) if one not in seen]
         seen.update(new)
         waiting += new

@@ -32,6 +32,8 @@ _PACKAGES = (
 ).split()
 _ENVIRONMENT = ("XLA_", "JAX_", "LIBTPU_", "TPU_", "CUDA_")
 _TEXT_BYTES = 512 * 2**20
+# The texts of `partitioned.Partitioned`.
+TEXTS = ("after", "before", "original", "final", "said")
 
 Device = Any
 
@@ -65,7 +67,7 @@ class Answer:
         self.input_shardings = inputs.unflatten([_sharding(one, devices) for one in kept["inputs"]])
         self.output_shardings = outputs.unflatten([_sharding(one, devices) for one in kept["outputs"]])
         self._memory = SimpleNamespace(**{name: int(size) for name, size in kept["memory"].items()})
-        self._text = str(_unpacked(kept["text"]))
+        self._text = _unpacked(kept["text"])
 
     def memory_analysis(self) -> Any:
         """Sizes in bytes, by the names jax has for them."""
@@ -77,18 +79,27 @@ class Answer:
 
 
 def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[Device]) -> str | None:
-    """What a program's compilation depends on, as a digest; None where that cannot be told."""
+    """What a program's compilation depends on, as a digest; None where that cannot be told, and for a program that
+    calls back into this process, of which its text holds an address.
+    """
     try:
-        given = lowered._lowering.compile_args["compiler_options_kvs"]  # those of the jit: in no text
+        # What jax hands the compiler besides the text.
+        given, more = lowered._lowering._compiler_options_kvs, lowered._lowering.compile_args
+        shardings = [*more["in_shardings"], *more["out_shardings"], *more["intermediate_shardings"]]
+        if more["host_callbacks"]:
+            return None
     except (AttributeError, KeyError, TypeError):
         return None
     about = {
         "schema": _SCHEMA,
         "options": repr((given, sorted((options or {}).items()))),
         "devices": [_device(device) + getattr(device, "device_kind", "") for device in devices],
+        "order": [_order(sharding) for sharding in shardings],
         "packages": {name: release for name in _PACKAGES if (release := _release(name))},
         "config": {name: repr(value) for name, value in sorted(jax.config.values.items())},
-        "environment": {name: os.environ[name] for name in sorted(os.environ) if name.startswith(_ENVIRONMENT)},
+        "environment": {
+            name: os.environ[name] for name in sorted(os.environ) if name.startswith(_ENVIRONMENT)
+        },
         "machine": _machine(),
     }
     digest = hashlib.sha256(json.dumps(about).encode())
@@ -96,23 +107,21 @@ def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[De
     return digest.hexdigest()
 
 
-def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, dict[str, Any]] | None:
+def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, dict[str, str]] | None:
     """What was kept under a key: the compiled program, and the texts that were kept with it."""
     kept = None if memory.cache is None else memory.cache.get(key)
     if kept is None:
         return None
     try:
         answer = Answer(kept, lowered, {_device(device): device for device in devices})
-        texts = {name: _unpacked(text) for name, text in kept["texts"].items()}
+        texts = {name: _unpacked(kept["texts"][name]) for name in TEXTS}
     except Exception:  # whatever somebody wrote there
         return None
     memory.used = True
     return answer, texts
 
 
-def keep(
-    key: str, lowered: Any, compiled: Any, texts: Mapping[str, Any], devices: Sequence[Device]
-) -> None:
+def keep(key: str, lowered: Any, compiled: Any, texts: Mapping[str, str], devices: Sequence[Device]) -> None:
     """Keep what the compiler answered, if it can be made again from what is kept."""
     if memory.cache is None:
         return
@@ -123,9 +132,7 @@ def keep(
         kept = {
             "inputs": [_written(one) for one in inputs],
             "outputs": [_written(one) for one in outputs],
-            "memory": {
-                name: int(getattr(stats, name)) for name in dir(stats) if name.endswith("_in_bytes")
-            },
+            "memory": {name: int(getattr(stats, name)) for name in dir(stats) if name.endswith("_in_bytes")},
             "text": _packed(compiled.as_text() or ""),
             "texts": {name: _packed(text) for name, text in texts.items()},
         }
@@ -153,6 +160,15 @@ def devices_of(values: Iterable[Any]) -> list[Device]:
 
 def _device(device: Device) -> str:
     return f"{device.platform}:{device.id}"
+
+
+def _order(sharding: Any) -> list[str]:
+    """The devices of a sharding in the order it has them, which no text says."""
+    if isinstance(sharding, tuple):  # with its place in the source
+        return [name for one in sharding for name in _order(one)]
+    if isinstance(sharding, jax.sharding.NamedSharding) and isinstance(sharding.mesh, jax.sharding.Mesh):
+        return [_device(device) for device in sharding.mesh.devices.flat]
+    return sorted(_device(device) for device in getattr(sharding, "device_set", ()))
 
 
 def _written(sharding: Any) -> Any:
@@ -194,17 +210,13 @@ def _sharding(kept: Any, devices: Mapping[str, Device]) -> Any:
     return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*spec), memory_kind=kept["kind"])
 
 
-def _packed(value: Any) -> Any:
-    if not isinstance(value, str):
-        return value
-    return {"zlib": base64.b64encode(zlib.compress(value.encode(), 6)).decode()}
+def _packed(text: str) -> str:
+    return base64.b64encode(zlib.compress(text.encode(), 6)).decode()
 
 
-def _unpacked(kept: Any) -> Any:
-    if not isinstance(kept, dict):
-        return kept
+def _unpacked(kept: str) -> str:
     unpack = zlib.decompressobj()
-    data = unpack.decompress(base64.b64decode(kept["zlib"], validate=True), _TEXT_BYTES)
+    data = unpack.decompress(base64.b64decode(kept, validate=True), _TEXT_BYTES)
     if not unpack.eof:
         raise ValueError("cut off, or longer than any text that was kept")
     return data.decode()

@@ -7,6 +7,7 @@ needs. Messages are dictionaries too; the last one of a job that ran to its end 
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
@@ -68,6 +69,13 @@ def _collect(job: Job, send: Send) -> None:
     send({"fixtures": listed})
 
 
+def _remembering(job: Job) -> None:
+    """Let what the compiler answered before stand, where the job names a folder for it."""
+    from shardlint.verify.inside import remember
+
+    remember.memory.use(job.get("cache"))
+
+
 def _fixture(job: Job, send: Send) -> None:
     """The levels of one process with simulated devices; one that raises leaves the next nothing to tell."""
     from shardlint.verify.inside import devices, fixtures, load
@@ -78,6 +86,7 @@ def _fixture(job: Job, send: Send) -> None:
     levels = job["levels"]
     if not levels:
         return
+    _remembering(job)
     fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
     if fixture.axis_types == EXPLICIT and (reason := devices.explicit_missing()):
         for level in levels:
@@ -105,6 +114,7 @@ def _topology(job: Job, send: Send) -> None:
     from shardlint.verify.inside import load
     from shardlint.verify.inside.topology import run_topology
 
+    _remembering(job)
     fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
     run_topology(fixture, job["mesh"], job["topology"], _emitter(send))
 
@@ -116,7 +126,19 @@ def _proof(job: Job, send: Send) -> None:
 
 
 def _emitter(send: Send) -> Callable[[Result], None]:
-    return lambda result: send({"result": asdict(result)})
+    from shardlint.verify.inside import remember
+
+    began = time.monotonic()
+
+    def emit(result: Result) -> None:
+        nonlocal began
+        began, before = time.monotonic(), began
+        result.seconds = began - before
+        # Only of levels that compile: what runs, ran.
+        result.cached = remember.memory.was_used() and result.level in ("compile", "topology")
+        send({"result": asdict(result)})
+
+    return emit
 
 
 _TASKS: dict[str, Callable[[Job, Send], None]] = {

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,8 @@ def work(job: dict[str, Any], index: int, port: int, folder: Path, say: Say, wai
         except SystemExit as error:
             say({"raised": f"called sys.exit({'' if error.code is None else repr(error.code)})", "stage": stage})
         except BaseException as error:
+            if not load.blame(error):
+                traceback.print_exc()
             say({"raised": fixtures.raised(error).message, "stage": stage})
 
 
@@ -104,12 +107,15 @@ def spread(made: Sequence[place.Made], mesh: Any) -> list[Any]:
 
 def _global(leaf: Any, spec: Any, one: place.Made, mesh: Any) -> Any:
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
-        return leaf if spec is None else jax.device_put(leaf, place.named(mesh, spec))
+        # Not device_put, which moves no keys.
+        return leaf if spec is None else jax.jit(lambda x: x, out_shardings=place.named(mesh, spec))(leaf)
     if spec is None:  # over the devices of this process alone
         return leaf
     host = tree.to_host(tree.materialise(leaf, one.below, one.seed))
     if isinstance(host, tree.HostKey):
-        return jax.random.wrap_key_data(_array(host.data, place.named(mesh, spec)), impl=host.impl)
+        wrap = functools.partial(jax.random.wrap_key_data, impl=host.impl)
+        sharding = place.named(mesh, spec)
+        return jax.jit(wrap, out_shardings=sharding)(_array(host.data, sharding))
     # As device_put does: without x64 there are no 64-bit arrays.
     return _array(np.asarray(host, jax.dtypes.canonicalize_dtype(host.dtype)), place.named(mesh, spec))
 
@@ -126,7 +132,7 @@ def holdings(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]
             if not isinstance(leaf, jax.Array) or leaf.is_deleted() or len(leaf.sharding.device_set) == 1:
                 continue
             one = tree.Leaf(path, name + where, tuple(leaf.shape), leaf.dtype, leaf.sharding)
-            data = jax.random.key_data(leaf) if tree.is_key(leaf.dtype) else leaf
+            data = jax.jit(jax.random.key_data)(leaf) if tree.is_key(leaf.dtype) else leaf
             parts = [
                 (_part(shard.index, data.shape), shard.device.id, _digest(shard.data))
                 for shard in data.addressable_shards

@@ -12,7 +12,7 @@ from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.runner import CannotRun
 from shardlint.verify.sanitizer import launch
 from shardlint.verify.sanitizer.dumps import collect
-from shardlint.verify.sanitizer.findings import examine
+from shardlint.verify.sanitizer.examine import examine
 from shardlint.verify.sanitizer.report import Report, json_report, text_report
 
 _DEFAULT = 8

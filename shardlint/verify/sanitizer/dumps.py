@@ -12,16 +12,16 @@ import hashlib
 import math
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardlint.verify.facts import Array, Line, Program, Warned
+from shardlint.verify.facts import Array, Program, Warned
 from shardlint.verify.inside.hlo import read
 from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
 from shardlint.verify.inside.hlo.shapes import Shape, arrays
 from shardlint.verify.sanitizer.functions import Function, function_of
-from shardlint.verify.sanitizer.whole import gathered_to_be_cut
+from shardlint.verify.sanitizer.rematerialised import gathered_to_be_cut
 
 _NAME = re.compile(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
 _MESH = re.compile(r"mesh\[((?:'[^']+'=\d+,?\s*)+)\]")
@@ -107,7 +107,10 @@ def _compiled(path: Path) -> Compiled | None:
         axes = mesh or {"": module.partitions}
         made = read(after.read_text("utf-8", "replace"), axes, original=original)
         local = made.module
-        collectives = made.collectives
+        # Without a mesh they run over an axis without a name.
+        collectives = [
+            replace(one, axes=tuple(name for name in one.axes if name)) for one in made.collectives
+        ]
         warned = [
             Warned("rematerialised", text, line, count)
             for text, line, count in gathered_to_be_cut(made.module, made.lines, axes)
@@ -232,7 +235,7 @@ def _arrays(
     root = chosen.entry.root if chosen.entry is not None else None
     shardings = _root_shardings(root, len(given))
     for number, shape in enumerate(given):
-        where = names[number] if len(names) == len(given) else f"result {number}"
+        where = names[number] if len(names) == len(given) else f"out {number}"
         here = given_here[number] if number < len(given_here) else shape
         yield _array("out", where, shape, here, shardings[number], module.partitions, axes)
 
@@ -289,9 +292,7 @@ def _pieces(sharding: str, rank: int) -> list[int] | None:
     return tiles[0][:rank]
 
 
-def _spec(
-    pieces: list[int], copies: int, partitions: int, splits: tuple[tuple[str, ...], ...] | None
-) -> str:
+def _spec(pieces: list[int], copies: int, partitions: int, splits: tuple[tuple[str, ...], ...] | None) -> str:
     """How an array lies, for a person: `P('data', None)`, or the cuts where the dump names no axes."""
     if partitions == 1:
         return "one device"
@@ -323,7 +324,9 @@ def result_names(path: Path) -> list[str]:
             for folder in path.parent.glob(f"{_escaped(match['name'])}_*")
             if folder.name.rpartition("_")[2].isdigit()
         ]
-        earlier = [one for one in candidates if one[0] <= stamp and one[1].name.startswith(f"{match['name']}_")]
+        earlier = [
+            one for one in candidates if one[0] <= stamp and one[1].name.startswith(f"{match['name']}_")
+        ]
         if not earlier:
             return []
         file = max(earlier)[1] / "module.mlir"

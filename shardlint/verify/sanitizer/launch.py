@@ -110,9 +110,9 @@ def run(
 ) -> Ended:
     """Start the program in a process group of its own, with this process's input and output, and wait.
 
-    `seconds` and `memory` (bytes a process, beyond what `devices` simulated devices reserve) are its limits. An interrupt or termination of this process is
-    passed on. What is left of the group at the end is killed. Raises `CannotRun` where it cannot be
-    started.
+    `seconds` and `memory` (bytes a process, beyond what `devices` simulated devices reserve) are its limits.
+    An interrupt or termination of this process is passed on. What is left of the group at the end is killed.
+    Raises `CannotRun` where it cannot be started.
     """
     options: dict[str, Any] = {"env": env}
     if memory is not None and os.name != "posix":

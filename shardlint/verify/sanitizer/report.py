@@ -9,11 +9,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shardlint.plain import plain
 from shardlint.verify.facts import Line
 from shardlint.verify.report import size_text
 from shardlint.verify.sanitizer.dumps import Compiled
-from shardlint.verify.sanitizer.findings import Facts, Found, Moved, changed
+from shardlint.verify.sanitizer.findings import Facts, Found, Moved
 from shardlint.verify.sanitizer.launch import Ended
+from shardlint.verify.sanitizer.recompiled import changed
 from shardlint.verify.spec import sizes_text
 
 _LINES = 12
@@ -70,18 +72,20 @@ def text_report(report: Report, colour: bool = False) -> str:
         lines += [_moved_line(one, report) for one in report.moved[:_LINES]]
         if len(report.moved) > _LINES:
             lines.append(f"  ... and {len(report.moved) - _LINES} more lines (all are in --report FILE.json)")
-    lines += [f"note: {note}" for note in (*report.ended.notes, *facts.notes)]
+    lines += [plain(f"note: {note}") for note in (*report.ended.notes, *facts.notes)]
     if facts.devices > 1:
         count = len(facts.found)
-        lines.append(f"{count or 'no'} finding{'' if count == 1 else 's'}; the program exited with {report.ended.code}")
+        lines.append(
+            f"{count or 'no'} finding{'' if count == 1 else 's'}; the program exited with {report.ended.code}"
+        )
     return "\n".join(lines)
 
 
 def _found_lines(found: Found, report: Report, colour: bool) -> Iterator[str]:
     kind = f"\x1b[31;1m{found.kind}\x1b[0m" if colour else found.kind
-    yield f"{report.place(found.line)}: {kind} in {found.function}"
-    yield f"  {found.message}"
-    yield from (f"    {text}" for text in found.arrays[:_NAMES])
+    yield f"{plain(report.place(found.line))}: {kind} in {plain(found.function)}"
+    yield plain(f"  {found.message}")
+    yield from (plain(f"    {text}") for text in found.arrays[:_NAMES])
     if len(found.arrays) > _NAMES:
         yield f"    ... and {len(found.arrays) - _NAMES} more"
     if found.advice:
@@ -97,7 +101,7 @@ def _moved_line(one: Moved, report: Report) -> str:
     what = ", ".join(one.of[:2]) or ", ".join(one.arrays[:2])
     more = max(len(one.of) or len(one.arrays), 2) - 2
     what += f" and {more} more" if more else ""
-    return (
+    return plain(
         f"  {size_text(one.bytes):>10}  {report.place(one.line)} ({one.function})  "
         f"{one.kind} {over_text(one)}{trips_text(one)}: {what}"
     )

@@ -21,14 +21,12 @@ from shardlint.verify.inside.hlo.collectives import Found, line_of
 from shardlint.verify.inside.hlo.flow import CARRY, Flow
 from shardlint.verify.inside.hlo.lines import Lines
 from shardlint.verify.inside.hlo.module import Computation, Instruction, Module, split
+from shardlint.verify.inside.hlo.parallelism import SIDES, Names, Shared, parallelism, weights_side
 
 _EINSUM = re.compile(r"[A-Za-z.]+(?:,[A-Za-z.]+)+->[A-Za-z.]*")
 _AGAIN = "rematted_computation"
 _STEPS = 12
-_SIDES = ("left", "right")
 _SUMS = ("all-reduce", "reduce-scatter")
-
-Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -43,19 +41,6 @@ class _Dimension:
     out: int | None
 
 
-@dataclass
-class _Shared:
-    """A product and the axes that split it, before it is known which operand are the weights."""
-
-    one: Instruction
-    text: str
-    axes: dict[str, Names]
-    flops: int
-    weights: str
-    backward: bool
-    key: tuple[object, ...]
-
-
 def find(
     module: Module,
     before: Module,
@@ -68,7 +53,7 @@ def find(
     """The products of `module` whose axes are known, in its order; `found` are its collectives."""
     origins = {_plain(name): computation for name, computation in before.computations.items()}
     donated = aliased(module)
-    shared: list[_Shared] = []
+    shared: list[Shared] = []
     for computation in module.computations.values():
         origin = origins.get(_plain(computation.name))
         if computation.name in runs and origin is not None:
@@ -76,7 +61,7 @@ def find(
                 one = _share(after, first, flow, axes, donated)
                 if one is not None:
                     shared.append(one)
-    kinds = _parallelism(shared)
+    kinds = parallelism(shared)
     places = {id(one.instruction): index for index, one in enumerate(found)}
     return [
         Product(
@@ -131,7 +116,7 @@ def _identity(one: Instruction) -> tuple[object, ...]:
 
 def _share(
     after: Instruction, before: Instruction, flow: Flow, axes: Axes, donated: set[int]
-) -> _Shared | None:
+) -> Shared | None:
     """The axes that split a product, or None where they cannot be told."""
     dimensions = _dimensions(before)
     operands = before.operands()
@@ -151,15 +136,12 @@ def _share(
     ]
     if None in sharded:
         return None
-    split_by: dict[str, Names] = {"left": (), "right": (), "reduced": (), "batch": ()}
-    for dimension in dimensions:
-        chosen = _choose(dimension, whole, local, sharded, axes)  # type: ignore[arg-type]
-        if chosen is None:
-            return None
-        split_by[dimension.role] += chosen
-    names = [name for role in split_by.values() for name in role]
-    if len(names) != len(set(names)):
+    chosen = _settle([_options(one, whole, local, sharded, axes) for one in dimensions])  # type: ignore[arg-type]
+    if chosen is None:
         return None
+    split_by: dict[str, Names] = {"left": (), "right": (), "reduced": (), "batch": ()}
+    for dimension, names in zip(dimensions, chosen, strict=True):
+        split_by[dimension.role] += names
     left, right, out = (one for one in whole if one is not None)
     equation = _EINSUM.search(after.op_name)
     text = (f"{equation[0]}  " if equation else "") + f"{left} x {right} -> {out}"
@@ -172,12 +154,12 @@ def _share(
     )
     if before.opcode == "convolution":
         inside *= _window(after)
-    return _Shared(
+    return Shared(
         after,
         text + ("" if not backward else "  (recomputed)" if _AGAIN in after.op_name else "  (backward)"),
         split_by,
         2 * math.prod(local[2].dims) * inside,  # type: ignore[union-attr]
-        _weights(after, flow, donated),
+        weights_side(after, flow, donated),
         backward,
         (after.frame, after.source, equation[0] if equation else ""),
     )
@@ -206,7 +188,7 @@ def _of_dot(one: Instruction) -> list[_Dimension] | None:
         taken = {pair[side] for pair in [*batch, *inner]}
         for dim in range(ranks[side]):
             if dim not in taken:
-                found.append(_Dimension(_SIDES[side], dim if side == 0 else None, dim if side else None, at))
+                found.append(_Dimension(SIDES[side], dim if side == 0 else None, dim if side else None, at))
                 at += 1
     return found
 
@@ -257,98 +239,56 @@ def _sharding(one: Instruction | None, element: int | None, axes: Axes) -> tuple
     return axes.of_sharding(text, len(shape.dims))
 
 
-def _choose(
+def _options(
     dimension: _Dimension,
     whole: Sequence[shapes.Shape],
     local: Sequence[shapes.Shape],
     sharded: Sequence[tuple[Names, ...]],
     axes: Axes,
-) -> Names | None:
-    """The axes that make a dimension as small as it became; None where that is not certain."""
+) -> set[Names]:
+    """The axes that can have made a dimension as small as it became."""
     at = [dimension.left, dimension.right, dimension.out]
     where = next(part for part, index in enumerate(at) if index is not None)
     index = at[where]
     assert index is not None
     size, became = whole[where].dims[index], local[where].dims[index]
     if became == size:
-        return ()
+        return {()}
     named = [sharded[part][place] for part, place in enumerate(at) if place is not None]
     options = {names for names in named if _fits(names, size, became, axes)}
-    if not options:
-        # Part of what an operand is split by can be undone before the product.
-        union = tuple(dict.fromkeys(name for names in named for name in names))
-        options = {
-            names
-            for count in range(1, len(union) + 1)
-            for names in itertools.combinations(union, count)
-            if _fits(names, size, became, axes)
-        }
-    return options.pop() if len(options) == 1 else None
+    if options:
+        return options
+    # Part of what an operand is split by can be undone before the product.
+    union = tuple(dict.fromkeys(name for names in named for name in names))
+    return {
+        names
+        for count in range(1, len(union) + 1)
+        for names in itertools.combinations(union, count)
+        if _fits(names, size, became, axes)
+    }
+
+
+def _settle(options: list[set[Names]]) -> list[Names] | None:
+    """One choice for each dimension, where there is only one: no axis splits two dimensions."""
+    taken: set[str] = set()
+    settled: dict[int, Names] = {}
+    while len(settled) < len(options):
+        left = [
+            (at, {names for names in some if not taken & set(names)})
+            for at, some in enumerate(options)
+            if at not in settled
+        ]
+        sure = next(((at, some) for at, some in left if len(some) == 1), None)
+        if sure is None:
+            return None
+        settled[sure[0]] = next(iter(sure[1]))
+        taken |= set(settled[sure[0]])
+    return [settled[at] for at in range(len(options))]
 
 
 def _fits(names: Names, size: int, became: int, axes: Axes) -> bool:
     ways = math.prod(axes.mesh[name] for name in names)
     return ways > 1 and -(-size // ways) == became
-
-
-def _weights(one: Instruction, flow: Flow, donated: set[int]) -> str:
-    """Which operand are the weights: `left`, `right`, or empty where that cannot be told.
-
-    Weights are (a part of) an argument whose buffer the function hands on. Where it hands none on: an
-    argument that meets what earlier products made, and shares no batch dimension with it.
-    """
-    operands = one.operands()
-    numbers = [flow.argument(name, element, one.computation) for name, element in operands]
-    if donated:
-        known = [number in donated for number in numbers]
-    elif one.attribute("lhs_batch_dims"):
-        return ""
-    else:
-        known = [
-            numbers[side] is not None and flow.is_made(*operands[1 - side], one.computation)
-            for side in (0, 1)
-        ]
-    return _SIDES[known.index(True)] if known.count(True) == 1 else ""
-
-
-def _parallelism(shared: Sequence[_Shared]) -> list[str]:
-    """The parallelism of each product (see `facts.Product`).
-
-    Where neither side is known for the weights, a backward product is what its forward one is, and any
-    other goes by what its axes do in the products that are known.
-    """
-    kinds: list[str | None] = []
-    forward: dict[tuple[object, ...], set[str]] = {}
-    roles: dict[str, set[str]] = {}
-    for one in shared:
-        if not any(one.axes.values()):
-            kinds.append("none")
-        elif one.weights:
-            other = _SIDES[one.weights == "left"]
-            data, tensor = one.axes[other], one.axes[one.weights] + one.axes["reduced"] + one.axes["batch"]
-            for role, names in (("data", data), ("tensor", tensor)):
-                for name in names:
-                    roles.setdefault(name, set()).add(role)
-            kinds.append(_kind(bool(data), bool(tensor)))
-        else:
-            kinds.append(None)
-        if not one.backward and kinds[-1] is not None:
-            forward.setdefault(one.key, set()).add(kinds[-1])
-    told = []
-    for one, kind in zip(shared, kinds, strict=True):
-        if kind is None:
-            same = forward.get(one.key, set()) if one.backward else set()
-            seen = [roles.get(name, set()) for names in one.axes.values() for name in names]
-            if len(same) == 1:
-                kind = next(iter(same))
-            elif all(len(each) == 1 for each in seen):
-                kind = _kind({"data"} in seen, {"tensor"} in seen)
-        told.append(kind or "")
-    return told
-
-
-def _kind(data: bool, tensor: bool) -> str:
-    return "hybrid" if data and tensor else "data" if data else "tensor" if tensor else "none"
 
 
 def _paid(one: Instruction, flow: Flow, places: Mapping[int, int]) -> Iterator[int]:

@@ -48,7 +48,7 @@ def _hand_over() -> None:
     sys.path[:] = [path for path in sys.path if path != here]
     this = sys.modules.pop("sitecustomize", None)
     try:
-        import sitecustomize  # noqa: F401
+        import sitecustomize  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
     except ImportError as error:
         if error.name != "sitecustomize":
             raise

@@ -74,5 +74,7 @@ def _by_device(cut: Instruction) -> bool:
         seen.add(name)
         if len(seen) > 64:
             return False
-        names += [operand for operand, _ in one.operands()] if one.opcode not in ("constant", "parameter") else []
+        names += (
+            [operand for operand, _ in one.operands()] if one.opcode not in ("constant", "parameter") else []
+        )
     return False

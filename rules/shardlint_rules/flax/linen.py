@@ -1,0 +1,21 @@
+"""Names of linen's logical axes, shared by rules."""
+
+from __future__ import annotations
+
+from shardlint.site import Site
+
+CONSTRAINTS = ("flax.linen.with_logical_constraint", "flax.linen.with_sharding_constraint")
+"""The second is `flax.linen.partitioning.with_sharding_constraint`, an older name of the first."""
+RULES_CONTEXTS = ("flax.linen.logical_axis_rules", "flax.linen.axis_rules")
+_RULES_SET = ("logical_axis_rules", "axis_rules", "set_logical_axis_rules", "set_axis_rules")
+
+
+def constrains_anywhere(site: Site) -> bool:
+    """Whether the project has logical constraints, or variables in logical boxes."""
+    project = site.program.project
+    return any(project.anywhere(name) for name in ("with_logical_constraint", "with_logical_partitioning"))
+
+
+def rules_anywhere(site: Site) -> bool:
+    """Whether any file of the project mentions what sets logical axis rules."""
+    return any(site.program.project.anywhere(name) for name in _RULES_SET)

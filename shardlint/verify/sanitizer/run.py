@@ -1,0 +1,70 @@
+"""What rules ask about the whole program: what is large, what is state, what else is split."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from shardlint.verify.facts import Array
+from shardlint.verify.sanitizer.dumps import Compiled
+
+_SHARE = 0.01
+_KEYS = re.compile(r"\.[^.\[\]]+|\[[^\]]*\]")
+_NAMED = re.compile(r"\.[^\d]|\[['\"]")
+
+
+class Run:
+    """All compilations of a run, and the least size of what is worth a word (bytes of the whole array)."""
+
+    def __init__(self, compiled: Sequence[Compiled], limit: int) -> None:
+        self.compiled, self.limit = compiled, limit
+        self.spread = [one for one in compiled if one.partitions > 1]
+        self._split: dict[str, tuple[Compiled, Array]] = {}
+        self._named: dict[tuple[str, str], tuple[Compiled, Array]] = {}
+        for one in self.spread:
+            if one.function.own:
+                self._note(one)
+
+    def _note(self, one: Compiled) -> None:
+        for leaf in one.program.arrays:
+            if self.is_large(leaf, one) and leaf.copies < one.partitions:
+                if leaf.role == "in" and is_state(leaf, one):
+                    self._split.setdefault(leaf.array, (one, leaf))
+                if key := last_key(leaf.where):
+                    self._named.setdefault((leaf.array, key), (one, leaf))
+
+    def is_large(self, leaf: Array, one: Compiled) -> bool:
+        """Whether an array is worth a word: by itself, and beside the others its function holds."""
+        held = max(sum(each.bytes for each in part) for part in (one.arguments, one.results))
+        return leaf.bytes_whole >= self.limit and leaf.bytes >= _SHARE * held
+
+    def is_whole(self, leaf: Array, one: Compiled) -> bool:
+        """Whether an array is large and lies whole on every device."""
+        return one.partitions > 1 and leaf.copies == one.partitions and self.is_large(leaf, one)
+
+    def like(self, leaf: Array) -> tuple[Compiled, Array] | None:
+        """An array of the same type and shape that a function keeps split: one of the same name, or
+        part of the state that goes from step to step. A batch that happens to have the shape of a weight
+        is neither.
+        """
+        named = self._named.get((leaf.array, last_key(leaf.where)))
+        return named or self._split.get(leaf.array)
+
+
+def is_state(leaf: Array, one: Compiled) -> bool:
+    """Whether an argument is state: its function returns another like it, laid the same way."""
+    if leaf.donated and leaf.aliased:
+        return True
+    key = last_key(leaf.where)
+    for result in one.results:
+        if result.array == leaf.array and result.copies == leaf.copies and result.spec == leaf.spec:
+            # Equinox's arguments have numbers for names.
+            if key == last_key(result.where) if key else "[" in leaf.where:
+                return True
+    return False
+
+
+def last_key(where: str) -> str:
+    """The last key of a leaf that is a name, `['w1']` or `.weight`; empty without one."""
+    keys = [key for key in _KEYS.findall(where) if _NAMED.match(key)]
+    return keys[-1].strip(".[]'\"") if keys else ""
