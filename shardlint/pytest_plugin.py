@@ -33,8 +33,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--shardlint-timeout", metavar="SECONDS", type=float, help="wall clock of a fixture on a mesh"
     )
+    group.addoption("--shardlint-update", action="store_true", help="write the goldens of fixtures that pass")
     group.addoption(
-        "--shardlint-update", action="store_true", help="write the goldens of fixtures that pass"
+        "--shardlint-no-cache", action="store_true", help="have everything compiled again, and keep nothing"
     )
     parser.addini(
         "shardlint_fixtures",
@@ -57,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(hookwrapper=True)
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Iterator[None]:
     """Collect a file's fixtures, and where it has nothing else keep pytest from importing it."""
-    outcome: Result[list[Any]] = yield  # type: ignore[misc,assignment]  # what pluggy sends a wrapper
+    outcome: Result[list[Any]] = yield  # type: ignore[assignment]  # what pluggy sends a wrapper
     if file_path.suffix == ".py":
         try:
             source = file_path.read_bytes()

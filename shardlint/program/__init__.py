@@ -12,9 +12,10 @@ from shardlint.program.donation import Donations
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.flow import Flow
 from shardlint.program.lifetimes import Lifetimes
+from shardlint.program.mesh_table import SharedMesh, shared_meshes
+from shardlint.program.meshes import AxisTypes
 from shardlint.program.modules import Modules
 from shardlint.program.project import Project, project_root
-from shardlint.program.shared_meshes import SharedMesh, shared_meshes
 from shardlint.program.traced import Region, Tracing
 from shardlint.program.values import Place, Value
 from shardlint.sources.text import Source
@@ -33,7 +34,7 @@ class Program:
     ) -> None:
         self.project = Project(root, overlay)
         self.jit_decorators = frozenset(jit_decorators)
-        self._answers: dict[str, tuple[SharedMesh, ...] | None] = {}
+        self._meshes: dict[AxisTypes, tuple[SharedMesh, ...]] = {}
         self._start()
 
     def _start(self) -> None:
@@ -55,7 +56,7 @@ class Program:
             for room in [
                 room
                 for name, room in vars(self).items()
-                if name not in ("project", "jit_decorators", "_answers")
+                if name not in ("project", "jit_decorators", "_meshes")
             ]:
                 vars(room).clear()
             self.project.forget()
@@ -85,8 +86,8 @@ class Program:
         """Every mesh context open where a function is called: a definition, or what `jit(f)` makes."""
         return self.contexts.of_calls(Place(file, node))
 
-    def shared_meshes(self) -> tuple[SharedMesh, ...] | None:
-        """The meshes that the project makes and hands around, tests aside; None where they are not all known."""
-        if "meshes" not in self._answers:
-            self._answers["meshes"] = shared_meshes(self)
-        return self._answers["meshes"]
+    def shared_meshes(self, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
+        """The meshes that the project hands around, if all are made with axes of this type; else none."""
+        if axis_types not in self._meshes:
+            self._meshes[axis_types] = shared_meshes(self, axis_types)
+        return self._meshes[axis_types]

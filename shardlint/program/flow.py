@@ -29,6 +29,9 @@ from shardlint.program.values import (
 
 _DEPTH = 12
 _MAX_ENDS = 200
+_MODULES = ("flax.linen.Module", "flax.nnx.Module", "equinox.Module")
+# Methods of linen's that run a module's `__call__`.
+_RUNS_A_MODULE = ("apply", "init", "init_with_output")
 
 
 @dataclass(frozen=True)
@@ -258,11 +261,34 @@ class Flow:
         wrappers: tuple[Wrapper, ...],
         ends: Ends,
     ) -> None:
+        if node.name == "__call__" and self._is_module(cls):
+            self._instances(cls, wrappers, ends)
+            return
         if node.name.startswith("__") and node.name.endswith("__"):
             ends.add(End("escaped", Place(file, node), wrappers, f"Python calls {node.name} itself"))
             return
         self._reads(file, node, node.name, wrappers, ends, 0)  # `step = jax.jit(_step)` in the class body
         self._attribute(file, node.name, cls, wrappers, ends, 0)
+
+    def _is_module(self, cls: ClassValue) -> bool:
+        """Whether a class is a Module of a library: such instances are made and called in plain sight."""
+        bases = [
+            self.evaluator.value(Place(one.place.file, base))
+            for one in self.evaluator.lineage(cls)
+            for base in one.node.bases
+        ]
+        return any(isinstance(base, Api) and base.name in _MODULES for base in bases)
+
+    def _instances(self, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
+        """Calls of the instances of a Module: of what its own calls make."""
+        made = self.class_ends(cls.place.file, cls.node)
+        if made.cut or not made.found:
+            ends.cut = True
+        for end in made.found:
+            if end.kind == "called" and not end.wrappers:
+                self._expression(end.place, wrappers, ends, 1)
+            else:
+                ends.add(End("escaped", end.place, wrappers, "made somewhere out of sight"))
 
     def _attribute(
         self,
@@ -370,6 +396,11 @@ class Flow:
             and parent.attr in ("lower", "trace", "eval_shape", "__call__")
         ):
             ends.add(End("called", Place(file, call), wrappers))
+        elif parent.attr in _RUNS_A_MODULE:
+            if isinstance(call, ast.Call) and any(one.arg in (None, "method") for one in call.keywords):
+                ends.add(End("escaped", place, wrappers, "another method may be run"))
+            else:
+                self._expression(Place(file, parent), wrappers, ends, depth + 1)
         elif parent.attr not in ("defvjp", "defjvp", "defjvps", "def_partition"):
             ends.add(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
 

@@ -6,6 +6,7 @@ lies below it; when it ends they fall to the process that started it, which does
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -96,7 +97,5 @@ def ticks(process: int) -> int:
 
 
 def _signal(process: int, number: signal.Signals) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(process, number)
-    except (ProcessLookupError, PermissionError):
-        pass

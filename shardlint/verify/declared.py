@@ -7,9 +7,8 @@ functions are references, `"module:attribute"`.
 from __future__ import annotations
 
 import difflib
-import re
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,8 @@ from shardlint.verify.fixture import (
     parse_bytes,
 )
 from shardlint.verify.spec import P
+from shardlint.verify.values import Read, Wrong, at, boolean, list_of, table_of, text, whole
 
-Read = Callable[[Any], Any]
 Schema = Mapping[str, Any]
 
 
@@ -35,7 +34,7 @@ Schema = Mapping[str, Any]
 class _Key:
     """A key of a table: what it is for, what to write, its JSON schema, and how its value is read.
 
-    `read` raises `ValueError` or `TypeError` for a value that is not what `write` says, and `_Wrong` where it knows
+    `read` raises `ValueError` or `TypeError` for a value that is not what `write` says, and `Wrong` where it knows
     better which part is not.
     """
 
@@ -43,60 +42,6 @@ class _Key:
     write: str
     schema: Schema
     read: Read
-
-
-class _Wrong(Exception):
-    """What is wrong in a table, and at which key below it: `.args[0].spec`."""
-
-    def __init__(self, key: str, text: str) -> None:
-        super().__init__(key, text)
-        self.key, self.text = key, text
-
-
-def _at(key: str, value: Any, read: Read, write: str) -> Any:
-    """Read the value of a key. Raises `_Wrong`."""
-    try:
-        return read(value)
-    except _Wrong as wrong:
-        raise _Wrong(key + wrong.key, wrong.text) from None
-    except (ValueError, TypeError):
-        raise _Wrong(key, f"is {value!r}; write {write}") from None
-
-
-def _text(pattern: str) -> Read:
-    def read(value: Any) -> str:
-        if not isinstance(value, str) or re.search(pattern, value) is None:
-            raise ValueError
-        return value
-
-    return read
-
-
-def _whole(least: int) -> Read:
-    def read(value: Any) -> int:
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError
-        return value
-
-    return read
-
-
-def _list(of: Read, write: str) -> Read:
-    def read(value: Any) -> list[Any]:
-        if not isinstance(value, list):
-            raise ValueError
-        return [_at(f"[{index}]", one, of, write) for index, one in enumerate(value)]
-
-    return read
-
-
-def _table(of: Read, write: str) -> Read:
-    def read(value: Any) -> dict[str, Any]:
-        if not isinstance(value, dict):
-            raise ValueError
-        return {key: _at(f'."{key}"', one, of, write) for key, one in value.items()}
-
-    return read
 
 
 def _keys(value: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
@@ -107,29 +52,29 @@ def _keys(value: Any, keys: Mapping[str, _Key]) -> dict[str, Any]:
         if name not in keys:
             near = difflib.get_close_matches(name.replace("-", "_"), keys, n=1)
             known = f"write {near[0]}" if near else f"known are {', '.join(keys)}"
-            raise _Wrong(f".{name}", f"is not a key; {known}")
-    return {name: _at(f".{name}", one, keys[name].read, keys[name].write) for name, one in value.items()}
+            raise Wrong(f".{name}", f"is not a key; {known}")
+    return {name: at(f".{name}", one, keys[name].read, keys[name].write) for name, one in value.items()}
 
 
 def _spec(value: Any) -> P:
-    return P.parse(_text("")(value))
+    return P.parse(text("")(value))
 
 
 def _specs(value: Any) -> dict[str, P] | str:
     found: dict[str, P] | str
-    found = _text(_REFERENCE)(value) if isinstance(value, str) else _table(_spec, _A_SPEC)(value)
+    found = text(_REFERENCE)(value) if isinstance(value, str) else table_of(_spec, _A_SPEC)(value)
     return found
 
 
 def _size(value: Any) -> int | str:
-    size: int | str = value if isinstance(value, str) else _whole(0)(value)
+    size: int | str = value if isinstance(value, str) else whole(0)(value)
     parse_bytes(size)
     return size
 
 
 def _mesh(value: Any) -> dict[str, int] | str:
     found: dict[str, int] | str
-    found = _text(_MESH)(value) if isinstance(value, str) else _table(_whole(1), "a size of 1 or more")(value)
+    found = text(_MESH)(value) if isinstance(value, str) else table_of(whole(1), "a size of 1 or more")(value)
     if not found:
         raise ValueError
     return found
@@ -138,9 +83,9 @@ def _mesh(value: Any) -> dict[str, int] | str:
 def _arg(value: Any) -> Argument:
     values = _keys(value, ARG_KEYS)
     if ("source" in values) == ("shape" in values):
-        raise _Wrong("", f"is {value!r}; write either source or shape in it")
+        raise Wrong("", f"is {value!r}; write either source or shape in it")
     if "spec" in values and "specs" in values:
-        raise _Wrong("", f"is {value!r}; write either spec (for all arrays) or specs (one by one) in it")
+        raise Wrong("", f"is {value!r}; write either spec (for all arrays) or specs (one by one) in it")
     return arg(**values)
 
 
@@ -182,11 +127,11 @@ _SIZE_SCHEMA = _either(_number(0), _string(r"^\s*\d+(\.\d+)?\s*[a-zA-Z]*\s*$"))
 
 
 def _of_text(about: str, write: str, pattern: str) -> _Key:
-    return _Key(about, write, _string(pattern), _text(pattern))
+    return _Key(about, write, _string(pattern), text(pattern))
 
 
 def _of_specs(about: str) -> _Key:
-    return _Key(about, _GLOBS, _SPECS_SCHEMA, _table(_spec, _A_SPEC))
+    return _Key(about, _GLOBS, _SPECS_SCHEMA, table_of(_spec, _A_SPEC))
 
 
 def _of_size(about: str) -> _Key:
@@ -194,12 +139,12 @@ def _of_size(about: str) -> _Key:
 
 
 def _of_strings(about: str, write: str) -> _Key:
-    return _Key(about, f"a list such as {write}", _array({"type": "string"}), _list(_text(""), "a string"))
+    return _Key(about, f"a list such as {write}", _array({"type": "string"}), list_of(text(""), "a string"))
 
 
 def _of_choice(about: str, choices: tuple[str, ...]) -> _Key:
     write = " or ".join(f'"{choice}"' for choice in choices)
-    return _Key(about, write, {"enum": list(choices)}, _text(f"^({'|'.join(choices)})$"))
+    return _Key(about, write, {"enum": list(choices)}, text(f"^({'|'.join(choices)})$"))
 
 
 ARG_KEYS: dict[str, _Key] = {
@@ -208,14 +153,14 @@ ARG_KEYS: dict[str, _Key] = {
         "The shape of an array argument.",
         "sizes such as [16, 512]",
         _array(_number(0)),
-        _list(_whole(0), "a size of 0 or more"),
+        list_of(whole(0), "a size of 0 or more"),
     ),
     "dtype": _of_text("Its dtype; float32 without.", 'a dtype such as "float32" or "int32"', _DTYPE),
     "below": _Key(
         "Integers are filled from 0 up to, not including, this; 2 without.",
         "a number of 1 or more",
         _number(1),
-        _whole(1),
+        whole(1),
     ),
     "spec": _Key(
         "The spec of every array in the argument.", _A_SPEC, _SPECS_SCHEMA["additionalProperties"], _spec
@@ -237,7 +182,7 @@ KEYS: dict[str, _Key] = {
         "Axis sizes in order, or all:N for every way to share N devices among the axes the specs name.",
         'a list such as [{data = 4, model = 2}, "all:8"]',
         _array(_either(_object(_number(1), minProperties=1), _string(_MESH)), minItems=1),
-        _list(_mesh, _A_MESH),
+        list_of(_mesh, _A_MESH),
     ),
     "args": _Key(
         "The function's arguments.",
@@ -253,7 +198,7 @@ KEYS: dict[str, _Key] = {
                 "not": {"required": ["spec", "specs"]},
             }
         ),
-        _list(_arg, _AN_ARG),
+        list_of(_arg, _AN_ARG),
     ),
     "out": _of_specs("The specs of outputs, by path glob."),
     "gradients": _of_specs("The specs of gradients, by path glob."),
@@ -264,14 +209,14 @@ KEYS: dict[str, _Key] = {
         "Indexes of arguments whose buffers must all be reused.",
         "a list of indexes such as [0]",
         _array(_number(0)),
-        _list(_whole(0), "the index of an argument, from 0"),
+        list_of(whole(0), "the index of an argument, from 0"),
     ),
     "forbid": _of_strings("Collectives that must not occur.", '["all_gather over model", "all_to_all"]'),
     "budget": _Key(
         "The most bytes that collectives may move in one call.",
         'a table such as {"all_gather over data" = "64MiB"}',
         _object(_SIZE_SCHEMA),
-        _table(_size, _A_SIZE),
+        table_of(_size, _A_SIZE),
     ),
     "memory_max": _of_size("The most memory one device may need, as compiled for simulated devices."),
     "hbm_max": _of_size("The most memory one device may need, as compiled for each topology."),
@@ -282,8 +227,11 @@ KEYS: dict[str, _Key] = {
     ),
     "context": _of_choice("What the function is called under.", CONTEXTS),
     "axis_types": _of_choice("What the axes of the mesh are.", (AUTO, EXPLICIT)),
+    "execute": _Key(
+        "false for a program too large to run here.", "true or false", {"type": "boolean"}, boolean
+    ),
     "processes": _Key(
-        "Also run it as so many jax.distributed processes.", "a number of 2 or more", _number(2), _whole(2)
+        "Also run it as so many jax.distributed processes.", "a number of 2 or more", _number(2), whole(2)
     ),
     "topology": _of_strings("Also compile it for these, without the hardware.", '["v5e:4x4"]'),
 }
@@ -309,8 +257,8 @@ def read_fixtures(path: Path) -> dict[str, Fixture]:
         name = table.get("name") if isinstance(table, dict) else None
         here = f"{path}: {place}[{index}]" + (f" ({name})" if isinstance(name, str) else "")
         try:
-            name, fixture = _at("", table, _fixture, f"a table that begins with [[{place}]]")
-        except _Wrong as wrong:
+            name, fixture = at("", table, _fixture, f"a table that begins with [[{place}]]")
+        except Wrong as wrong:
             raise BadSettings(f"{here}: {f'{wrong.key} {wrong.text}'.lstrip('. ')}") from None
         if name in found:
             raise BadSettings(f"{here}: name is {name!r}, as another's; write another name")
@@ -322,12 +270,12 @@ def _fixture(table: Any) -> tuple[str, Fixture]:
     values = _keys(table, KEYS)
     for key in _NEEDED:
         if key not in values:
-            raise _Wrong("", f"has no {key}; write {key} = {KEYS[key].write}")
+            raise Wrong("", f"has no {key}; write {key} = {KEYS[key].write}")
     name = values.pop("name")
     try:
         return name, Fixture(**values)
     except (TypeError, ValueError) as error:  # what only `Fixture` can tell; its messages say which field
-        raise _Wrong("", str(error)) from None
+        raise Wrong("", str(error)) from None
 
 
 def _verify_tables(path: Path) -> Any:

@@ -87,8 +87,11 @@ class Product:
 
     `free` are mesh axes that split dimensions the result keeps, `reduced` those that split dimensions it
     sums over, `batch` those that split batch dimensions. `parallelism` is `none`, `data` (only the
-    activations' side is split), `tensor` (only the weights' side) or `hybrid`. `paid` holds the collectives it costs,
+    activations' side is split), `tensor` (only the weights' side, or what both have in common), `hybrid`,
+    or "" where it cannot be told which side the weights are. `paid` holds the collectives it costs,
     as indexes into the program's; with none it is naturally sharded, in einshard's terms.
+
+    `flops` are those of one device, once.
     """
 
     line: Line

@@ -36,8 +36,8 @@ def jobs_for(
     """The jobs that take a fixture, as the task `collect` lists it, to `level` on one mesh.
 
     Each has `task`, `devices`, `levels` (those it runs), `skips` (level -> reason, of those that cannot
-    be run) and `with` (options a rerun of it needs). `processes` and `topologies` add to what the fixture declares; `seconds` is the
-    time limit.
+    be run) and `with` (options a rerun of it needs). `processes` and `topologies` add to what the fixture
+    declares; `seconds` is the time limit.
     """
     count = devices_of(mesh)
     wanted = up_to(level)

@@ -103,7 +103,8 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
     # That a fixture was skipped everywhere is for the shard of its first mesh to say, and takes the others' meshes.
     firsts = {(job["file"], job["name"]): job for job in reversed(jobs)}
     for failure in _unchecked(mine, found):
-        key = tuple(failure.fixture.rsplit("::", 1))
+        place, _, name = failure.fixture.rpartition("::")
+        key = place, name
         if firsts[key] in mine:
             others = [job for job in jobs if (job["file"], job["name"]) == key and job not in mine]
             tried = [result for group in run_jobs(runner, others, request) for result in group]

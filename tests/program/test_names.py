@@ -134,7 +134,7 @@ def test_a_name_is_known_by_where_it_comes_from(ask: Ask, text: str, expression:
         ("('a', 'b')", "tuple['a', 'b']"),
         ("('a',) + ('b',)", "tuple['a', 'b']"),
         ("('a',) * 2", "tuple['a', 'a']"),
-        ("('a',) * 1000000", "?"),
+        ("('a',) * 1000000", "tuple[, ...]"),
         ("[1, *two, 4]", "list[1, 2, 3, 4]"),
         ("[1, *other]", "list[1, ...]"),
         ("two[1]", "3"),

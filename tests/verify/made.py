@@ -30,9 +30,7 @@ def loss(p, x):
 STAMP = {"jax": "0.12.0", "jaxlib": "0.12.0"}
 
 
-def array(
-    where: str, shape: tuple[int, ...], axes: Axes, mesh: Mapping[str, int], **more: Any
-) -> Array:
+def array(where: str, shape: tuple[int, ...], axes: Axes, mesh: Mapping[str, int], **more: Any) -> Array:
     parts = math.prod(mesh[name] for names in axes for name in names)
     whole = 4 * math.prod(shape)
     spec = str(P(*(None if not names else names[0] if len(names) == 1 else names for names in axes)))
@@ -62,7 +60,9 @@ def program(mesh: Mapping[str, int], file: Path | str = "", leaves: int = 2, bac
         array(f"out[0]['w'][{index}]", (1024, 4096), both, mesh, expected="P('data', 'model')")
         for index in range(leaves - 1)
     ]
-    arrays.append(array(f"out[0]['w'][{leaves - 1}]", (1024, 4096), ((), ()), mesh, expected="P('data', 'model')"))
+    arrays.append(
+        array(f"out[0]['w'][{leaves - 1}]", (1024, 4096), ((), ()), mesh, expected="P('data', 'model')")
+    )
     arrays.append(array("out[1]", (8,), (("data", "model"),), mesh))
     arrays.append(Array("out", "out[2]", "2", "f32[8]", (8,), "one device", 32, 32, 1))
     arrays.append(Array("out", "out[3]", "3", "f32[8]", (8,), "an order no spec says", 32, 32, 1))
@@ -75,7 +75,9 @@ def program(mesh: Mapping[str, int], file: Path | str = "", leaves: int = 2, bac
         arrays=tuple(arrays),
         collectives=(
             Collective("all-reduce", ("model",), mesh["model"], "f32[16,1024]", 8 * MIB, 4, second),
-            Collective("all-gather", ("data",), size, "f32[1024,4096]", 16 * MIB, 4, first, "args[0]['w'][0]"),
+            Collective(
+                "all-gather", ("data",), size, "f32[1024,4096]", 16 * MIB, 4, first, "args[0]['w'][0]"
+            ),
             Collective("all-reduce", ("data", "model"), size, "f32[]", 4, None, Line(at, 12, "loss")),
             Collective("collective-permute", ("data",), size, "f32[9]", 36, 1, Line()),
         ),
@@ -111,8 +113,16 @@ def run(file: Path, meshes: list[dict[str, int]], leaves: int = 2) -> Run:
                 Failure("golden", "differs from fx.golden/step.toml\n- P('data')\n+ P()", "out[1]"),
             ]
         results += [
-            result(mesh, "compile", FAIL if failures else PASS, failures=failures, program=program(mesh, file, leaves)),
-            result(mesh, "execute", SKIP if index == 1 else PASS, reason="not executed" if index == 1 else ""),
+            result(
+                mesh,
+                "compile",
+                FAIL if failures else PASS,
+                failures=failures,
+                program=program(mesh, file, leaves),
+            ),
+            result(
+                mesh, "execute", SKIP if index == 1 else PASS, reason="not executed" if index == 1 else ""
+            ),
         ]
     results.append(Result("SL201", "compile", PASS, checked=3))
     return Run(results, {"python": "3.13.0", **STAMP}, ["no memory limit"], ["caught a fault"], ["wrote x"])

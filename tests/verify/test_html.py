@@ -131,12 +131,15 @@ def test_nothing_a_program_says_becomes_markup(text: str, model: Path) -> None:
 
 def test_markup_is_made_of_escaped_text_only() -> None:
     assert element("b", "<i>", Html("<i>"), None, ["a", ["&"]]) == "<b>&lt;i&gt;<i>a&amp;</b>"
-    assert element("a", "x", href='"', class_="y", hidden=True, title=None) == '<a href="&quot;" class="y" hidden>x</a>'
+    assert (
+        element("a", "x", href='"', class_="y", hidden=True, title=None)
+        == '<a href="&quot;" class="y" hidden>x</a>'
+    )
     assert escape("a\x1b\nb\tc") == "a\\x1b\nb   c"
     for wrong in ("script", "style"):
-        with pytest.raises(ValueError, match="belong in page.js"):
+        with pytest.raises(ValueError, match="belong in page"):
             element(wrong, "x")
-    with pytest.raises(ValueError, match="belong in page.js"):
+    with pytest.raises(ValueError, match="belong in page"):
         element("b", "x", onclick="x")
 
 
@@ -202,7 +205,12 @@ def test_arrays_of_one_layout_share_a_picture() -> None:
     layouts = Layouts({"data": 4, "model": 2, "one": 1}, "p")
     links = [
         layouts.add(array(where, (64,) * len(axes), axes, layouts.mesh))
-        for where, axes in [("a", (("data",),)), ("b", (("data",), ())), ("c", (("data", "one"), ())), ("d", ())]
+        for where, axes in [
+            ("a", (("data",),)),
+            ("b", (("data",), ())),
+            ("c", (("data", "one"), ())),
+            ("d", ()),
+        ]
     ]
     assert links[0] == links[1] == links[2] != links[3]
     drawn = layouts.figures()
@@ -242,7 +250,9 @@ def test_what_no_spec_says_is_not_drawn() -> None:
 # --------------------------------------------------------------------------- sources
 
 
-def test_only_python_files_that_a_line_names_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_python_files_that_a_line_names_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "secret.txt").write_text("s3cret")
     (tmp_path / "large.py").write_text("# s3cret\n" + "x = 1\n" * 400_000)
     (tmp_path / "bytes.py").write_bytes(b"# s3cret \xff\xfe\n")

@@ -230,14 +230,16 @@ def listed(**fields: Any) -> dict[str, Any]:
     return {"axis_types": "auto", "processes": None, "topology": [], "execute": True, **fields}
 
 
-def jobs(fixture: dict[str, Any], level: str | None = None, *more: Any) -> list[tuple[str, list[str], Any]]:
-    found = jobs_for(fixture, {"data": 8}, level, *(more or (None, ())), 60.0)
+def jobs(
+    fixture: dict[str, Any], level: str | None = None, processes: int | None = None, topologies: Any = ()
+) -> list[tuple[str, list[str], Any]]:
+    found = jobs_for(fixture, {"data": 8}, level, processes, topologies, 60.0)
     return [(job["task"], job["levels"], job["skips"]) for job in found]
 
 
 def test_what_is_declared_is_run_and_no_more() -> None:
     everything = listed(axis_types="explicit", processes=2, topology=["v5e:2x4"])
-    simulated = ("fixture", ["trace", "compile", "execute"], {})
+    simulated: tuple[str, list[str], Any] = ("fixture", ["trace", "compile", "execute"], {})
     assert jobs(listed()) == [("fixture", ["compile", "execute"], {})]
     assert jobs(everything) == [
         simulated,
@@ -277,9 +279,7 @@ def test_agreement() -> None:
     halves = [[held("out", ("[0:2]", 0, "a"))], [held("out", ("[2:4]", 1, "b"))]]
     assert agreement.agree(halves, "") == ([], 0)
     (failure,), count = agreement.agree([[one], [held("out", ("[0:4]", 2, "b"))]], "; why")
-    assert (
-        failure.message == "processes 0 and 1 hold different numbers for the same part [0:4]; why"
-    )
+    assert failure.message == "processes 0 and 1 hold different numbers for the same part [0:4]; why"
     assert count == 1
     (failure,), _ = agreement.agree([[held("out", ("[0:4]", 0, "a"), ("[0:4]", 1, "b"))], [one]], "")
     assert failure.message.startswith("devices 0 and 1 of process 0 hold")
@@ -319,9 +319,9 @@ def test_the_line_of_a_program_that_differs(tmp_path: Path) -> None:
 
 def test_a_stack_is_read_from_the_users_side() -> None:
     dump = (
-        "Thread 0x1 (most recent call first):\n  File \"/x/site-packages/a.py\", line 3 in wait\n\n"
+        'Thread 0x1 (most recent call first):\n  File "/x/site-packages/a.py", line 3 in wait\n\n'
         "Current thread 0x2 (most recent call first):\n"
-        "  File \"/x/site-packages/jax/api.py\", line 9 in call\n"
+        '  File "/x/site-packages/jax/api.py", line 9 in call\n'
         '  File "/home/me/train.py", line 12 in step\n  File "/home/me/main.py", line 1 in <module>\n'
     )
     assert stacks.users_line(dump) == "/home/me/train.py:12 in step"

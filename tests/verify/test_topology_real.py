@@ -43,12 +43,12 @@ def step(p, x):
 jitted = jax.jit(step, donate_argnums=0)
 ARGS = [arg(init, specs={"w1": P("data", "model"), "w2": P("model", "data")}), arg(shape=(64, 256), spec=P("data"))]
 OUT = {"0/w1": P("data", "model"), "0/w2": P("model", "data")}
-four = Fixture(jitted, [{"data": 2, "model": 2}], ARGS, OUT, donate=(0,))
-eight = Fixture(jitted, [{"data": 4, "model": 2}], ARGS, OUT, donate=(0,))
-sixteen = Fixture(jitted, [{"data": 8, "model": 2}], ARGS, OUT)
-twelve = Fixture(jitted, [{"data": 4, "model": 3}], [ARGS[1]], OUT)
-large = Fixture(lambda x: x * 2, [{"data": 4}], [arg(shape=(4 * 9 * 2**28,), spec=P("data"))], {"": P("data")})
-large_gpu = Fixture(lambda x: x * 2, [{"data": 8}], [arg(shape=(8 * 10 * 2**30,), spec=P("data"))], {"": P("data")})
+four = Fixture(jitted, [{"data": 2, "model": 2}], ARGS, OUT, donate=(0,), execute=False)
+eight = Fixture(jitted, [{"data": 4, "model": 2}], ARGS, OUT, donate=(0,), execute=False)
+sixteen = Fixture(jitted, [{"data": 8, "model": 2}], ARGS, OUT, execute=False)
+twelve = Fixture(jitted, [{"data": 4, "model": 3}], [ARGS[1]], OUT, execute=False)
+large = Fixture(lambda x: x * 2, [{"data": 4}], [arg(shape=(4 * 9 * 2**28,), spec=P("data"))], {"": P("data")}, execute=False)
+large_gpu = Fixture(lambda x: x * 2, [{"data": 8}], [arg(shape=(8 * 10 * 2**30,), spec=P("data"))], {"": P("data")}, execute=False)
 """
 )
 

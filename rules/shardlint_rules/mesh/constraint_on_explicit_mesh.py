@@ -94,8 +94,8 @@ class ConstraintOnExplicitMesh(Rule):
         """The mesh is not followed, but whichever it is, its axes are Explicit."""
         if not site.program.project.anywhere("Explicit") or _own_axes(site):
             return None
-        made = site.program.shared_meshes()
-        if not made or any(mesh.axis_types != "explicit" for mesh in made):
+        made = site.program.shared_meshes("explicit")
+        if not made:
             return None
         first = made[0]
         where = f"line {first.line}" if first.path == site.file.path else f"{first.path.name}:{first.line}"

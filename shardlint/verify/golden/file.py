@@ -141,8 +141,11 @@ def _table(values: Mapping[str, str]) -> str:
 
 
 def _string(text: str) -> str:
+    text = plain(text)
+    if any(mark in text for mark in '"\\') and "'" not in text:
+        return f"'{text}'"
     # A JSON string is a TOML one, once no character is left that TOML forbids.
-    return json.dumps(plain(text), ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False)
 
 
 def read(path: Path) -> Golden | None:
@@ -186,7 +189,9 @@ def _array(data: Mapping[str, Any]) -> KeptArray:
 
 
 def _line(data: Mapping[str, Any]) -> KeptLine:
-    file, function, text, axes, by = (_text(data, name) for name in ("file", "function", "text", "axes", "by"))
+    file, function, text, axes, by = (
+        _text(data, name) for name in ("file", "function", "text", "axes", "by")
+    )
     return KeptLine(file, function, text, axes, int(data["bytes"]), by)
 
 

@@ -117,11 +117,11 @@ def _arrays(program: Program, role: str, failures: Sequence[Failure], layouts: L
         Column("Array"),
         *([Column("Expected")] if declared else []),
         Column("Actual" if declared else "Spec"),
+        Column("Layout"),
         Column("On a device", number=True, help="bytes one device holds"),
         Column("Whole", number=True, help="bytes of the whole array"),
         Column("Copies", number=True, help="how many devices hold each part"),
         *([Column("Donated")] if given else []),
-        Column("Layout"),
     ]
     rows = [_row(array, array.where in wrong, declared, given, layouts) for array in arrays]
     name = "Results" if role == "out" else "Arguments"
@@ -145,11 +145,11 @@ def _row(array: Array, wrong: bool, declared: bool, given: bool, layouts: Layout
         Cell(code(array.array)),
         *([Cell(code(array.expected) if array.expected else "")] if declared else []),
         Cell(code(array.spec)),
+        Cell(layouts.add(array)),
         size(array.bytes),
         size(array.bytes_whole),
         Cell(f"×{array.copies}", array.copies),
         *([Cell(donated if array.donated else "")] if given else []),
-        Cell(layouts.add(array)),
     ]
 
 

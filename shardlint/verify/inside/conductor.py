@@ -198,7 +198,8 @@ class _Conductor:
             if now - self.began > self.job["limit"]:
                 return [self._hang(f"killed at the time limit of {self.job['limit']:g} s", stuck)]
             spent = self._ticks()
-            if spent - used > _IDLE * os.sysconf("SC_CLK_TCK") * len(self.processes) * (now - quiet_since) + 1:
+            idle = _IDLE * os.sysconf("SC_CLK_TCK") * len(self.processes) * (now - quiet_since) + 1
+            if not 0 <= spent - used <= idle:  # less than before: one of them has ended
                 quiet_since, used = now, spent
             if now - quiet_since > self.stall:
                 return [self._hang(f"hangs: no process did anything for {self.stall:g} s", stuck)]

@@ -52,7 +52,10 @@ def compile_lowered(
     inner = getattr(lowered, "lowered", lowered)
     key = None if remember.memory.cache is None else remember.key_of(inner, options, devices)
     if key is not None and (known := remember.recall(key, inner, devices)) is not None:
-        return Partitioned(_compile(lowered, options, known[0]), **known[1], cached=True)
+        answered = Partitioned(_compile(lowered, options, known[0]), cached=True)
+        for name, kept in known[1].items():
+            setattr(answered, name, kept)
+        return answered
     with tempfile.TemporaryDirectory(prefix="shardlint-hlo-") as folder, listening() as heard:
         dumping = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _passes(jax.__version__)}
         try:

@@ -56,9 +56,9 @@ def _place(file: Path, number: int) -> str:
             elif not line.startswith("#loc"):
                 operations.append(_USED.search(line))
     for used in operations[number : number + _NEAR]:
-        for file, line_number in () if used is None else _places(used[1], defined):
-            if load.is_theirs(file):
-                return f"{load.shown(file)}:{line_number}"
+        for source, line_number in () if used is None else _places(used[1], defined):
+            if load.is_theirs(source):
+                return f"{load.shown(source)}:{line_number}"
     return ""
 
 

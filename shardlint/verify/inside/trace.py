@@ -182,15 +182,14 @@ def _check(leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list
             checked.failures += _compare(leaf, P.of(spec), found[1], mesh, sizes)
         elif most is not None and not _split(P.of(spec), len(leaf.shape), sizes):
             if math.prod(sizes.values()) > 1 and leaf.local_bytes > most:
-                message = f"{size_text(leaf.local_bytes)} whole, more than replicated_bytes_max ({size_text(most)})"
+                held, limit = size_text(leaf.local_bytes), size_text(most)
+                message = f"{held} whole, more than replicated_bytes_max ({limit})"
                 failure = Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", "P()")
                 checked.failures.append(failure)
     return checked
 
 
-def _compare(
-    leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[str, int]
-) -> list[Failure]:
+def _compare(leaf: tree.Leaf, actual: P, expected: P, mesh: Any, sizes: Mapping[str, int]) -> list[Failure]:
     try:
         misfit = expected.misfit(leaf.shape, sizes)
     except ValueError as error:

@@ -24,7 +24,9 @@ Say = Callable[[dict[str, Any]], None]
 _CALLS = 1000
 
 
-def work(job: dict[str, Any], index: int, port: int, folder: Path, say: Say, wait: Callable[[], None]) -> None:
+def work(
+    job: dict[str, Any], index: int, port: int, folder: Path, say: Say, wait: Callable[[], None]
+) -> None:
     """Be process `index` of a job: tell its arguments and its program, `wait` to be told to go on, run,
     and tell its results. Whatever is raised is told too.
     """
@@ -49,7 +51,7 @@ def work(job: dict[str, Any], index: int, port: int, folder: Path, say: Say, wai
             with entered:
                 made = place.make(fixture, mesh)
                 args = spread(made, mesh)
-            ready = {"args": holdings(args, [f"args[{index}]" for index in range(len(args))])}
+            ready: dict[str, Any] = {"args": holdings(args, [f"args[{index}]" for index in range(len(args))])}
             enter("compiling fn")
             ready["program"] = _program(function, args, mesh, fixture.context, folder / f"program{index}")
             say({"ready": ready, "line": load.place_of(function), "under": under})
@@ -67,7 +69,8 @@ def work(job: dict[str, Any], index: int, port: int, folder: Path, say: Say, wai
         except place.Indivisible as error:
             say({"skip": str(error)})
         except SystemExit as error:
-            say({"raised": f"called sys.exit({'' if error.code is None else repr(error.code)})", "stage": stage})
+            code = "" if error.code is None else repr(error.code)
+            say({"raised": f"called sys.exit({code})", "stage": stage})
         except BaseException as error:
             if not load.blame(error):
                 traceback.print_exc()

@@ -171,7 +171,6 @@ class Zygote:
         }
         write_line(self.answers, {"id": child.job["id"], "end": end})
 
-
     def _has_too_many(self, child: _Child) -> bool:
         now = time.monotonic()
         if now - child.counted < _COUNT_SECONDS:

@@ -23,9 +23,8 @@ def html_report(report: Report, version: str) -> str:
     facts = report.facts
     sources = Lines(report.root)
     found = len(facts.found)
-    verdict = element(
-        "p", status("fail" if found else "pass"), f" {found or 'no'} finding{'' if found == 1 else 's'}"
-    )
+    words = f"{found or 'no'} finding{'' if found == 1 else 's'}"
+    verdict = element("p", status("fail") if found else None, f" {words}")
     body = [
         element(
             "section",
@@ -86,7 +85,7 @@ def _moved(report: Report, sources: Lines) -> Html | None:
     for one in moved:
         costs.add(one.line, f"{one.kind} {over_text(one)}{trips_text(one)} ({one.function})", one.bytes)
     for found in report.facts.found:
-        costs.add(found.line, f"{found.kind}: {found.message}")
+        costs.add(found.line, f"{found.kind} in {found.function}")
     columns = [
         Column("Line"),
         Column("Function"),

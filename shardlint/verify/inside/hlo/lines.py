@@ -89,7 +89,7 @@ def renumbering(module: Module, original: Module) -> dict[int, int | None] | Non
     was, now = _numbers(original), _numbers(module)
     votes: dict[int, set[int]] = {}
     for name, numbers in now.items():
-        before = was.get(name, [])
+        before = was.get(_known(name, was), [])
         if len(before) == len(numbers):
             for left, right in zip(numbers, before, strict=True):
                 votes.setdefault(left, set()).add(right)
@@ -99,6 +99,15 @@ def renumbering(module: Module, original: Module) -> dict[int, int | None] | Non
     if all(right <= {left} for left, right in votes.items()):
         return None
     return {left: right.copy().pop() if len(right) == 1 else None for left, right in votes.items()}
+
+
+def _known(name: str, names: Mapping[str, object]) -> str:
+    """The longest end of an operation's name that is known: before inlining, names begin where their function
+    does.
+    """
+    while name not in names and "/" in name:
+        name = name.partition("/")[2]
+    return name
 
 
 def _numbers(module: Module) -> dict[str, list[int]]:

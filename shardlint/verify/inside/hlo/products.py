@@ -20,7 +20,7 @@ from shardlint.verify.inside.hlo.axes import Axes
 from shardlint.verify.inside.hlo.collectives import Found, line_of
 from shardlint.verify.inside.hlo.flow import CARRY, Flow
 from shardlint.verify.inside.hlo.lines import Lines
-from shardlint.verify.inside.hlo.module import Computation, Instruction, Module, split
+from shardlint.verify.inside.hlo.module import Computation, Instruction, Module, split, value_at
 from shardlint.verify.inside.hlo.parallelism import SIDES, Names, Shared, parallelism, weights_side
 
 _EINSUM = re.compile(r"[A-Za-z.]+(?:,[A-Za-z.]+)+->[A-Za-z.]*")
@@ -52,7 +52,7 @@ def find(
 ) -> list[Product]:
     """The products of `module` whose axes are known, in its order; `found` are its collectives."""
     origins = {_plain(name): computation for name, computation in before.computations.items()}
-    donated = aliased(module)
+    donated = handed_on(module)
     shared: list[Shared] = []
     for computation in module.computations.values():
         origin = origins.get(_plain(computation.name))
@@ -79,12 +79,15 @@ def find(
     ]
 
 
-def aliased(module: Module) -> set[int]:
-    """Parameters whose buffers an output takes: the state a step hands on, and no batch."""
-    start = module.header.find("input_output_alias={")
-    return {
-        int(number) for number in re.findall(r"\}: \((\d+), \{", module.header[start:] if start >= 0 else "")
-    }
+def handed_on(module: Module) -> set[int]:
+    """Parameters whose buffers an output may take: the state a step hands on, and no batch."""
+    found: set[int] = set()
+    for key, entry in (("input_output_alias", r"\}: \((\d+), \{"), ("buffer_donor", r"\((\d+), \{")):
+        start = module.header.find(f"{key}={{")
+        if start >= 0:
+            text = value_at(module.header, start + len(key) + 1)
+            found |= {int(number) for number in re.findall(entry, text)}
+    return found
 
 
 def _plain(name: str) -> str:

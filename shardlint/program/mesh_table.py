@@ -23,32 +23,33 @@ _DEPTH = 4
 
 @dataclass(frozen=True)
 class SharedMesh:
-    """Where a mesh is made, by what, and the type of its axes. It outlives the tree of its file."""
+    """Where a mesh is made. It outlives the tree of its file."""
 
     path: Path
     line: int
-    api: str
-    axis_types: AxisTypes
 
 
-def shared_meshes(program: Program) -> tuple[SharedMesh, ...] | None:
-    """Every mesh made in the project that may reach code elsewhere; None where not all of the project is read.
+def shared_meshes(program: Program, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
+    """Every mesh made in the project that may reach code elsewhere, if they are all made with axes of this type.
 
-    Left out are meshes that stay in the function that makes them, that stand in where none is given
+    None at all where one is of another type or not known, or not all of the project is read. Left out are tests and
+    benchmarks, meshes that stay in the function that makes them, that stand in where none is given
     (`mesh or default_mesh()`), and that are made only on demand of a flag which no call gives.
     """
     found: list[SharedMesh] = []
     for file in program.project.calling(_WORDS):
         if file is None:
-            return None
+            return ()
+        if any(part.startswith("bench") for part in file.path.relative_to(program.project.root).parts):
+            continue
         for call in _made(program, file):
             if not _shared(program, file, call, 0) or _on_demand(program, file, call):
                 continue
-            for option in options(program.value(file, call)):
-                mesh = mesh_of(option, program.evaluator)
-                if mesh is None:
-                    return None
-                found.append(SharedMesh(file.path, call.lineno, mesh.api, mesh.axis_types))
+            made = [mesh_of(option, program.evaluator) for option in options(program.value(file, call))]
+            for mesh in made:
+                if mesh is None or mesh.axis_types != axis_types:
+                    return ()
+                found.append(SharedMesh(file.path, call.lineno))
     return tuple(found)
 
 
