@@ -14,6 +14,9 @@ step $bin/python scripts/docs.py --check
 step $bin/python scripts/observe_api.py --check
 step $bin/shardlint check --exclude fixtures/ --exclude data/ .
 step $bin/shardlint verify --jobs 2 --rules all
+PLAYWRIGHT_BROWSERS_PATH=${PLAYWRIGHT_BROWSERS_PATH:-$PWD/.venv/browsers}
+export PLAYWRIGHT_BROWSERS_PATH
+sh scripts/browser.sh
 step $bin/pytest -n 2 --dist loadgroup
 if [ -n "$failed" ]; then
     echo "Failed:$failed" >&2

@@ -55,6 +55,7 @@ RULES = {
     "SL501": "shardlint_rules.flax.linen_constraint_ignored:LinenConstraintIgnored",
     "SL504": "shardlint_rules.flax.annotation_key_ignored:AnnotationKeyIgnored",
     "SL505": "shardlint_rules.flax.annotation_list_or_string:AnnotationListOrString",
+    "SL506": "shardlint_rules.flax.vmapped_layers_shift_axes:VmappedLayersShiftAxes",
     "SL507": "shardlint_rules.flax.nothing_trains:NothingTrains",
     "SL509": "shardlint_rules.flax.spec_after_unbox:SpecAfterUnbox",
     "SL512": "shardlint_rules.flax.logical_constraint_without_rules:LogicalConstraintWithoutRules",

@@ -216,6 +216,8 @@ class Evaluator:
                         return Constant(one // two)
         if isinstance(left, Items) and isinstance(right, Items) and isinstance(node.op, ast.Add):
             return Items(left.kind, left.items + right.items, left.open or right.open)
+        if isinstance(right, Items) and not isinstance(left, Items):
+            left, right = right, left  # 2 * (a,)
         if isinstance(left, Items) and isinstance(node.op, ast.Mult):
             count = right.value if isinstance(right, Constant) else None
             if isinstance(count, int) and 0 <= count * len(left.items) <= 64:

@@ -107,7 +107,11 @@ def _read(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Paramet
     "--python", default=sys.executable, help="Run the programs with another interpreter, which has jax."
 )
 @click.option(
-    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Programs side by side."
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=lambda: min(os.cpu_count() or 1, 4),
+    show_default="processors, at most 4",
+    help="Programs side by side.",
 )
 @click.option(
     "--cache-dir",

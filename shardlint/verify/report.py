@@ -119,10 +119,10 @@ def text_report(run: Run, colour: bool) -> str:
     counts = run.counts()
     packages = ", ".join(f"{name} {release}" for name, release in run.releases.items())
     lines.append("")
-    lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({packages})")
+    lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({plain(packages)})")
     lines += [plain(f"golden: {said}") for said in run.goldens]
-    lines += [f"self-test: {caught}" for caught in run.self_test]
-    lines += [f"limits: {limit}" for limit in run.limits]
+    lines += [plain(f"self-test: {caught}") for caught in run.self_test]
+    lines += [plain(f"limits: {limit}") for limit in run.limits]
     if not run.results:
         lines.append(f"shard {run.shard} has nothing to do: the others have it all")
     elif not counts[FAIL] and not counts[PASS]:

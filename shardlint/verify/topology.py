@@ -88,7 +88,7 @@ def parse_topology(text: str) -> Topology:
     return Topology(f"{chip}:{numbers}", chip, shape, known_chip.platform, known_chip.hbm_bytes)
 
 
-# libtpu 0.0.50 writes "(17.23G) exceeds available HBM (15.75G)", 0.0.17 "Used 100.00G of 95.74G hbm"; by G they mean GiB.
+# libtpu 0.0.50 writes "(17.23G) exceeds available HBM (15.75G)", 0.0.17 "Used 100.00G of 95.74G hbm"; G is GiB.
 _REFUSALS = (
     re.compile(r"\(([\d.]+)([KMGT]?)\) exceeds available HBM \(([\d.]+)([KMGT]?)\)"),
     re.compile(r"Used ([\d.]+)([KMGT]?) of ([\d.]+)([KMGT]?) hbm"),

@@ -36,6 +36,14 @@ MESH = {"data": 4, "model": 2}
 Verify = Callable[..., list[Result]]
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Commands that tests run keep nothing in the user's own folder for caches, and find nothing there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def runner() -> Iterator[Runner]:
     python = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)

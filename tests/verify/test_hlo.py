@@ -36,9 +36,7 @@ def module(body: str, header: str = "HloModule jit_f, num_partitions=8", tables:
 
 
 def test_reading_imports_no_jax() -> None:
-    code = (
-        "import sys, shardlint.verify.inside.hlo; assert not {'jax', 'numpy', 'libcst'} & set(sys.modules)"
-    )
+    code = "import sys, shardlint.verify.inside.hlo; assert not {'jax', 'numpy', 'libcst'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 

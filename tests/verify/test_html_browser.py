@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -38,14 +37,18 @@ _OPTIONS += ["--disable-component-update", "--disable-sync", "--no-first-run", "
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     with playwright.sync_playwright() as started:
-        own = Path(started.chromium.executable_path)
-        found = os.environ.get("SHARDLINT_TEST_BROWSER") or (str(own) if own.is_file() else None)
-        found = found or next(filter(None, map(shutil.which, _NAMES)), None)
-        if found is None:
-            pytest.skip(
-                f"no browser: {sys.executable} -m playwright install chromium, or apt-get install chromium"
-            )
-        launched = started.chromium.launch(executable_path=found, args=_OPTIONS)
+        found = os.environ.get("SHARDLINT_TEST_BROWSER")
+        try:
+            launched = started.chromium.launch(executable_path=found, args=_OPTIONS)
+        except playwright.Error as error:
+            if found:
+                raise
+            found = next(filter(None, map(shutil.which, _NAMES)), None)
+            if found is None:
+                pytest.skip(
+                    f"no browser: playwright install chromium, or apt-get install chromium ({error.name})"
+                )
+            launched = started.chromium.launch(executable_path=found, args=_OPTIONS)
         yield launched
         launched.close()
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from shardlint.verify.junit import junit_report
-from shardlint.verify.report import FAIL, PASS, Failure, Run
+from shardlint.verify.report import FAIL, PASS, Failure, Run, text_report
 
 from .made import hostile, result, run
 
@@ -108,5 +108,7 @@ def test_nothing_to_say() -> None:
 def test_what_xml_and_terminals_must_not_see_is_made_harmless(text: str) -> None:
     made = hostile(text, "model.py")
     written = junit_report(made, text)
-    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff\ufffe\uffff]", written)
+    forbidden = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\ud800-\udfff\ufffe\uffff]"
+    assert not re.search(forbidden, written)
     read(made)
+    assert not re.search(forbidden, text_report(made, False))

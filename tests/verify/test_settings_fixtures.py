@@ -263,11 +263,15 @@ def test_they_run_beside_those_in_code(run: Callable[..., Result], tmp_path: Pat
     assert found["rerun"] == "shardlint verify pyproject.toml::double --mesh data=2 --level compile"
 
 
-def test_which_settings_count(run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_which_settings_count(
+    run: Callable[..., Result], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert list(fixture_files(["."])) == [Path("pyproject.toml"), Path("proj/fx.py")]
     assert list(fixture_files(["proj"])) == [Path("proj/fx.py")], "only settings at the top of a folder given"
     monkeypatch.chdir(tmp_path / "proj")
-    assert list(fixture_files([])) == [tmp_path / "pyproject.toml", Path("fx.py")], "those that govern this folder"
+    assert list(fixture_files([])) == [tmp_path / "pyproject.toml", Path("fx.py")], (
+        "those that govern this folder"
+    )
     (tmp_path / "pyproject.toml").write_text("[tool.shardlint]\npedantic = true\n")
     assert list(fixture_files([])) == [Path("fx.py")]
     (tmp_path / "pyproject.toml").write_text(ONE.replace("proj.train:double", "double"))

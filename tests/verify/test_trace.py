@@ -14,7 +14,7 @@ from shardlint.verify.runner import _BOOT, Runner
 
 from .conftest import Verify, kinds
 
-NEEDED = (0, 8)
+NEEDED = (0, 7, 2)
 MODEL = """
 def init():
     key = jax.random.key(0)
@@ -37,7 +37,7 @@ OUT = {"h": P("data", "model"), "y": P("data")}
 
 @pytest.fixture(autouse=True)
 def _explicit(runner: Runner) -> None:
-    if tuple(map(int, runner.releases["jax"].split(".")[:2])) < NEEDED:
+    if tuple(map(int, runner.releases["jax"].split(".")[:3])) < NEEDED:
         pytest.skip("needs jax.sharding.use_abstract_mesh")
 
 

@@ -22,7 +22,7 @@ class ConstraintToOwnSharding(Rule):
     ## What it does
     Reports `with_sharding_constraint(x, x.sharding)` in traced code, and the guards `hasattr(x, "sharding")` and
     `getattr(x, "sharding", None)`, where `x` is surely a tracer. With `--pedantic` it also reports, as a likely
-    finding, a constraint of an array to its own sharding where nothing proves that the code is traced.
+    finding, a constraint of an array to its own sharding where the text does not prove that it is a tracer.
 
     ## Why it hurts
     The sharding is not decided until the program is compiled. `x.sharding` raises `AttributeError`; `hasattr` is

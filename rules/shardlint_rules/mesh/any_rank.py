@@ -9,7 +9,7 @@ from shardlint.facts import Binding, FileFacts, Scope
 from shardlint.program.flow import End
 from shardlint.program.meshes import leaves
 from shardlint.program.reach import lookup
-from shardlint.program.shapes import shape_of, shape_of_value
+from shardlint.program.shapes import shape_of_value
 from shardlint.program.signatures import Definition, of_definition
 from shardlint.program.values import Api, Made, Place, Value, options
 from shardlint.site import Site
@@ -341,11 +341,10 @@ def _callers_tell(site: Site, origin: Binding, ends: list[End]) -> bool:
     parameters = of_definition(node)
     if origin.scope.parent is not None and origin.scope.parent.kind == "class":
         parameters = parameters.without_first()
-    ranks = set()
+    ranks: set[int | None] = set()
     for end in ends:
-        if end.kind != "called":
+        if end.kind != "called" or end.wrappers:
             continue
         given = (parameters.bind(evaluator.arguments(end.place)) or {}).get(origin.name)
-        shape = shape_of(evaluator, given) if given is not None and not end.wrappers else None
-        ranks |= {len(shape)} if shape is not None else set()
-    return bool(ranks) and 0 not in ranks
+        ranks |= set(_ranks(site, evaluator.value(given), 0)) if given is not None else set()
+    return any(ranks) and 0 not in ranks

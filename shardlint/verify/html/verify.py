@@ -27,6 +27,10 @@ from shardlint.verify.lines import Lines
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result, Run, size_text
 
 _OPEN = 3
+_SIMULATED = (
+    "On simulated devices: right about where bytes are moved and over which axes. "
+    "Other hardware may do the same work by other collectives."
+)
 
 
 @dataclass
@@ -154,9 +158,7 @@ def _sweep(fixtures: Sequence[_Fixture]) -> Html:
     if not rows:
         return join([])
     heading = element("h2", "The sweep over meshes", id="sweep")
-    caption = (
-        f"{len(rows)} meshes of {len(fixtures)} fixture{'s' if len(fixtures) > 1 else ''}; a header sorts"
-    )
+    caption = f"{_many(len(rows), 'run')} of {_many(len(fixtures), 'fixture')} on a mesh; a header sorts"
     return element(
         "section", heading, table(columns, rows, caption=caption, row_classes=classes, long=len(rows) > 40)
     )
@@ -188,6 +190,10 @@ def _sweep_row(fixture: _Fixture, on: _OnMesh, levels: Sequence[str]) -> list[Ce
         size(program.memory_bytes) if program else unknown,
         size(max(copied, default=0)) if program else unknown,
     ]
+
+
+def _many(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def _short(name: str) -> str:
@@ -230,17 +236,15 @@ def _mesh(on: _OnMesh, sources: Lines, open_: bool) -> Html:
     for index, result in enumerate(on.results):
         if result.program is None:
             continue
-        backend = "simulated devices" if result.program.backend == "cpu" else result.program.backend
         wrong = [failure for one in on.results for failure in one.failures]
+        compiled = result.level != "trace"
+        backend = result.program.backend
         body.append(
-            element(
-                "h3",
-                f"What level {result.level} saw, compiled for {backend}"
-                if result.level != "trace"
-                else "What level trace saw",
-            )
+            element("h3", f"Level {result.level}" + (f", compiled for {backend}" if compiled else ""))
         )
-        body.append(program_view(result.program, wrong, f"{on.id}-{index}", sources, result.level != "trace"))
+        if compiled and backend == "cpu":
+            body.append(element("p", _SIMULATED, class_="quiet"))
+        body.append(program_view(result.program, wrong, f"{on.id}-{index}", sources, compiled))
     classes = "mesh failed" if on.failed() else "mesh"
     return element("details", summary, body, class_=classes, id=on.id, open=open_)
 
@@ -253,7 +257,7 @@ def _result(result: Result) -> Html:
         status(result.status),
         element("strong", f" {result.level} {result.topology}".rstrip() + " ") if result.level else " ",
         "; ".join(part for part in said if part),
-        element("span", f" ({result.seconds:.1f} s)", class_="quiet") if result.seconds else None,
+        element("span", f" ({_took(result)})", class_="quiet") if result.seconds else None,
     )
     return join(
         [
@@ -266,6 +270,10 @@ def _result(result: Result) -> Html:
             element("pre", "\n".join(result.output), class_="output mono") if result.output else None,
         ]
     )
+
+
+def _took(result: Result) -> str:
+    return f"{result.seconds:.1f} s" + (", from cache" if result.cached else "")
 
 
 def _failure(failure: Failure) -> Html:

@@ -93,6 +93,11 @@ def check_placement(
             checked += _compare(leaf, mesh, spec)
         elif replicated_max is not None:
             checked += _limit_replicated(leaf, mesh, replicated_max)
+    whole = [failure for failure in checked.failures if failure.kind == "replicated"]
+    if len(whole) > 1:
+        whole.sort(key=lambda failure: failure.bytes_actual or 0, reverse=True)
+        whole[0].message += f"; the largest of {len(whole)}"
+        checked.failures = [failure for failure in checked.failures if failure.kind != "replicated"] + whole
     return checked
 
 
@@ -116,7 +121,9 @@ def _limit_replicated(leaf: tree.Leaf, mesh: Any, most: int) -> Checked:
         return Checked([], 1)
     message = f"{size_text(leaf.local_bytes)} whole, more than replicated_bytes_max ({size_text(most)})"
     actual = sharding_text(leaf.sharding)
-    return Checked([Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", actual)], 1)
+    failure = Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", actual)
+    failure.bytes_actual = leaf.local_bytes
+    return Checked([failure], 1)
 
 
 def check_donation(compiled: Compiled) -> Checked:

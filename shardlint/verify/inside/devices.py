@@ -97,7 +97,7 @@ def explicit_missing() -> str:
 
     if hasattr(jax.sharding, "AxisType") and hasattr(jax.sharding, "AbstractMesh"):
         return ""
-    return f"jax {jax.__version__} has no explicit axes (0.6 has)"
+    return f"jax {jax.__version__} has no explicit axes (0.5.3 has)"
 
 
 def is_explicit(mesh: Any) -> bool:

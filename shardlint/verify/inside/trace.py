@@ -75,7 +75,7 @@ def _untold(fixture: Fixture) -> str:
     if fixture.context == "with":
         return "`with mesh:` cannot be entered without devices"
     if fixture.context == "set_mesh" and not hasattr(jax.sharding, "use_abstract_mesh"):
-        return f"jax {jax.__version__} has no jax.sharding.use_abstract_mesh (0.8 has)"
+        return f"jax {jax.__version__} has no jax.sharding.use_abstract_mesh (0.7.2 has)"
     return ""
 
 

@@ -120,10 +120,13 @@ def _compiled(path: Path) -> Compiled | None:
         collectives = read(original, {"replicas": replicas}).collectives
     chosen = parse(before.read_text("utf-8", "replace")) if before is not None else module
     final = _header(end) if end is not None else ""
+    leaves = tuple(_arrays(path, module, chosen, local, final, Axes(mesh) if mesh else None))
+    if replicas > 1:
+        leaves = tuple(replace(leaf, spec="its own on each device") for leaf in leaves)
     program = Program(
         mesh=mesh,
         backend="cpu",
-        arrays=tuple(_arrays(path, module, chosen, local, final, Axes(mesh) if mesh else None)),
+        arrays=leaves,
         collectives=tuple(collectives),
         warned=tuple(warned),
     )

@@ -165,6 +165,22 @@ def _program(index: int, each: Sequence[Compiled], sources: Lines) -> Html:
     return element(
         "details",
         element("summary", f"{one.function.name}, on {one.devices} devices"),
-        program_view(one.program, [], f"f{index}", sources),
+        program_view(one.program, [], f"f{index}", sources) if one.program.mesh else _arrays(one),
         class_="part",
     )
+
+
+def _arrays(one: Compiled) -> Html:
+    """Arrays alone, where the dump does not say what mesh they lie on."""
+    rows = [
+        [Cell(code(leaf.where)), Cell(code(leaf.array)), Cell(leaf.spec), size(leaf.bytes), count(leaf.copies)]
+        for leaf in one.program.arrays
+    ]
+    columns = [
+        Column("Array"),
+        Column("Type"),
+        Column("Lies"),
+        Column("A device holds", number=True),
+        Column("Copies", number=True),
+    ]
+    return table(columns, rows, caption="Arguments and results", long=len(rows) > 20)

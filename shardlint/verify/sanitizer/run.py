@@ -43,12 +43,17 @@ class Run:
         return one.partitions > 1 and leaf.copies == one.partitions and self.is_large(leaf, one)
 
     def like(self, leaf: Array) -> tuple[Compiled, Array] | None:
-        """An array of the same type and shape that a function keeps split: one of the same name, or
-        part of the state that goes from step to step. A batch that happens to have the shape of a weight
-        is neither.
+        """An array of the same type and shape that a function keeps split: one of the same name, or, where
+        one of the two has only a number, part of the state that goes from step to step. A batch that
+        happens to have the shape of a weight is neither.
         """
-        named = self._named.get((leaf.array, last_key(leaf.where)))
-        return named or self._split.get(leaf.array)
+        key = last_key(leaf.where)
+        if key and (leaf.array, key) in self._named:
+            return self._named[leaf.array, key]
+        known = self._split.get(leaf.array)
+        if known is None or not (key or "[" in leaf.where):
+            return None
+        return None if key and last_key(known[1].where) else known
 
 
 def is_state(leaf: Array, one: Compiled) -> bool:
@@ -58,13 +63,14 @@ def is_state(leaf: Array, one: Compiled) -> bool:
     key = last_key(leaf.where)
     for result in one.results:
         if result.array == leaf.array and result.copies == leaf.copies and result.spec == leaf.spec:
-            # Equinox's arguments have numbers for names.
             if key == last_key(result.where) if key else "[" in leaf.where:
                 return True
     return False
 
 
 def last_key(where: str) -> str:
-    """The last key of a leaf that is a name, `['w1']` or `.weight`; empty without one."""
-    keys = [key for key in _KEYS.findall(where) if _NAMED.match(key)]
+    """The last key of a leaf that is a name, `w1` of `p['w1']`, `weight` of `out[1].weight`. Empty without
+    one, and for what Equinox passes, `dynamic_donate['first'][5]`: the number is all there is.
+    """
+    keys = [] if where.startswith("dynamic") else [key for key in _KEYS.findall(where) if _NAMED.match(key)]
     return keys[-1].strip(".[]'\"") if keys else ""

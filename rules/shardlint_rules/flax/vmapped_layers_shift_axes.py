@@ -1,0 +1,174 @@
+"""SL506."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.facts import FileFacts
+from shardlint.program.meshes import spec_of
+from shardlint.program.values import Api, ClassValue, Constant, Function, Items, Made, Place, Value, options
+from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.flax.annotations import KEYS, VARIABLES, WITH_METADATA, WITH_PARTITIONING
+
+_SPECS = ("get_partition_spec", "get_named_sharding")
+_DEPTH = 4
+
+
+class VmappedLayersShiftAxes(Rule):
+    """Annotated layers are stacked by `nnx.vmap` without saying what the new dimension is called.
+
+    ## What it does
+    Reports `nnx.vmap` without `transform_metadata` over a function that builds layers whose variables carry a sharding
+    annotation, in a project that reads annotations back (`nnx.get_partition_spec`, `nnx.get_named_sharding`).
+
+    ## Why it hurts
+    The stacked variables get a dimension in front, and their annotation does not: `(None, "model")` for a kernel is
+    then read as the sharding of (layers, in), and the kernel is split along another dimension than was meant. Nothing
+    is raised where the sizes happen to divide.
+
+    ## Example
+    ```python
+    @nnx.split_rngs(splits=3)
+    @nnx.vmap(in_axes=0, out_axes=0)
+    def create_layers(rngs):
+        return Layer(rngs)
+    ```
+
+    ## Use instead
+    ```python
+    @nnx.split_rngs(splits=3)
+    @nnx.vmap(in_axes=0, out_axes=0, transform_metadata={nnx.PARTITION_NAME: None})
+    def create_layers(rngs):
+        return Layer(rngs)
+    ```
+    None leaves the new dimension whole; a mesh axis or logical name shards it.
+
+    ## Fix safety
+    Unsafe: the variables are split along another dimension.
+
+    ## Evidence
+    Row L2n of the experiments, run on flax 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12: a (3, 16, 32) kernel annotated
+    (None, "model") came out as P(None, "model"), with `transform_metadata` as P(None, None, "model"). Layers whose
+    annotation the text does not show are left alone.
+    """
+
+    code = "SL506"
+    name = "vmapped-layers-shift-axes"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
+    wakes = (Calls("flax.nnx.vmap"),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a vmap."""
+        if site.form == "name" or site.expected_to_fail or site.guarded:
+            return
+        given = site.arguments
+        if "transform_metadata" in given.keywords or given.open_keywords or given.open_positional:
+            return
+        if not any(site.program.project.anywhere(name) for name in _SPECS):
+            return
+        layers = _Annotated(site)
+        built = [value for function in _functions(site) for value in layers.built(function)]
+        found = [layers.annotation(value) for value in built]
+        if not found or any(one is None for one in found):
+            return
+        first = found[0]
+        assert first is not None
+        where = f"line {first.line}" if first.file is site.file else f"{first.file.path.name}:{first.line}"
+        yield site.finding(
+            site.call.func if site.form == "call" else site.call.args[0],
+            f"stacks layers that are annotated at {where}",
+            f"On {site.on('flax')} the annotation gets no entry for the new dimension: read back, it shards "
+            "the dimension before the one that was meant.",
+            help="write transform_metadata={nnx.PARTITION_NAME: None}, or the name of an axis",
+            fix=self._fix(site),
+        )
+
+    def _fix(self, site: Site) -> Fix | None:
+        from shardlint_rules.mesh.appending import appended
+
+        name, imports = site.spell("flax.nnx.PARTITION_NAME")
+        text = f"transform_metadata={{{name}: None}}"
+        call = appended(site.node, "transform_metadata", f"{{{name}: None}}")
+        edits = [site.replace(site.call, call), *imports]
+        return site.fix(
+            Safety.UNSAFE, f"add {text}", edits, "the variables are split along another dimension"
+        )
+
+
+def _functions(site: Site) -> Iterator[Value]:
+    """What is vmapped: the definition that is decorated, or the argument."""
+    if site.decorated is not None:
+        # nnx.transform_metadata says the same by a decorator of its own.
+        others = site.decorated.decorator_list
+        if not any("transform_metadata" in site.text(one) for one in others):
+            yield Function(Place(site.file, site.decorated))
+    elif site.form == "call" and site.call.args:
+        yield from options(site.value(site.call.args[0]))
+
+
+class _Annotated:
+    """Finds annotations in what functions and classes build."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.evaluator = site.program.evaluator
+
+    def built(self, function: Value) -> Iterator[Value]:
+        """The objects that a function returns."""
+        if isinstance(function, ClassValue):
+            yield Made(function, None)
+        elif isinstance(function, Function):
+            file, node = function.place.file, function.node
+            if isinstance(node, ast.Lambda):
+                file.walked(file.scope(node))
+                yield from options(self.evaluator.value(Place(file, node.body)))
+                return
+            for one in file.walked(file.scope(node)).returns:
+                if isinstance(one, ast.Return) and one.value is not None:
+                    yield from options(self.evaluator.value(Place(file, one.value)))
+
+    def annotation(self, value: Value, depth: int = 0) -> Place | None:
+        """Where a variable of an object is annotated with a mesh axis or logical name."""
+        if not isinstance(value, Made) or not isinstance(value.by, ClassValue) or depth > _DEPTH:
+            return None
+        for cls in self.evaluator.lineage(value.by):
+            file = cls.place.file
+            for statement in cls.node.body:
+                if isinstance(statement, ast.FunctionDef) and statement.name in ("__init__", "setup"):
+                    found = self._in(file, statement, depth)
+                    if found is not None:
+                        return found
+        return None
+
+    def _in(self, file: FileFacts, init: ast.FunctionDef, depth: int) -> Place | None:
+        for call in file.walked(file.scope(init)).calls:
+            place = Place(file, call)
+            for value in options(self.evaluator.value(Place(file, call.func))):
+                if isinstance(value, Api) and self._annotates(value.name, place, call):
+                    return place
+                if isinstance(value, ClassValue):
+                    found = self.annotation(Made(value, None), depth + 1)
+                    if found is not None:
+                        return found
+        return None
+
+    def _annotates(self, name: str, place: Place, call: ast.Call) -> bool:
+        if name == WITH_PARTITIONING:
+            return len(call.args) > 1 and self._names(Place(place.file, call.args[1]))
+        if name in VARIABLES or name == WITH_METADATA:
+            given = [keyword.value for keyword in call.keywords if keyword.arg in KEYS]
+            return any(self._names(Place(place.file, one)) for one in given)
+        return False
+
+    def _names(self, place: Place) -> bool:
+        """Whether an annotation surely names an axis: `(None, "model")`, `P("data")`."""
+        value = self.evaluator.value(place)
+        if isinstance(value, Items):
+            return any(isinstance(item, Constant) and isinstance(item.value, str) for item in value.items)
+        spec = spec_of(value, self.evaluator)
+        return spec is not None and any(entry.axes for entry in spec.entries if entry.known)
