@@ -10,7 +10,7 @@ from functools import cached_property
 from shardlint.facts import FileFacts
 from shardlint.program import Program, api
 from shardlint.program.values import Api, Made, Value, Wrapped, options
-from shardlint.rule import Calls, Methods, Rule, Uses, Wake
+from shardlint.rule import Calls, Methods, Rule, Wake
 from shardlint.site import Form, Site
 from shardlint.targets import Targets
 

@@ -15,7 +15,7 @@ import pytest
 if TYPE_CHECKING:
     from pluggy import Result
 
-_MENTION = b"shardlint"
+_NAMES = (b"shardlint", b"Fixture")
 _SETTINGS = ("pyproject.toml", "shardlint.toml")
 
 
@@ -59,17 +59,19 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Iterator[None]:
     """Collect a file's fixtures, and where it has nothing else keep pytest from importing it."""
     outcome: Result[list[Any]] = yield  # type: ignore[assignment]  # what pluggy sends a wrapper
+    config, source = parent.config, b""
+    listed = config.getini("shardlint_fixtures")
     if file_path.suffix == ".py":
         try:
             source = file_path.read_bytes()
         except OSError:
             return
-        if _MENTION not in source:
+        if not (listed or all(name in source for name in _NAMES)):
             return
-    elif file_path.name in _SETTINGS:
-        source = b""
     else:
-        return
+        asked = listed or config.getoption("shardlint") or parent.session.isinitpath(file_path)
+        if file_path.name not in _SETTINGS or not asked:
+            return
     from shardlint.verify.pytest_nodes import collect_file
 
     outcome.force_result(collect_file(file_path, source, parent, outcome.get_result()))

@@ -11,7 +11,19 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 if TYPE_CHECKING:
     from shardlint.site import Site
 
-__all__ = ["Calls", "Certainty", "Edit", "Finding", "Fix", "Harm", "Methods", "Rule", "Safety", "Uses", "Wake"]
+__all__ = [
+    "Calls",
+    "Certainty",
+    "Edit",
+    "Finding",
+    "Fix",
+    "Harm",
+    "Methods",
+    "Rule",
+    "Safety",
+    "Uses",
+    "Wake",
+]
 
 
 class Harm(enum.StrEnum):

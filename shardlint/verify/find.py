@@ -11,7 +11,6 @@ from shardlint.settings import find_settings
 from shardlint.verify.declared import has_fixtures, read_fixtures
 from shardlint.verify.runner import CannotRun
 
-MENTION = b"shardlint.verify"
 _FIXTURE = ("shardlint.verify.Fixture", "shardlint.verify.fixture.Fixture")
 
 
@@ -60,7 +59,7 @@ def below(folder: Path, governing: bool = False) -> Iterator[Path]:
         elif governing:
             yield settings
     for file in find([folder]).files:
-        if file.suffix == ".py" and MENTION in file.read_bytes():
+        if file.suffix == ".py" and _mentions(file.read_bytes()):
             yield file
 
 
@@ -70,12 +69,12 @@ def makes_fixtures(source: bytes) -> bool:
     A module that has Python's syntax wrong does too, where it mentions `shardlint.verify`: it is for whoever
     imports it to say what is wrong.
     """
-    if MENTION not in source and b"from shardlint import" not in source:
+    if not _mentions(source):
         return False
     try:
         module = ast.parse(source)
     except (SyntaxError, ValueError):
-        return MENTION in source
+        return True
     imported: dict[str, str] = {}
     for node in _outside_functions(module):
         if isinstance(node, ast.Import):
@@ -89,6 +88,10 @@ def makes_fixtures(source: bytes) -> bool:
             if imported.get(first, "") + dot + rest in _FIXTURE:
                 return True
     return False
+
+
+def _mentions(source: bytes) -> bool:
+    return b"shardlint.verify" in source or b"from shardlint import" in source
 
 
 def _outside_functions(module: ast.Module) -> Iterator[ast.AST]:

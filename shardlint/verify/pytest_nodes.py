@@ -234,9 +234,17 @@ class FixtureItem(pytest.Item):
     """A fixture on one mesh at one level. `of` is the fixture's own id, and how many tests it has."""
 
     def __init__(
-        self, *, program: _Program, level: str = "", of: tuple[str, int] = ("", 0), **more: Any
+        self,
+        name: str,
+        parent: pytest.Collector,
+        *,
+        program: _Program,
+        level: str = "",
+        of: tuple[str, int] = ("", 0),
+        **more: Any,
     ) -> None:
-        super().__init__(**more)
+        # Its id as text: from that, pytest 9.2 and later know what the brackets are, which `--lf` compares.
+        super().__init__(name, parent, nodeid=f"{parent.nodeid}::{name}", **more)
         self.program, self.level, self.of = program, level, of
         self.add_marker("shardlint")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from typing import Any
 
 import pytest
 
@@ -224,7 +225,8 @@ def test_what_nobody_asked_for_is_a_note(verify: Verify) -> None:
         """
     )
     assert plain.notes == []
-    assert plain.program is not None and plain.program.warned == plain.program.collectives == ()
+    assert plain.program is not None
+    assert not plain.program.warned and not plain.program.collectives
     assert again.program is not None and padded.program is not None
     (warned,) = again.program.warned
     assert (warned.kind, warned.bytes) == ("rematerialised", 16**3 * 4)
@@ -347,14 +349,15 @@ def test_a_string_of_forbidden_collectives_is_refused() -> None:
 
 def test_each_claim_declares_something() -> None:
     assert Fixture(len, [{"data": 2}]).declares_nothing()
-    for declared in (
+    declarations: list[dict[str, Any]] = [
         {"forbid": ["any"]},
         {"budget": {"any": 0}},
         {"memory_max": 0},
         {"hbm_max": 0},
         {"gradients": {"0": None}},
-    ):
-        assert not Fixture(len, [{"data": 2}], **declared).declares_nothing()  # type: ignore[arg-type]
+    ]
+    for declared in declarations:
+        assert not Fixture(len, [{"data": 2}], **declared).declares_nothing()
 
 
 def test_results_without_a_program_print_as_before() -> None:

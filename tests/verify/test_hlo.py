@@ -171,6 +171,15 @@ def test_a_loop_s_condition_is_read(
     assert [one.trips for one in found] == ([] if trips == 0 else [trips])
 
 
+def test_a_loop_s_condition_is_asked_once_more() -> None:
+    text = LOOP.replace(
+        "  ROOT %c = ", "  %s = s32[] all-reduce(%j), replica_groups={}, to_apply=%max\n  ROOT %c = "
+    )
+    for name, value in (("START", "0"), ("STEP", "1"), ("LIMIT", "5"), ("DIRECTION", "LT")):
+        text = text.replace(name, value)
+    assert [(one.array, one.trips) for one in read(text, MESH).collectives] == [("f32[8]", 5), ("s32[]", 6)]
+
+
 def test_a_loop_that_ends_by_its_data_has_no_known_count() -> None:
     text = LOOP.replace("get-tuple-element(%b), index=0", "fusion(%b), kind=kLoop, calls=%unknown")
     (one,) = read(text.replace("START", "0").replace("STEP", "1").replace("LIMIT", "5"), MESH).collectives
@@ -353,6 +362,8 @@ def test_messages_of_rematerialisation() -> None:
         (one,) = rematerialised(f"noise\n{text}noise", lines, Axes(MESH))
         assert (str(one.line), one.bytes) == ("/proj/g.py:21", 16**3 * 4)
         assert one.message.endswith("to go from P(None, 'data', 'model') to P(('data', 'model'))")
+    # What the partitioner asked about, and did not do.
+    assert rematerialised(said.replace("%c.1 =", "%fake_parameter.2 ="), lines, Axes(MESH)) == []
     assert rematerialised("Involuntary full rematerialization. What?", lines, Axes(MESH)) == []
 
 
@@ -395,4 +406,4 @@ def test_parsing_keeps_names_operands_and_attributes() -> None:
     ).computations.values()
     (one,) = computation
     assert one.operands() == [("init", 2), ("b", None)]
-    assert (one.attribute("condition"), one.called()) == ("%c", ["d"])
+    assert (one.attribute("condition"), one.called()) == ("%c", ["d", "c"])

@@ -203,7 +203,7 @@ def test_a_failed_self_test_is_an_error_and_skipping_everything_fails(run: Pytes
         from shardlint.verify.runner import CannotRun
 
         def missed(runner):
-            print("asked once")
+            print("\\nasked once")
             raise CannotRun("self-test failed, so nothing this run says could be trusted:\\n  a fault was missed")
 
         pytest_nodes.check_self = missed
@@ -231,7 +231,6 @@ def test_broken_files_are_errors_of_collection(run: Pytest) -> None:
     assert "pyproject.toml: tool.shardlint.verify[0] (x): fn is 'double'; write a reference such as" in (
         done.stdout + done.stderr
     )
-    (Path(done.args[0]))  # the interpreter
     files["pyproject.toml"] = ""
     done = run("--continue-on-collection-errors", files=files)
     assert done.returncode == 1, done.stdout + done.stderr

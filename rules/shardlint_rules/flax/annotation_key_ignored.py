@@ -14,7 +14,7 @@ from shardlint_rules.flax.annotations import (
     VARIABLES,
     WITH_METADATA,
     Annotation,
-    annotations,
+    given_annotations,
     heeded,
     kept_under,
     names_axes,
@@ -93,7 +93,7 @@ class AnnotationKeyIgnored(Rule):
         if site.form == "method":
             yield from self._read(site)
         elif site.form == "call":
-            found = list(annotations(site))
+            found = list(given_annotations(site))
             for one in found:
                 others = [other.key for other in found if other is not one]
                 finding = self._given(site, one, others)

@@ -14,7 +14,7 @@ from shardlint_rules.flax.annotations import (
     VARIABLES,
     WITH_METADATA,
     WITH_PARTITIONING,
-    annotations,
+    given_annotations,
     heeded,
     names_axes,
 )
@@ -118,7 +118,7 @@ class AnnotationListOrString(Rule):
 
 def _given(site: Site) -> Iterator[ast.expr]:
     if site.api != WITH_PARTITIONING:
-        yield from (one.value for one in annotations(site) if heeded(site, one.key))
+        yield from (one.value for one in given_annotations(site) if heeded(site, one.key))
         return
     given = site.arguments
     place = given.keywords.get("sharding")

@@ -53,7 +53,7 @@ class Annotation:
     value: ast.expr
 
 
-def annotations(site: Site) -> Iterator[Annotation]:
+def given_annotations(site: Site) -> Iterator[Annotation]:
     """The metadata that the site's call gives to variables."""
     for keyword in site.call.keywords:
         if keyword.arg is None:

@@ -168,7 +168,7 @@ def shown(file: str) -> str:
 
 def is_theirs(file: str) -> bool:
     """Whether a source file is the user's: none of an installed package, of Python or of this verifier."""
-    here = str(Path(__file__).resolve().parent)
+    here = str(Path(__file__).resolve().parents[2])
     theirs = "site-packages" not in file and not file.startswith((here, "<"))
     return theirs and str(Path(sys.base_prefix) / "lib") not in file
 

@@ -79,9 +79,7 @@ def make(fixture: Fixture, mesh: Any, maker: Callable[[Any, Any], Any] = load.ma
     return made
 
 
-def make_one(
-    argument: Argument, index: int, mesh: Any, maker: Callable[[Any, Any], Any] = load.made
-) -> Made:
+def make_one(argument: Argument, index: int, mesh: Any, maker: Callable[[Any, Any], Any] = load.made) -> Made:
     """One argument and the spec of each of its arrays."""
     if argument.shape is not None:
         value: Any = jax.ShapeDtypeStruct(argument.shape, np.dtype(jax.numpy.dtype(argument.dtype)))

@@ -8,6 +8,7 @@ are in them from 0.8 on.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import math
 import re
@@ -20,6 +21,7 @@ from shardlint.verify.inside.hlo import read
 from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
 from shardlint.verify.inside.hlo.shapes import Shape, arrays
+from shardlint.verify.sanitizer import stablehlo
 from shardlint.verify.sanitizer.functions import Function, function_of
 from shardlint.verify.sanitizer.rematerialised import gathered_to_be_cut
 
@@ -27,7 +29,6 @@ _NAME = re.compile(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.befor
 _MESH = re.compile(r"mesh\[((?:'[^']+'=\d+,?\s*)+)\]")
 _SDY_MESH = re.compile(r"sdy\.mesh\s*(?:@\w+ = )?<\[([^\]]*)\]")
 _AXIS = re.compile(r"[\"']([^\"']+)[\"']=(\d+)")
-_RESULT = re.compile(r'jax\.result_info = "((?:[^"\\]|\\.)*)"')
 _LARGEST = 512 * 2**20
 
 
@@ -135,7 +136,7 @@ def _compiled(path: Path) -> Compiled | None:
     inside = [one.where for one in program.arrays if one.role == "in"]
     unplaced = [where for where, free in zip(inside, places, strict=False) if free]
     return Compiled(
-        function_of(match["name"], module),
+        function_of(match["name"], module, stablehlo.of(path)),
         path.parent.name,
         at,
         max(0.0, end.stat().st_mtime - at) if end is not None else 0.0,
@@ -151,7 +152,7 @@ def _parts(path: Path) -> tuple[Path | None, Path | None, Path | None]:
     """The other dumps of a program: before the partitioner, after it, and after all optimisations."""
     stem = path.name.removesuffix("before_optimizations.txt")
     before = after = end = None
-    for other in path.parent.glob(f"{_escaped(stem)}*"):
+    for other in path.parent.glob(f"{glob.escape(stem)}*"):
         rest = other.name.removeprefix(stem)
         if rest.endswith("before_spmd-partitioning.txt"):
             before = other
@@ -160,10 +161,6 @@ def _parts(path: Path) -> tuple[Path | None, Path | None, Path | None]:
         elif rest == "cpu_after_optimizations.txt":
             end = other
     return before, after, end
-
-
-def _escaped(text: str) -> str:
-    return re.sub(r"([*?[])", r"[\1]", text)
 
 
 def _header(path: Path) -> str:
@@ -234,7 +231,7 @@ def _arrays(
             "in", where, shape, here, _sharding(placed.get(number)), module.partitions, axes,
             donated=number in donors, aliased=(number in aliased) if final else None,
         )  # fmt: skip
-    names = result_names(path)
+    names = stablehlo.result_names(stablehlo.of(path))
     root = chosen.entry.root if chosen.entry is not None else None
     shardings = _root_shardings(root, len(given))
     for number, shape in enumerate(given):
@@ -309,39 +306,3 @@ def _spec(pieces: list[int], copies: int, partitions: int, splits: tuple[tuple[s
     while parts and parts[-1] == "None":
         parts.pop()
     return f"P({', '.join(parts)})"
-
-
-def result_names(path: Path) -> list[str]:
-    """What the program calls its results, `out[0]['w1']`, from the StableHLO beside the dump; releases before
-    0.8 write none.
-    """
-    match = _NAME.fullmatch(path.name)
-    if match is None:
-        return []
-    file = path.parent / f"module_{match['number']}.{match['name']}" / "module.mlir"
-    if not file.is_file():
-        # jax 0.8 names the folder by the millisecond it began in, a little before the dump.
-        stamp = int(match["stamp"]) // 1000
-        candidates = [
-            (int(folder.name.rpartition("_")[2]), folder)
-            for folder in path.parent.glob(f"{_escaped(match['name'])}_*")
-            if folder.name.rpartition("_")[2].isdigit()
-        ]
-        earlier = [
-            one for one in candidates if one[0] <= stamp and one[1].name.startswith(f"{match['name']}_")
-        ]
-        if not earlier:
-            return []
-        file = max(earlier)[1] / "module.mlir"
-    try:
-        with file.open(encoding="utf-8", errors="replace") as text:
-            for line in text:
-                if "func.func public @main(" in line:
-                    return [_as_out(name) for name in _RESULT.findall(line)]
-    except OSError:
-        pass
-    return []
-
-
-def _as_out(name: str) -> str:
-    return "out" + name.replace("\\22", '"').replace("\\27", "'").removeprefix("result")

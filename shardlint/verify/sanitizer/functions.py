@@ -11,6 +11,7 @@ from pathlib import Path
 from shardlint.verify.facts import Line
 from shardlint.verify.inside.hlo.lines import Lines, is_own
 from shardlint.verify.inside.hlo.module import Module
+from shardlint.verify.sanitizer.stablehlo import stacks
 
 _PREFIX = re.compile(r"^(jit|pmap|pjit|xmap|shard_map)_+")
 
@@ -30,29 +31,33 @@ class Function:
     own: bool
 
 
-def function_of(module_name: str, module: Module) -> Function:
-    """The function a module is, from its name and its stack frames."""
+def function_of(module_name: str, module: Module, beside: Path | None = None) -> Function:
+    """The function a module is, from its name and its stack frames. `beside` is its StableHLO, asked where the
+    module has none: of constants the compiler keeps none.
+    """
     bare = _PREFIX.sub("", module_name).strip("_")
     lines = Lines(module)
+    frames = [list(lines.stack(frame)) for frame in module.tables.get("StackFrames", ())]
+    leaves = _leaves(lines, module)
+    if not leaves:
+        frames = stacks(beside)
+        leaves = [line for stack in frames for line in stack if is_own(line.file)][:1]
     bodies: list[Line] = []
     calls: list[Line] = []
-    inner: dict[Line, None] = {}
-    for frame in module.tables.get("StackFrames", ()):
-        stack = list(lines.stack(frame))
-        inner.update(dict.fromkeys([line for line in stack if is_own(line.file)][:1]))
+    for stack in frames:
         # The outermost call of that name: a function may call itself, or one of its own name.
         for at in range(len(stack) - 1, -1, -1):
             if _plain(stack[at].function) == bare:
                 bodies.append(stack[at])
                 calls += [line for line in stack[at + 1 :] if is_own(line.file)][:1]
                 break
-    own_bodies = [line for line in bodies if is_own(line.file)]
     call = calls[0] if calls else Line()
+    own_bodies = [line for line in bodies if is_own(line.file)]
     if own_bodies:
         first = min(own_bodies, key=lambda line: line.line)
         defined = next((one for one in _around(first) if _plain(one.function) == bare), first)
         return Function(first.function.rpartition(".")[2], defined, call, True)
-    deepest = sorted(_leaves(lines, module), key=lambda line: (line.file, line.line))
+    deepest = sorted(leaves, key=lambda line: (line.file, line.line))
     # Releases before 0.8 write lines and no functions; the file itself knows which function a line is in.
     for line in deepest:
         for one in _around(line):
@@ -61,7 +66,7 @@ def function_of(module_name: str, module: Module) -> Function:
     # A function without a name of its own (a partial, a wrapped one) still has a body of several lines.
     if len(deepest) > 1:
         return Function(f"{bare}({', '.join(_argument_names(module))})", deepest[0], call, True)
-    only = next(iter(deepest or inner), Line())
+    only = next((line for stack in (deepest, *frames) for line in stack if is_own(line.file)), Line())
     return Function(bare, only, only, False)
 
 

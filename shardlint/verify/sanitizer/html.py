@@ -173,7 +173,13 @@ def _program(index: int, each: Sequence[Compiled], sources: Lines) -> Html:
 def _arrays(one: Compiled) -> Html:
     """Arrays alone, where the dump does not say what mesh they lie on."""
     rows = [
-        [Cell(code(leaf.where)), Cell(code(leaf.array)), Cell(leaf.spec), size(leaf.bytes), count(leaf.copies)]
+        [
+            Cell(code(leaf.where)),
+            Cell(code(leaf.array)),
+            Cell(leaf.spec),
+            size(leaf.bytes),
+            count(leaf.copies),
+        ]
         for leaf in one.program.arrays
     ]
     columns = [

@@ -18,14 +18,14 @@ def runs(module: Module, flow: Flow) -> dict[str, int | None]:
     if module.entry is None:
         return {}
     callers: dict[str, list[Instruction]] = {}
-    bodies: set[int] = set()
+    loops: set[int] = set()
     for computation in module.computations.values():
         for one in computation:
             if one.opcode not in _QUIET:
                 for name in one.called():
                     callers.setdefault(name, []).append(one)
                 if one.opcode == "while":
-                    bodies.add(id(one))
+                    loops.add(id(one))
     flow.callers = callers
     found: dict[str, int | None] = {}
 
@@ -37,7 +37,9 @@ def runs(module: Module, flow: Flow) -> dict[str, int | None]:
         for one in callers.get(computation.name, ()):
             times = count(one.computation)
             if times != 0:
-                trips = trip_count(one, module, flow) if id(one) in bodies else 1
+                trips = trip_count(one, module, flow) if id(one) in loops else 1
+                if trips is not None and one.attribute("condition").lstrip("%") == computation.name:
+                    trips += 1  # asked once more, for the end
                 total = None if None in (total, times, trips) else total + times * trips  # type: ignore[operator]
         found[computation.name] = total
         return total

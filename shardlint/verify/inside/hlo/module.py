@@ -107,6 +107,7 @@ class Instruction:
 
 CALLS = (
     "body",
+    "condition",
     "calls",
     "to_apply",
     "branch_computations",
