@@ -153,8 +153,8 @@ def _literal(value: object) -> LogicalRules | None:
         if not isinstance(item, list | tuple) or len(item) != 2 or not isinstance(item[0], str):
             return None
         axes = item[1]
-        names = () if axes is None else (axes,) if isinstance(axes, str) else tuple(axes)
-        if not all(isinstance(name, str) for name in names):
+        names = [] if axes is None else [axes] if isinstance(axes, str) else axes
+        if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             return None
-        found.append((item[0], names))
+        found.append((item[0], tuple(names)))
     return LogicalRules(tuple(found))

@@ -209,8 +209,10 @@ class Runner:
         code = process.wait()
         alarm.cancel()
         listener.join(1.0)
+        from shardlint.verify.inside.heard import leftover
         from shardlint.verify.inside.zygote import died
 
+        tail.extend(leftover(process.pid)[-32768:])
         output = tail.decode("utf-8", "replace").splitlines()
         stopped = reasons[0] if reasons else died(code)
         outcome.finish({"stopped": stopped, "output": output, "seconds": time.monotonic() - began})

@@ -53,6 +53,7 @@ def test_rules_in_tests_do_not_count(write: Write) -> None:
         ("logical_axis_rules: [[batch, data]]\n", None),
         ("logical_axis_rules: [['batch', 'data']\n", None),
         ("logical_axis_rules: [['batch']]\n", None),
+        ("logical_axis_rules: [['batch', 5]]\n", None),
         ("other: 1\n", None),
     ],
 )  # fmt: skip

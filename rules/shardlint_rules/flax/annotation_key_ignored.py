@@ -144,7 +144,7 @@ class AnnotationKeyIgnored(Rule):
             return
         scope = site.scope.function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
-        if f'"{kept}"' in around or f"'{kept}'" in around or "set_metadata" in around:
+        if f'"{kept}"' in around or f"'{kept}'" in around or _sets(around, key.value):
             return
         start, end = site.file.span(key)
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
@@ -168,6 +168,13 @@ def _key_read(site: Site) -> ast.Constant | None:
             if isinstance(call, ast.Call) and call.func is outer and call.args:
                 given = call.args[0]
     return given if isinstance(given, ast.Constant) else None
+
+
+def _sets(text: str, key: str) -> bool:
+    """Whether code puts a key into metadata itself."""
+    return any(
+        f"set_metadata({quote}{key}{quote}" in text or f"set_metadata({key}=" in text for quote in "\"'"
+    )
 
 
 def _reads_itself(site: Site, one: Annotation) -> bool:

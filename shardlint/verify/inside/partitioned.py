@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import sys
 import tempfile
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from shardlint.verify.inside import remember
+from shardlint.verify.inside.heard import folder_prefix, listening
 
 # What the optimised module's file is called; its header has the aliases that were decided last.
 _FINAL = "after_optimizations.txt"
@@ -56,7 +53,7 @@ def compile_lowered(
         for name, kept in known[1].items():
             setattr(answered, name, kept)
         return answered
-    with tempfile.TemporaryDirectory(prefix="shardlint-hlo-") as folder, listening() as heard:
+    with tempfile.TemporaryDirectory(prefix=folder_prefix()) as folder, listening() as heard:
         dumping = {"xla_dump_to": folder, "xla_dump_hlo_pass_re": _passes(jax.__version__)}
         try:
             made = _compile(lowered, {**(options or {}), **dumping, "xla_dump_hlo_as_text": True})
@@ -132,43 +129,3 @@ class _Holding:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._lowered, name)
-
-
-@contextlib.contextmanager
-def listening() -> Iterator[list[str]]:
-    """Keep what is written to standard error, by C++ too, and pass it on as it comes.
-
-    The one string of the list is complete after the block.
-    """
-    heard = [""]
-    sys.stderr.flush()
-    try:
-        kept = os.dup(2)
-        take, give = os.pipe()
-    except OSError:
-        yield heard
-        return
-    os.dup2(give, 2)
-    os.close(give)
-    parts: list[bytes] = []
-
-    def pass_on() -> None:
-        while data := os.read(take, 65536):
-            os.write(kept, data)
-            # What a compiler says about a program is not long; what a program prints may be.
-            if len(parts) < 256:
-                parts.append(data)
-
-    listener = threading.Thread(target=pass_on, daemon=True)
-    listener.start()
-    try:
-        yield heard
-    finally:
-        sys.stderr.flush()
-        os.dup2(kept, 2)
-        # The pipe ends now, unless something the program started still holds it.
-        listener.join(1.0)
-        if not listener.is_alive():
-            os.close(take)
-            os.close(kept)
-        heard[0] = b"".join(parts).decode("utf-8", "replace")

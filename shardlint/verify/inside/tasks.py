@@ -23,8 +23,9 @@ Send = Callable[[dict[str, Any]], None]
 
 def run(job: Job, send: Send) -> None:
     """Do one job in this process, whatever it raises."""
-    from shardlint.verify.inside import devices
+    from shardlint.verify.inside import devices, heard
 
+    heard.lead()
     try:
         send({"limits": devices.limit(job["memory"], job["seconds"], job["devices"])})
         devices.simulate(job["devices"])

@@ -163,6 +163,7 @@ class Zygote:
             while self._listen(child, descriptor) and reads < 32:
                 reads += 1
             self._hang_up(child, descriptor)
+        child.tail = (child.tail + heard.leftover(child.pid))[-_TAIL:]
         del self.children[child.pid]
         end = {
             "stopped": reason or died(os.waitstatus_to_exitcode(status)),

@@ -1,0 +1,159 @@
+"""Hearing what a compiler writes to standard error, without losing it when the process dies of it, and
+leaving nothing of it behind. No jax.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+_MOST = 2**20
+_NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)
+
+_leader: tuple[int, Path] | None = None
+
+
+def _file(pid: int) -> Path:
+    return Path(tempfile.gettempdir()) / f"shardlint-heard-{pid}.txt"
+
+
+def lead() -> None:
+    """Say that the parent of this process calls `leftover` when it ends. Call it before the user's code, which
+    may change where temporary files go.
+    """
+    global _leader
+    _leader = os.getpid(), _file(os.getpid())
+
+
+def folder_prefix() -> str:
+    """How the names of temporary folders begin that `leftover` removes where their process could not."""
+    return _folders(os.getpgrp() if hasattr(os, "getpgrp") else os.getpid())
+
+
+def _folders(pid: int) -> str:
+    return f"shardlint-hlo-{pid}-"
+
+
+def leftover(pid: int) -> bytes:
+    """The end of what a dead process, the leader of its group, had written and not passed on; removes that and
+    the folders of the group.
+    """
+    path = _file(pid)
+    for folder in path.parent.glob(f"{_folders(pid)}*"):
+        shutil.rmtree(folder, ignore_errors=True)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | _NOT_THROUGH_LINKS)
+    except OSError:
+        return b""
+    try:
+        # Anybody may write where temporary files lie.
+        if hasattr(os, "getuid") and os.fstat(descriptor).st_uid != os.getuid():
+            return b""
+        found = _end(descriptor)
+    finally:
+        os.close(descriptor)
+    with contextlib.suppress(OSError):
+        path.unlink()
+    return found
+
+
+def _end(descriptor: int) -> bytes:
+    size = os.fstat(descriptor).st_size
+    os.lseek(descriptor, max(0, size - _MOST), os.SEEK_SET)
+    parts = []
+    while data := os.read(descriptor, 65536):
+        parts.append(data)
+    return b"".join(parts)
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[list[str]]:
+    """Keep what is written to standard error, by C++ too, and pass it on.
+
+    The one string of the list is complete after the block. In a process whose parent asks for what is left, a
+    file takes it, which outlives the process; in others a thread passes it on as it comes.
+    """
+    sys.stderr.flush()
+    descriptor = None
+    if _leader is not None and _leader[0] == os.getpid():
+        with contextlib.suppress(OSError):
+            descriptor = _create(_leader[1])
+    if descriptor is not None and _leader is not None:
+        with _in_file(descriptor, _leader[1]) as heard:
+            yield heard
+    else:
+        with _through_pipe() as heard:
+            yield heard
+
+
+def _create(path: Path) -> int:
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND | _NOT_THROUGH_LINKS
+    try:
+        return os.open(path, flags, 0o600)
+    except FileExistsError:
+        path.unlink()  # of an earlier process with this number
+        return os.open(path, flags, 0o600)
+
+
+@contextlib.contextmanager
+def _in_file(descriptor: int, path: Path) -> Iterator[list[str]]:
+    heard = [""]
+    kept = os.dup(2)
+    os.dup2(descriptor, 2)
+    try:
+        yield heard
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        found = _end(descriptor)
+        os.close(descriptor)
+        with contextlib.suppress(OSError):
+            path.unlink()
+        write_all(kept, found)
+        os.close(kept)
+        heard[0] = found.decode("utf-8", "replace")
+
+
+@contextlib.contextmanager
+def _through_pipe() -> Iterator[list[str]]:
+    heard = [""]
+    kept = os.dup(2)
+    take, give = os.pipe()
+    os.dup2(give, 2)
+    os.close(give)
+    parts: list[bytes] = []
+
+    def pass_on() -> None:
+        while data := os.read(take, 65536):
+            write_all(kept, data)
+            # What a compiler says about a program is not long; what a program prints may be.
+            if len(parts) < 256:
+                parts.append(data)
+
+    listener = threading.Thread(target=pass_on, daemon=True)
+    listener.start()
+    try:
+        yield heard
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        # The pipe ends now, unless something the program started still holds it.
+        listener.join(1.0)
+        if not listener.is_alive():
+            os.close(take)
+            os.close(kept)
+        heard[0] = b"".join(parts).decode("utf-8", "replace")
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write all of it; a reader that is gone is no error."""
+    view = memoryview(data)
+    with contextlib.suppress(OSError):
+        while view:
+            view = view[os.write(descriptor, view) :]
