@@ -59,6 +59,7 @@ RULES = {
     "SL507": "shardlint_rules.flax.nothing_trains:NothingTrains",
     "SL509": "shardlint_rules.flax.spec_after_unbox:SpecAfterUnbox",
     "SL510": "shardlint_rules.flax.logical_name_without_rule:LogicalNameWithoutRule",
+    "SL511": "shardlint_rules.flax.rules_not_in_jit_key:RulesNotInJitKey",
     "SL512": "shardlint_rules.flax.logical_constraint_without_rules:LogicalConstraintWithoutRules",
     "SL514": "shardlint_rules.flax.nnx_param_call:NnxParamCall",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",

@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +16,11 @@ import pytest
 from shardlint.verify.claims import Claim, check_budget, check_forbidden, check_memory, largest_moves
 from shardlint.verify.facts import Collective, Line, Program, read_program
 from shardlint.verify.fixture import Fixture
+from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import Result, Run, text_report
 from shardlint.verify.runner import Runner
 
-from .conftest import Verify, kinds
+from .conftest import PRELUDE, Verify, kinds
 
 MODEL = """
 def mlp(w, x):
@@ -43,8 +49,6 @@ jitted = jax.jit(step, donate_argnums=0)
 
 def line_of(source: str, text: str) -> int:
     """The line of `text` in the file the fixture writes."""
-    from .conftest import PRELUDE
-
     return (PRELUDE + source).splitlines().index(text) + 1
 
 
@@ -280,21 +284,61 @@ def test_limits_hold_for_programs_whose_outputs_have_no_paths(verify: Verify, ru
     assert "out is checked at level execute" in result.notes[0]
 
 
-def test_last_words_of_a_compiler_that_dies_are_kept(verify: Verify) -> None:
-    (result,) = verify(
-        """
-        import os
-        def die(x):
-            def at_compile_time(sharding):
-                os.write(2, b"last words\\n")
-                os.abort()
-            jax.debug.inspect_array_sharding(x, callback=at_compile_time)
-            return x
-        fx = Fixture(die, [MESH], [X], {"": P("data")})
-        """
-    )
+DIE = """
+import os
+def die(x):
+    def at_compile_time(sharding):
+        os.write(2, b"last words\\n")
+        os.abort()
+    jax.debug.inspect_array_sharding(x, callback=at_compile_time)
+    return x
+fx = Fixture(die, [MESH], [X], {"": P("data")})
+"""
+
+
+@pytest.mark.parametrize("fork", [True, False])
+def test_last_words_of_a_compiler_that_dies_are_kept(
+    fork: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if fork and sys.platform != "linux":
+        pytest.skip("children are forked on Linux only")
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    monkeypatch.setenv("TMPDIR", str(scratch))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    file = tmp_path / "fx.py"
+    file.write_text(PRELUDE + DIE)
+    python = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
+    with Runner(python, seconds=60, fork=fork) as runner:
+        (result,) = verify_fixtures(runner, Request({file: []}, level="compile"))
     assert "SIGABRT" in result.failures[0].message
     assert "last words" in result.output
+    # Nor is anything left of its dumps.
+    assert list(scratch.iterdir()) == []
+
+
+def test_what_is_heard_is_passed_on() -> None:
+    code = """
+import os, sys
+from shardlint.verify.inside import heard
+for lead in (False, True):
+    if lead:
+        heard.lead()
+    with heard.listening() as said:
+        os.write(2, b"from C\\n")
+        print("from Python", file=sys.stderr)
+    assert said == ["from C\\nfrom Python\\n"], said
+    try:
+        with heard.listening():
+            raise OSError("mine")
+    except OSError as error:
+        assert str(error) == "mine"
+    else:
+        raise AssertionError
+assert heard.leftover(os.getpid()) == b""
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "from C\nfrom Python\n" * 2)
 
 
 def collective(kind: str = "all-gather", axes: tuple[str, ...] = ("data",), size: int = 100) -> Collective:

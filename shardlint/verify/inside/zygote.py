@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardlint.verify import contain
-from shardlint.verify.inside import tasks
+from shardlint.verify.inside import heard, tasks
 
 _TAIL = 32 * 1024
 _COUNT_SECONDS = 0.5

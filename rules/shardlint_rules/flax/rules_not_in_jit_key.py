@@ -1,0 +1,153 @@
+"""SL511."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.logical import LogicalRules, rules_of
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, Wrapped, options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
+
+_CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
+_JITS = ("jax.jit", "jax.experimental.pjit.pjit", "flax.nnx.jit", "flax.linen.jit")
+
+
+class RulesNotInJitKey(Rule):
+    """One jitted function is called under two sets of logical axis rules, and keeps the first.
+
+    ## What it does
+    Reports a call of a jitted function under `logical_axis_rules` that differ from those of an earlier call of it in
+    the same function. Where the arguments are not written the same, so that it may be traced anew, the finding is
+    likely.
+
+    ## Why it hurts
+    jit compiles a function once for the shapes of its arguments and uses that from then on. Axis rules are read while
+    it is traced and are no part of that key: under other rules the program of the first ones runs, with their
+    shardings. Nothing is raised.
+
+    ## Example
+    ```python
+    with nn.logical_axis_rules(training_rules):
+        y = forward(x)
+    with nn.logical_axis_rules(serving_rules):
+        y = forward(x)
+    ```
+
+    ## Use instead
+    ```python
+    with nn.logical_axis_rules(training_rules):
+        y = jax.jit(model)(x)
+    with nn.logical_axis_rules(serving_rules):
+        y = jax.jit(lambda x: model(x))(x)
+    ```
+    A function object of its own for each set of rules; or one set of rules, set once and outermost.
+
+    ## Evidence
+    Row L3h of the experiments, run on flax 0.11.2, 0.12.0, 0.12.6 and 0.12.12. Another mesh does trace anew.
+    """
+
+    code = "SL511"
+    name = "rules-not-in-jit-key"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
+    wakes = (Calls(*_CONTEXTS),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """Findings at the calls that came too late for their rules."""
+        block = _block(site, site.call)
+        own = _rules(site, site.call)
+        if site.form != "call" or block is None or own is None or site.expected_to_fail:
+            return
+        for call in _calls(block):
+            if not isinstance(call.func, ast.Name) or not self._jitted(site, call.func):
+                continue
+            before = _earlier(site, call, own)
+            if before is None or not constrains_anywhere(site):
+                continue
+            same = [site.text(one) for one in (*call.args, *call.keywords)] == [
+                site.text(one) for one in (*before.args, *before.keywords)
+            ]
+            yield site.finding(
+                call,
+                f"compiled under other rules at line {before.lineno}",
+                f"On {site.on('flax')} `{call.func.id}` runs with the shardings of those rules: jit does not trace "
+                "it anew when rules change.",
+                help="jit a function of its own for each set of rules",
+                certainty=Certainty.PROVEN if same and _unchanged(site, before, call) else Certainty.LIKELY,
+            )
+
+    def _jitted(self, site: Site, name: ast.Name) -> bool:
+        found = options(site.value(name))
+        return all(isinstance(one, Wrapped) and one.api.name in _JITS for one in found)
+
+
+def _block(site: Site, call: ast.AST) -> ast.With | None:
+    item = site.file.parent(call)
+    block = site.file.parent(item) if isinstance(item, ast.withitem) else None
+    return block if isinstance(block, ast.With) else None
+
+
+def _rules(site: Site, call: ast.Call) -> LogicalRules | None:
+    return rules_of(site.value(call.args[0])) if len(call.args) == 1 else None
+
+
+def _calls(block: ast.With) -> Iterator[ast.Call]:
+    """The calls that a block makes itself."""
+    todo: list[ast.AST] = list(block.body)
+    while todo:
+        node = todo.pop(0)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            continue
+        if isinstance(node, ast.Call):
+            yield node
+        todo.extend(ast.iter_child_nodes(node))
+
+
+def _earlier(site: Site, call: ast.Call, own: LogicalRules) -> ast.Call | None:
+    """The first call of the same function, before this one in the same scope, if it was under other rules."""
+    assert isinstance(call.func, ast.Name)
+    name = call.func.id
+    bound = [one.node for one in lookup(site.file, call.func, name)[0]]
+    for use in site.file.mentions(name):
+        earlier = site.file.parent(use)
+        if not isinstance(use, ast.Name) or not isinstance(earlier, ast.Call) or earlier.func is not use:
+            continue
+        if earlier.lineno >= call.lineno or site.file.home(earlier) is not site.file.home(call):
+            continue
+        if [one.node for one in lookup(site.file, use, name)[0]] != bound:
+            continue
+        rules = _around(site, earlier)
+        if rules is None:
+            return None
+        return earlier if rules != own else None
+    return None
+
+
+def _around(site: Site, call: ast.Call) -> LogicalRules | None:
+    """The rules of the innermost block around a call."""
+    for outer in site.file.ancestors(call):
+        if isinstance(outer, ast.With):
+            for item in reversed(outer.items):
+                manager = item.context_expr
+                if isinstance(manager, ast.Call) and any(
+                    isinstance(one, Api) and one.name in _CONTEXTS
+                    for one in options(site.value(manager.func))
+                ):
+                    return _rules(site, manager)
+    return None
+
+
+def _unchanged(site: Site, before: ast.Call, call: ast.Call) -> bool:
+    """Whether the arguments of two calls, names alone, still stand for the same."""
+    for one, other in zip(before.args, call.args, strict=False):
+        if not isinstance(one, ast.Name) or not isinstance(other, ast.Name):
+            return False
+        first = [binding.node for binding in lookup(site.file, one, one.id)[0]]
+        if first != [binding.node for binding in lookup(site.file, other, other.id)[0]]:
+            return False
+    return not call.keywords
