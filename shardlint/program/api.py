@@ -68,6 +68,7 @@ _PREFIXES = {
     "jax.experimental.pjit.pjit": "jax.experimental.pjit.pjit",
     "flax.experimental.nnx.": "flax.nnx.",
     "flax.nnx.nnx.": "flax.nnx.",
+    "flax.nnx.spmd.": "flax.nnx.",
     "flax.linen.spmd.": "flax.linen.",
     "flax.linen.partitioning.": "flax.linen.",
 }

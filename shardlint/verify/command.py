@@ -223,8 +223,7 @@ def run_request(
 
     Raises `CannotRun` where that is not possible, a run without any fixture included.
     """
-    runner.progress = Progress(sys.stderr)
-    with runner:
+    with runner, Progress(sys.stderr) as runner.progress:
         caught = check_self(runner)
         results = [*already, *verify_proofs(runner, request), *verify_fixtures(runner, request)]
         whole = not (request.mesh or request.shard or any(request.files.values()))

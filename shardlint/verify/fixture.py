@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -217,7 +218,9 @@ class Fixture:
         """How reports name the function: as it was written, or its module and name."""
         if isinstance(self.fn, str):
             return self.fn
-        inner = getattr(self.fn, "__wrapped__", self.fn)
+        inner: Any = getattr(self.fn, "__wrapped__", self.fn)
+        while isinstance(inner, functools.partial):
+            inner = inner.func
         name = getattr(inner, "__qualname__", None) or type(inner).__qualname__
         return f"{getattr(inner, '__module__', '?')}:{name}"
 

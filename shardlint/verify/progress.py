@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO
+from typing import Any, Self, TextIO
 
 from shardlint.plain import plain
 from shardlint.verify.spec import sizes_text
 
 _QUIET_SECONDS = 30.0
-_WIDTH = 100
 
 
 class Progress:
-    """Given to `Runner.progress`. Writes nothing to what is no terminal before 30 s have passed, and then a line at
+    """Given to `Runner.progress`; a context manager, which clears up. Writes nothing to what is no terminal before 30 s have passed, and then a line at
     most every 30 s: logs of CI show that something goes on.
     """
 
@@ -28,11 +28,20 @@ class Progress:
         now = time.monotonic()
         text = plain(f"{done} of {total} done" + "".join(f"; {_job_text(job)}" for job in running[:1]))
         if self.live:
-            self.stream.write(f"\r\x1b[K{text[:_WIDTH]}" if running else "\r\x1b[K")
+            width = shutil.get_terminal_size().columns - 1
+            self.stream.write("\r\x1b[K" + (text[:width] if running else ""))
         elif now - self.told >= _QUIET_SECONDS and running:
             self.told = now
             self.stream.write(f"shardlint verify: {text}\n")
         self.stream.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self.live:  # nothing of it is left on the terminal
+            self.stream.write("\r\x1b[K")
+            self.stream.flush()
 
 
 def _job_text(job: Mapping[str, Any]) -> str:

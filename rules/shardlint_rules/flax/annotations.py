@@ -23,6 +23,8 @@ LAYERS = tuple(
 KEYS = ("out_sharding", "sharding", "sharding_names")
 """What the annotation is or was called."""
 
+_SWITCHES = ("flax_always_shard_variable", "use_eager_sharding", "FLAX_ALWAYS_SHARD_VARIABLE")
+
 
 def kept_under(site: Site) -> str:
     """The key under which the project's flax keeps the annotation, whatever it was given as."""
@@ -79,3 +81,21 @@ def names_axes(value: Value) -> bool:
         return False
     plain = [item.value for item in value.items if isinstance(item, Constant)]
     return len(plain) == len(value.items) and any(isinstance(one, str) for one in plain)
+
+
+def eager(site: Site) -> bool | None:
+    """Whether the project's flax shards annotated variables as they are made; None when the project switches it.
+
+    It does by default since flax 0.12. A switch at the top of the site's own file is taken at its word.
+    """
+    if not site.runs("flax", ">=0.12"):
+        return False
+    if not any(site.program.project.anywhere(word) for word in _SWITCHES):
+        return True
+    found: list[object] = []
+    for statement in site.file.tree.body:
+        call = statement.value if isinstance(statement, ast.Expr) else None
+        if isinstance(call, ast.Call) and call.args and any(word in site.text(call) for word in _SWITCHES):
+            last = call.args[-1]
+            found.append(last.value if isinstance(last, ast.Constant) else None)
+    return found[-1] if found and isinstance(found[-1], bool) else None

@@ -6,15 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import FileFacts
-from shardlint.program.meshes import spec_of
-from shardlint.program.values import Api, ClassValue, Constant, Function, Items, Made, Place, Value, options
+from shardlint.program.values import Function, Place, Value, options
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.flax.annotations import KEYS, VARIABLES, WITH_METADATA, WITH_PARTITIONING
+from shardlint_rules.flax.built import Annotated
 
 _SPECS = ("get_partition_spec", "get_named_sharding")
-_DEPTH = 4
 
 
 class VmappedLayersShiftAxes(Rule):
@@ -71,7 +68,7 @@ class VmappedLayersShiftAxes(Rule):
             return
         if not any(site.program.project.anywhere(name) for name in _SPECS):
             return
-        layers = _Annotated(site)
+        layers = Annotated(site.program)
         built = [value for function in _functions(site) for value in layers.built(function)]
         found = [layers.annotation(value) for value in built]
         if not found or any(one is None for one in found):
@@ -109,66 +106,3 @@ def _functions(site: Site) -> Iterator[Value]:
             yield Function(Place(site.file, site.decorated))
     elif site.form == "call" and site.call.args:
         yield from options(site.value(site.call.args[0]))
-
-
-class _Annotated:
-    """Finds annotations in what functions and classes build."""
-
-    def __init__(self, site: Site) -> None:
-        self.site = site
-        self.evaluator = site.program.evaluator
-
-    def built(self, function: Value) -> Iterator[Value]:
-        """The objects that a function returns."""
-        if isinstance(function, ClassValue):
-            yield Made(function, None)
-        elif isinstance(function, Function):
-            file, node = function.place.file, function.node
-            if isinstance(node, ast.Lambda):
-                file.walked(file.scope(node))
-                yield from options(self.evaluator.value(Place(file, node.body)))
-                return
-            for one in file.walked(file.scope(node)).returns:
-                if isinstance(one, ast.Return) and one.value is not None:
-                    yield from options(self.evaluator.value(Place(file, one.value)))
-
-    def annotation(self, value: Value, depth: int = 0) -> Place | None:
-        """Where a variable of an object is annotated with a mesh axis or logical name."""
-        if not isinstance(value, Made) or not isinstance(value.by, ClassValue) or depth > _DEPTH:
-            return None
-        for cls in self.evaluator.lineage(value.by):
-            file = cls.place.file
-            for statement in cls.node.body:
-                if isinstance(statement, ast.FunctionDef) and statement.name in ("__init__", "setup"):
-                    found = self._in(file, statement, depth)
-                    if found is not None:
-                        return found
-        return None
-
-    def _in(self, file: FileFacts, init: ast.FunctionDef, depth: int) -> Place | None:
-        for call in file.walked(file.scope(init)).calls:
-            place = Place(file, call)
-            for value in options(self.evaluator.value(Place(file, call.func))):
-                if isinstance(value, Api) and self._annotates(value.name, place, call):
-                    return place
-                if isinstance(value, ClassValue):
-                    found = self.annotation(Made(value, None), depth + 1)
-                    if found is not None:
-                        return found
-        return None
-
-    def _annotates(self, name: str, place: Place, call: ast.Call) -> bool:
-        if name == WITH_PARTITIONING:
-            return len(call.args) > 1 and self._names(Place(place.file, call.args[1]))
-        if name in VARIABLES or name == WITH_METADATA:
-            given = [keyword.value for keyword in call.keywords if keyword.arg in KEYS]
-            return any(self._names(Place(place.file, one)) for one in given)
-        return False
-
-    def _names(self, place: Place) -> bool:
-        """Whether an annotation surely names an axis: `(None, "model")`, `P("data")`."""
-        value = self.evaluator.value(place)
-        if isinstance(value, Items):
-            return any(isinstance(item, Constant) and isinstance(item.value, str) for item in value.items)
-        spec = spec_of(value, self.evaluator)
-        return spec is not None and any(entry.axes for entry in spec.entries if entry.known)

@@ -8,6 +8,7 @@ from typing import cast
 
 from shardlint.facts import FileFacts
 from shardlint.program.reach import lookup
+from shardlint.program.shapes import shape_of
 from shardlint.program.signatures import JITS, Jitted, names, positions, wrappings
 from shardlint.program.values import Api, Function, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
@@ -26,8 +27,8 @@ class DonationNotUsed(Rule):
     Reports arguments donated to `jax.jit` and `pjit` of which every result has surely another shape: the function
     returns only sums, means and the like, comparisons, or slices of the argument; or does not use the argument. And
     more donated arguments than there are results: one `jax.tree.map(f, caches, slices)` has an array for each of the
-    caches, so none is left for the slices. A likely finding: shapes are not known from the text. `shardlint verify`
-    proves it from the compiled program.
+    caches, so none is left for the slices. A likely finding where shapes are not known from the text (`shardlint verify` tells
+    from the compiled program); proven where a call gives an array of known shape and only slices of it return.
 
     ## Why it hurts
     XLA takes a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed, and
@@ -79,6 +80,9 @@ class DonationNotUsed(Rule):
             f"On {site.on('jax')} donating {shown} frees nothing: a buffer becomes only an output of its own shape, "
             "type and sharding.",
             help="do not donate it, and delete it when it is no longer needed",
+            certainty=Certainty.PROVEN
+            if all(_proven(site, functions[0], name) for name, _ in lost)
+            else Certainty.LIKELY,
         )
 
     def _too_many(
@@ -106,6 +110,28 @@ class DonationNotUsed(Rule):
             "an output of its own shape, type and sharding, and an output takes one.",
             help="donate as many arguments as there are results of their shape, and delete the others",
         )
+
+
+def _proven(site: Site, function: Jitted, name: str) -> bool:
+    """Whether some call gives an array of known shape, and every result is a slice of it that leaves something out."""
+    parameters = function.parameters
+    if not isinstance(function.inner, Function) or parameters is None or site.form != "call":
+        return False
+    file, node = function.inner.place.file, function.inner.node
+    results = returned_by(file, node)
+    if not results or not all(isinstance(one, ast.Subscript) and _sliced(one, name) for one in results):
+        return False
+    evaluator = site.program.evaluator
+    for end in site.program.flow.calls(Place(site.file, site.call)).found:
+        if end.kind != "called" or end.wrappers or not isinstance(end.place.node, ast.Call):
+            continue
+        given = evaluator.arguments(end.place)
+        index = parameters.positional.index(name) if name in parameters.positional else None
+        if index is None or given.open_positional or index >= len(given.positional):
+            continue
+        if (shape := shape_of(evaluator, given.positional[index])) and all(shape):
+            return True
+    return False
 
 
 def _element(site: Site, keyword: ast.keyword, function: Jitted, name: str) -> ast.AST:

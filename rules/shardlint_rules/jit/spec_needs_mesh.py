@@ -122,7 +122,7 @@ class SpecNeedsMesh(Rule):
         later = entered_later(site) if site.api in _CONSTRAINTS and not _asks_first(site) else None
         if later is not None:
             yield site.finding(
-                nodes[0],
+                site.call.func,
                 f"the mesh is entered at line {later.line}, below",
                 f"On {on} this raises {error} unless a caller has entered a mesh: a spec alone does not say which.",
                 help=f"move it into the `with` at line {later.line}, or give it a NamedSharding",

@@ -217,8 +217,13 @@ class _Conductor:
             if one.ended is not None and "raised" not in one.told:
                 how = zygote.died(one.ended) or "ended with exit code 0"
                 found.append(Failure("stopped", f"process {one.index} {how} while {one.stage}"))
-        if stuck and found:
-            found[-1].message += "\n" + "\n".join(self._whereabouts(stuck))
+        if found:
+            found[-1].message += "".join(f"\n{line}" for line in self._whereabouts(stuck))
+            # Programs that meet each other's messages may raise anything. What one of them alone has run comes of
+            # another's end.
+            both = min(len(one.calls) for one in self.processes)
+            order = agreement.order([one.calls[:both] for one in self.processes])
+            found[-1].message += f"\n{order}" if order else ""
         return found
 
     def _hang(self, what: str, stuck: Sequence[_Process]) -> Failure:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from shardlint.verify.claims import collective_text
 from shardlint.verify.facts import Collective
 from shardlint.verify.inside import tree
+from shardlint.verify.inside.checks import ONE_DEVICE
 from shardlint.verify.inside.program import Described
 from shardlint.verify.report import Failure
 from shardlint.verify.spec import P
@@ -15,6 +16,10 @@ _HINTS = {
     True: "hint: it lies where the compiler put it: pass out_shardings to jit, or constrain it where it is made",
     False: "hint: the function's own out_shardings place it there",
 }
+_ONE_DEVICE = (
+    "hint: it was compiled for one device: no argument it uses and nothing in it names the mesh. "
+    "Pass out_shardings to jit, or constrain it where it is made"
+)
 
 
 def explain(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], described: Described) -> None:
@@ -33,7 +38,9 @@ def explain(failures: Sequence[Failure], leaves: Sequence[tree.Leaf], described:
         cause = _cause(described.causes[at], wanted - split)
         if cause is not None:
             lines.append(f"caused by {collective_text(cause, source=True)}")
-        if at < len(described.chosen) and described.program.devices > 1:
+        if described.program.devices > 1 and failure.actual == ONE_DEVICE:
+            lines.append(_ONE_DEVICE)
+        elif described.program.devices > 1 and at < len(described.chosen):
             lines.append(_HINTS[described.chosen[at]])
         failure.message = "\n".join(lines)
 

@@ -26,7 +26,7 @@ class Described:
     """A program, and what explains its outputs.
 
     `causes` holds, for each output, the collectives between it and what it is computed from, nearest first;
-    `chosen` says of each output whether the compiler was free to place it.
+    `chosen` says of each output whether the compiler was free to place it (empty: not known).
     """
 
     program: Program
@@ -44,8 +44,9 @@ def describe(
     dumped, notes = found.dumped, []
     read, warned = hlo.Read.nothing(), []
     causes: list[list[Collective]] = [[] for _ in found.outputs]
-    chosen = [False] * len(found.outputs)
-    if dumped is not None and axes.devices > 1:
+    chosen: list[bool] = []
+    # Of a program for one device nothing was partitioned: there are no collectives to look for.
+    if dumped is not None and axes.devices > 1 and (dumped.after or _partitioned(found)):
         if dumped.after:
             original = dumped.original or None
             read = hlo.read(dumped.after, sizes, before=dumped.before, original=original, names=names or None)
@@ -80,6 +81,11 @@ def describe(
 
 def _bytes(memory: Any, what: str) -> int:
     return int(getattr(memory, f"{what}_size_in_bytes", 0) or 0)
+
+
+def _partitioned(found: Compiled) -> bool:
+    """Whether it was compiled for several devices."""
+    return "num_partitions=" in found.executable.as_text().split("\n", 1)[0]
 
 
 def _chosen(header: str, found: Compiled) -> list[bool]:

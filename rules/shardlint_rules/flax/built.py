@@ -1,0 +1,105 @@
+"""Sharding annotations in what functions and classes build. Shared by rules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.meshes import spec_of
+from shardlint.program.values import Api, ClassValue, Constant, Function, Items, Made, Place, Value, options
+from shardlint_rules.flax.annotations import KEYS, VARIABLES, WITH_METADATA, WITH_PARTITIONING
+
+_DEPTH = 4
+
+
+class Annotated:
+    """Finds annotations in what functions and classes build."""
+
+    def __init__(self, program: Program) -> None:
+        self.evaluator = program.evaluator
+
+    def built(self, function: Value) -> Iterator[Value]:
+        """The objects that a function returns."""
+        if isinstance(function, ClassValue):
+            yield Made(function, None)
+        elif isinstance(function, Function):
+            file, node = function.place.file, function.node
+            if isinstance(node, ast.Lambda):
+                file.walked(file.scope(node))
+                yield from options(self.evaluator.value(Place(file, node.body)))
+                return
+            for one in file.walked(file.scope(node)).returns:
+                if isinstance(one, ast.Return) and one.value is not None:
+                    yield from options(self.evaluator.value(Place(file, one.value)))
+
+    def annotation(self, value: Value) -> Place | None:
+        """Where a variable of an object is annotated with a mesh axis or logical name."""
+        return next(self._of(value, 0), None)
+
+    def surely_without_mesh(self, value: Value) -> Place | None:
+        """Where a variable that every such object has is annotated, and given no mesh of its own."""
+        for place in self._of(value, 0, always=True):
+            call = place.node
+            if isinstance(call, ast.Call) and all(one.arg not in (None, "mesh") for one in call.keywords):
+                return place
+        return None
+
+    def _of(self, value: Value, depth: int, always: bool = False) -> Iterator[Place]:
+        if not isinstance(value, Made) or not isinstance(value.by, ClassValue) or depth > _DEPTH:
+            return
+        seen: set[str] = set()
+        for cls in self.evaluator.lineage(value.by):
+            file = cls.place.file
+            for statement in cls.node.body:
+                if isinstance(statement, ast.FunctionDef) and statement.name in ("__init__", "setup"):
+                    # A base's __init__ may never run where the class has one of its own.
+                    if not (always and statement.name in seen):
+                        yield from self._in(file, statement, depth, always)
+                    seen.add(statement.name)
+
+    def _in(self, file: FileFacts, init: ast.FunctionDef, depth: int, always: bool) -> Iterator[Place]:
+        scope = file.scope(init)
+        for call in file.walked(scope).calls:
+            if always and not _runs(file, call, init):
+                continue
+            place = Place(file, call)
+            for value in options(self.evaluator.value(Place(file, call.func))):
+                if isinstance(value, Api) and self._annotates(value.name, place, call):
+                    yield place
+                elif isinstance(value, ClassValue):
+                    yield from self._of(Made(value, None), depth + 1, always)
+
+    def _annotates(self, name: str, place: Place, call: ast.Call) -> bool:
+        if name == WITH_PARTITIONING:
+            given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "sharding")]
+            return any(self._names(Place(place.file, one)) for one in given)
+        if name in VARIABLES or name == WITH_METADATA:
+            given = [keyword.value for keyword in call.keywords if keyword.arg in KEYS]
+            return any(self._names(Place(place.file, one)) for one in given)
+        return False
+
+    def _names(self, place: Place) -> bool:
+        """Whether an annotation surely names an axis: `(None, "model")`, `P("data")`."""
+        value = self.evaluator.value(place)
+        if isinstance(value, Items):
+            return any(isinstance(item, Constant) and isinstance(item.value, str) for item in value.items)
+        spec = spec_of(value, self.evaluator)
+        return spec is not None and any(entry.axes for entry in spec.entries if entry.known)
+
+
+def _runs(file: FileFacts, call: ast.Call, init: ast.FunctionDef) -> bool:
+    """Whether a call in an `__init__` runs every time."""
+    inner: ast.AST = call
+    for outer in file.ancestors(call):
+        if outer is init:
+            return True
+        if isinstance(outer, ast.IfExp | ast.BoolOp) or not isinstance(
+            outer, ast.expr | ast.keyword | ast.Assign | ast.AnnAssign | ast.Expr | ast.With | ast.withitem
+        ):
+            return False
+        if isinstance(outer, ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
+            return False
+        inner = outer
+    return inner is init

@@ -1,0 +1,48 @@
+"""What is told while a run goes on: on a terminal all the time, in a log of CI seldom, before that nothing."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from shardlint.verify import progress
+from shardlint.verify.progress import Progress
+
+JOB = {"task": "fixture", "label": "proj:step", "mesh": {"data": 4}, "levels": ["compile", "execute"]}
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_on_a_terminal_one_line_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = Terminal()
+    with Progress(stream) as tell:
+        tell(3, 7, [JOB, JOB])
+        assert stream.getvalue() == "\r\x1b[K3 of 7 done; proj:step on data=4, execute"
+        tell(4, 7, [{**JOB, "label": "x" * 99}])
+        assert len(stream.getvalue().rpartition("\x1b[K")[2]) == 59
+        tell(5, 7, [{"task": "collect", "file": "a\nb.py"}])
+        assert stream.getvalue().endswith("\x1b[K5 of 7 done; reading a\\x0ab.py")
+        tell(6, 7, [{"task": "proof", "program": {"code": "SL201", "role": "bad"}}])
+        assert stream.getvalue().endswith("SL201, its bad program")
+        tell(6, 7, [{"task": "self_test"}])
+        tell(7, 7, [])
+        assert stream.getvalue().endswith("self-test\r\x1b[K")
+    assert "\n" not in stream.getvalue()
+
+
+def test_a_log_is_told_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "monotonic", lambda: now)
+    stream = io.StringIO()
+    with Progress(stream) as tell:
+        for second in range(100):
+            now = float(second)
+            tell(second, 100, [JOB])
+    assert stream.getvalue().splitlines() == [
+        f"shardlint verify: {second} of 100 done; proj:step on data=4, execute" for second in (30, 60, 90)
+    ]
