@@ -14,8 +14,10 @@ _QUIET_SECONDS = 30.0
 
 
 class Progress:
-    """Given to `Runner.progress`; a context manager, which clears up. Writes nothing to what is no terminal before 30 s have passed, and then a line at
-    most every 30 s: logs of CI show that something goes on.
+    """Given to `Runner.progress`; a context manager, which clears up.
+
+    Writes nothing to what is no terminal before 30 s have passed, and then a line at most every 30 s: logs
+    of CI show that something goes on.
     """
 
     def __init__(self, stream: TextIO) -> None:

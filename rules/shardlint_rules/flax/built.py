@@ -8,10 +8,24 @@ from collections.abc import Iterator
 from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.meshes import spec_of
-from shardlint.program.values import Api, ClassValue, Constant, Function, Items, Made, Place, Value, options
-from shardlint_rules.flax.annotations import KEYS, VARIABLES, WITH_METADATA, WITH_PARTITIONING
+from shardlint.program.values import (
+    Api,
+    CallArguments,
+    ClassValue,
+    Constant,
+    Function,
+    Items,
+    Made,
+    Place,
+    Value,
+    options,
+)
+from shardlint_rules.flax.annotations import KEYS, LAYERS, VARIABLES, WITH_METADATA, WITH_PARTITIONING
 
 _DEPTH = 4
+# What is around a call that runs whenever its function does, and what of that may not run it.
+_PLAIN = (ast.expr, ast.keyword, ast.Assign, ast.AnnAssign, ast.Expr, ast.With, ast.withitem)
+_MAYBE = (ast.IfExp, ast.BoolOp, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 class Annotated:
@@ -47,7 +61,11 @@ class Annotated:
         return None
 
     def _of(self, value: Value, depth: int, always: bool = False) -> Iterator[Place]:
-        if not isinstance(value, Made) or not isinstance(value.by, ClassValue) or depth > _DEPTH:
+        if not isinstance(value, Made) or depth > _DEPTH:
+            return
+        if value.api in LAYERS and value.call is not None:
+            yield from self._given(value.call)
+        if not isinstance(value.by, ClassValue):
             return
         seen: set[str] = set()
         for cls in self.evaluator.lineage(value.by):
@@ -58,6 +76,15 @@ class Annotated:
                     if not (always and statement.name in seen):
                         yield from self._in(file, statement, depth, always)
                     seen.add(statement.name)
+
+    def _given(self, arguments: CallArguments) -> Iterator[Place]:
+        """Annotated initializers that a layer of flax is given."""
+        for place in arguments.keywords.values():
+            value = self.evaluator.value(place)
+            if isinstance(value, Made) and value.call is not None:
+                made = value.call.place
+                if isinstance(made.node, ast.Call) and self._annotates(value.api, made, made.node):
+                    yield made
 
     def _in(self, file: FileFacts, init: ast.FunctionDef, depth: int, always: bool) -> Iterator[Place]:
         scope = file.scope(init)
@@ -91,15 +118,9 @@ class Annotated:
 
 def _runs(file: FileFacts, call: ast.Call, init: ast.FunctionDef) -> bool:
     """Whether a call in an `__init__` runs every time."""
-    inner: ast.AST = call
     for outer in file.ancestors(call):
         if outer is init:
             return True
-        if isinstance(outer, ast.IfExp | ast.BoolOp) or not isinstance(
-            outer, ast.expr | ast.keyword | ast.Assign | ast.AnnAssign | ast.Expr | ast.With | ast.withitem
-        ):
+        if not isinstance(outer, _PLAIN) or isinstance(outer, _MAYBE):
             return False
-        if isinstance(outer, ast.Lambda | ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp):
-            return False
-        inner = outer
-    return inner is init
+    return False

@@ -27,8 +27,9 @@ class DonationNotUsed(Rule):
     Reports arguments donated to `jax.jit` and `pjit` of which every result has surely another shape: the function
     returns only sums, means and the like, comparisons, or slices of the argument; or does not use the argument. And
     more donated arguments than there are results: one `jax.tree.map(f, caches, slices)` has an array for each of the
-    caches, so none is left for the slices. A likely finding where shapes are not known from the text (`shardlint verify` tells
-    from the compiled program); proven where a call gives an array of known shape and only slices of it return.
+    caches, so none is left for the slices. A likely finding where shapes are not known from the text (`shardlint
+    verify` tells from the compiled program); proven where a call gives an array of known shape and only slices of it
+    return.
 
     ## Why it hurts
     XLA takes a donated buffer only for an output of the same shape, type and sharding. Otherwise nothing is freed, and

@@ -1,0 +1,303 @@
+"""SL503."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.facts import Scope
+from shardlint.program.liveness import fate
+from shardlint.program.values import Api, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.flax import sharded_init as init
+from shardlint_rules.flax.annotations import eager
+from shardlint_rules.flax.built import Annotated
+from shardlint_rules.mesh.legacy import to_set_mesh
+
+_PLACED = "the model takes up its shards, which changes memory and communication"
+
+
+class ShardedInitIncomplete(Rule):
+    """A sharded initialization of an NNX model lacks a step.
+
+    ## What it does
+    Looks at functions that read the specs of a model's state (`nnx.get_partition_spec`, `nnx.get_named_sharding`), and
+    reports the step that is missing: the constraint (the specs are never read), the update (the constrained state is
+    never read), the return, or the mesh where the function is called.
+
+    ## Why it hurts
+    `with_sharding_constraint` returns a new state and `nnx.update` alone brings it into the model. Without either the
+    model comes out on one device (under `with mesh:`) or whole on every device (under `jax.set_mesh`), and nothing is
+    raised. Without `return` the model is None, which fails where it is first called. With no mesh in context the
+    constraint raises.
+
+    Since flax 0.12 annotated variables are sharded as they are made (`flax_always_shard_variable`,
+    `nnx.use_eager_sharding`). There the constraint and the update may be left out, and that is not reported. But a mesh
+    must be in context, and since 0.12.1 `with mesh:` is none to it: making the variable raises.
+
+    ## Example
+    ```python
+    @nnx.jit
+    def create(rngs):
+        model = Model(rngs)
+        state = nnx.state(model)
+        sharded = jax.lax.with_sharding_constraint(state, nnx.get_partition_spec(state))
+        return model
+    ```
+
+    ## Use instead
+    ```python
+    @nnx.jit
+    def create(rngs):
+        model = Model(rngs)
+        state = nnx.state(model)
+        sharded = jax.lax.with_sharding_constraint(state, nnx.get_partition_spec(state))
+        nnx.update(model, sharded)
+        return model
+
+
+    with jax.set_mesh(mesh):
+        model = create(nnx.Rngs(0))
+    ```
+
+    ## Fix safety
+    A missing `return` is safe to write. The others are unsafe: the model takes up its shards, so memory and
+    communication change.
+
+    ## Evidence
+    Rows L1b, L2a and L2c to L2f of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. On
+    flax 0.10.4 a function traced by `nnx.jit` under `jax.sharding.use_mesh` gives a replicated model, whatever its
+    constraints; on 0.11.2 it does not.
+    """
+
+    code = "SL503"
+    name = "sharded-init-incomplete"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    wakes = (
+        Calls(init.SPECS, init.SHARDINGS),
+        Calls(init.CONSTRAINT, near=("get_partition_spec", "get_named_sharding")),
+        Calls(init.UPDATE),
+    )
+    fixes = "both"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """Findings for the step that is missing behind this one."""
+        scope = site.scope.function()
+        if site.form != "call" or scope is None or not isinstance(scope.node, ast.FunctionDef):
+            return
+        if site.expected_to_fail or site.guarded or not site.call.args:
+            return
+        if site.api == init.UPDATE:
+            yield from self._return(site, scope)
+        elif site.api == init.CONSTRAINT:
+            specs = site.argument("shardings")
+            if specs is None or not init.annotated_specs(site, specs, init.SPECS, init.SHARDINGS):
+                return
+            found = list(self._update(site, scope))
+            if not found and init.annotated_specs(site, specs, init.SPECS):
+                found = list(self._mesh(site, scope))
+            yield from found
+        else:
+            yield from self._constraint(site, scope)
+
+    # the steps
+
+    def _constraint(self, site: Site, scope: Scope) -> Iterator[Finding]:
+        """`specs = nnx.get_partition_spec(state)`, and nobody reads them."""
+        certainty = _unless_eager(site)
+        became, name = site.fate
+        model = init.state_of(site, site.call.args[0])
+        if became != "never read" or certainty is None or model is None or not site.region.proven:
+            return
+        if init.made_here(site, scope, model) is None or init.places_otherwise(site, scope):
+            return
+        if not init.returned(site, scope, model.id):
+            return
+        state = site.text(site.call.args[0])
+        constraint, imports = site.spell(init.CONSTRAINT)
+        written = f"{constraint}({state}, {name})"
+        update, more = site.spell(init.UPDATE)
+        given = self._given_to_update(site, scope, model.id)
+        if given is not None:
+            edits = [site.replace(given, written)] if site.text(given) == state else []
+        else:
+            edits = init.after(site, site.call, f"{update}({model.id}, {written})")
+            imports = (*imports, *more)
+        yield site.finding(
+            site.call.func,
+            "the specs are never read: the constraint is missing",
+            f"On {site.on('flax')} {_unsharded(site, model.id)}",
+            help=f"write nnx.update({model.id}, {written}) before it is returned",
+            fix=self._fix(site, f"write {update}({model.id}, {written})", [*edits, *imports] if edits else []),
+            certainty=certainty,
+        )
+
+    def _update(self, site: Site, scope: Scope) -> Iterator[Finding]:
+        """`sharded = with_sharding_constraint(state, specs)`, and nobody reads it."""
+        certainty = _unless_eager(site)
+        became, name = site.fate
+        model = init.state_of(site, site.call.args[0])
+        if became == "used" or certainty is None or model is None:
+            return
+        update, imports = site.spell(init.UPDATE)
+        given = self._given_to_update(site, scope, model.id)
+        edits = []
+        if name is None and given is None:
+            edits = [site.replace(site.call, f"{update}({model.id}, {site.text()})")]
+        elif name is not None and given is None:
+            edits = init.after(site, site.call, f"{update}({model.id}, {name})")
+        elif name is not None and given is not None and isinstance(given, ast.Name):
+            edits, imports = [site.replace(given, name)], ()
+        wrong = f"`{site.text(given)}` is written back instead" if given is not None else "the update is missing"
+        yield site.finding(
+            site.call.func,
+            f"the constrained state is never read: {wrong}",
+            f"On {site.on('flax')} {_unsharded(site, model.id)}",
+            help=f"write nnx.update({model.id}, {name or '...'})",
+            fix=self._fix(
+                site, f"write {update}({model.id}, {name or site.text()})", [*edits, *imports] if edits else []
+            ),
+            certainty=certainty,
+        )
+
+    def _return(self, site: Site, scope: Scope) -> Iterator[Finding]:
+        """`nnx.update(model, ...)`, and the model, made here, goes nowhere."""
+        model = site.call.args[0]
+        if not isinstance(model, ast.Name) or init.made_here(site, scope, model) is None:
+            return
+        if any(one.value is not None or not isinstance(one, ast.Return) for one in scope.returns):
+            return
+        if scope.outer_names or not self._kept_inside(site, scope, model.id):
+            return
+        updates = [call for call in init.calls(site, scope, init.UPDATE) if call.args]
+        if updates[-1] is not site.call or not self._result_used(site, scope):
+            return
+        last = scope.body[-1]
+        edits = init.after(site, last, f"return {model.id}") if scope.returns == [] else []
+        yield site.finding(
+            site.call.func,
+            f"the last step: nothing returns `{model.id}`",
+            f"On {site.on('flax')} the function gives None, and its caller fails where it first uses the model.",
+            help=f"write: return {model.id}",
+            fix=site.fix(Safety.SAFE, f"write: return {model.id}", edits) if edits else None,
+            harm=Harm.CRASH,
+        )
+
+    def _mesh(self, site: Site, scope: Scope) -> Iterator[Finding]:
+        """The whole pattern, called with no mesh in context, or with one that is not seen."""
+        context = site.context
+        if context.never:
+            yield from self._bare(site, scope)
+            return
+        if len(context.contexts) != 1:
+            return
+        item = init.context_item(site, context.contexts[0])
+        if context.only("with mesh") and site.runs("flax", ">=0.12.1") and eager(site) is True:
+            model = init.state_of(site, site.call.args[0])
+            made = init.made_here(site, scope, model) if model is not None else None
+            if made is None:
+                return
+            found = Annotated(site.program)
+            sure = any(found.surely_without_mesh(one) is not None for one in options(site.value(made)))
+            edits = to_set_mesh(site, context.contexts[0]) if item is not None else None
+            yield site.finding(
+                item if item is not None else site.call.func,
+                "to NNX this is no mesh context",
+                f"On {site.on('flax')} making an annotated variable raises ValueError under `with mesh:`.",
+                help="write with jax.set_mesh(mesh):",
+                fix=self._fix(site, "write with jax.set_mesh", edits or []),
+                harm=Harm.CRASH,
+                certainty=Certainty.PROVEN if sure else Certainty.LIKELY,
+            )
+        elif context.only("use_mesh") and site.runs("flax", "<0.11") and site.region.by.endswith("nnx.jit"):
+            edits = []
+            if isinstance(item, ast.Call) and len(item.args) == 1:
+                edits = [site.replace(item, site.text(item.args[0]))]
+            yield site.finding(
+                item if item is not None else site.call.func,
+                "what nnx.jit gives under use_mesh is replicated",
+                f"On {site.on('flax')} the constraint is lost on the way out of nnx.jit: every device holds the "
+                "whole model.",
+                help="write with mesh:",
+                fix=self._fix(site, "write with mesh:", edits),
+            )
+
+    def _bare(self, site: Site, scope: Scope) -> Iterator[Finding]:
+        error = "RuntimeError"
+        if eager(site) is True:
+            error = "ValueError (or RuntimeError, in the constraint, if nothing is annotated)"
+        message = f"On {site.on('flax')} this raises {error}: the specs name axes of a mesh, and none is in context."
+        help = "call it under with jax.set_mesh(mesh):" if site.runs("flax", ">=0.11") else "call it under with mesh:"
+        ends = site.program.flow.ends(site.file, scope.node).found
+        called = [end.place.node for end in ends if end.kind == "called" and end.place.file is site.file]
+        found = [node for node in called if isinstance(node, ast.Call)]
+        for call in found or [site.call]:
+            wrapped = init.under_mesh(site, call) if call is not site.call else None
+            yield site.finding(
+                call.func,
+                "no mesh is in context where the sharded initialization is called",
+                message,
+                help=help,
+                fix=self._fix(site, f"write {wrapped[0]}", wrapped[1]) if wrapped is not None else None,
+                harm=Harm.CRASH,
+            )
+
+    # questions
+
+    def _given_to_update(self, site: Site, scope: Scope, model: str) -> ast.expr | None:
+        """What `nnx.update(model, ...)` is given in the function."""
+        for call in init.calls(site, scope, init.UPDATE):
+            if len(call.args) == 2 and isinstance(call.args[0], ast.Name) and call.args[0].id == model:
+                return call.args[1]
+        return None
+
+    def _kept_inside(self, site: Site, scope: Scope, model: str) -> bool:
+        """Whether a name is only ever given to functions of NNX, or read an attribute of."""
+        for node in site.file.mentions(model):
+            if not isinstance(node, ast.Name) or site.file.home(node) is not scope:
+                if isinstance(node, ast.Name) and site.file.home(node).function() in scope.children:
+                    return False
+                continue
+            parent = site.file.parent(node)
+            if isinstance(node.ctx, ast.Store) or (
+                isinstance(parent, ast.Attribute) and isinstance(parent.ctx, ast.Load)
+            ):
+                continue
+            if not isinstance(parent, ast.Call) or node not in parent.args:
+                return False
+            called = options(site.value(parent.func))
+            if not all(isinstance(one, Api) and one.name.startswith("flax.nnx.") for one in called):
+                return False
+        return True
+
+    def _result_used(self, site: Site, scope: Scope) -> bool:
+        ends = site.program.flow.ends(site.file, scope.node).found
+        for end in ends:
+            if end.kind == "called" and isinstance(end.place.node, ast.Call):
+                end.place.file.walked(end.place.file.home(end.place.node))
+                if fate(end.place.file, end.place.node)[0] == "used":
+                    return True
+        return False
+
+    def _fix(self, site: Site, message: str, edits: list[Edit]) -> Fix | None:
+        return site.fix(Safety.UNSAFE, message, edits, _PLACED) if edits else None
+
+
+def _unless_eager(site: Site) -> Certainty | None:
+    """How sure it is that variables are not sharded as they are made; None if they are."""
+    now = eager(site)
+    if now is None:
+        return Certainty.LIKELY
+    return None if now else Certainty.PROVEN
+
+
+def _unsharded(site: Site, model: str) -> str:
+    kinds = {context.kind for context in site.context.contexts}
+    if kinds == {"with mesh"}:
+        return f"`{model}` stays whole on one device."
+    if kinds and kinds <= {"set_mesh", "use_mesh"}:
+        return f"`{model}` is replicated: every device holds all of it."
+    return f"`{model}` stays unsharded: whole on one device, or on every one."
