@@ -53,6 +53,7 @@ RULES = {
     "SL314": "shardlint_rules.mesh.mesh_copy_drops_types:MeshCopyDropsTypes",
     "SL315": "shardlint_rules.mesh.legacy_mesh_context:LegacyMeshContext",
     "SL501": "shardlint_rules.flax.linen_constraint_ignored:LinenConstraintIgnored",
+    "SL503": "shardlint_rules.flax.sharded_init_incomplete:ShardedInitIncomplete",
     "SL504": "shardlint_rules.flax.annotation_key_ignored:AnnotationKeyIgnored",
     "SL505": "shardlint_rules.flax.annotation_list_or_string:AnnotationListOrString",
     "SL506": "shardlint_rules.flax.vmapped_layers_shift_axes:VmappedLayersShiftAxes",

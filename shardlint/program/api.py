@@ -62,6 +62,11 @@ _ALIASES = {
     "haliax.partitioning.shard": "haliax.shard",
     "haliax.partitioning.auto_sharded": "haliax.auto_sharded",
     "haliax.jax_utils.named_jit": "haliax.named_jit",
+    "haliax.partitioning.shard_with_axis_mapping": "haliax.shard",
+    "haliax.shard_with_axis_mapping": "haliax.shard",
+    "haliax.partitioning.fsdp": "haliax.fsdp",
+    "einshard.einshard.einshard": "einshard.einshard",
+    "einshard.einshard.make_sharding": "einshard.make_sharding",
 }
 # Whole modules re-exported under another name.
 _PREFIXES = {
@@ -115,8 +120,12 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     "jax.experimental.mesh_utils.create_device_mesh": ("mesh_shape", "devices"),
     "equinox.filter_jit": ("fun",),
     "equinox.filter_shard": ("x", "device_or_shardings"),
-    "haliax.shard": ("x", "mapping"),
-    "haliax.auto_sharded": ("x",),
+    "haliax.shard": ("x", "mapping", "mesh"),
+    "haliax.auto_sharded": ("x", "mesh"),
+    "haliax.axis_mapping": ("mapping",),
+    "haliax.named_jit": ("fn", "axis_resources"),
+    "einshard.einshard": ("arr", "expression"),
+    "einshard.make_sharding": ("expression",),
     "functools.partial": ("func",),
 }
 

@@ -93,9 +93,18 @@ def eager(site: Site) -> bool | None:
     if not any(site.program.project.anywhere(word) for word in _SWITCHES):
         return True
     found: list[object] = []
-    for statement in site.file.tree.body:
+    for statement in _first(site.file.tree.body):
         call = statement.value if isinstance(statement, ast.Expr) else None
         if isinstance(call, ast.Call) and call.args and any(word in site.text(call) for word in _SWITCHES):
             last = call.args[-1]
             found.append(last.value if isinstance(last, ast.Constant) else None)
     return found[-1] if found and isinstance(found[-1], bool) else None
+
+
+def _first(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """The statements of a module, those under `if hasattr(...)` too."""
+    for statement in body:
+        if isinstance(statement, ast.If) and "hasattr" in ast.dump(statement.test):
+            yield from statement.body
+        else:
+            yield statement

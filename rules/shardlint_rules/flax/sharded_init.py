@@ -46,7 +46,9 @@ def state_of(site: Site, node: ast.expr) -> ast.Name | None:
     wanted = "flax.nnx.state" if index is None else "flax.nnx.split"
     found = options(site.value(node.func))
     whole = index is None or index > 0
-    return node.args[0] if whole and all(isinstance(one, Api) and one.name == wanted for one in found) else None
+    return (
+        node.args[0] if whole and all(isinstance(one, Api) and one.name == wanted for one in found) else None
+    )
 
 
 def made_here(site: Site, scope: Scope, name: ast.Name) -> ast.Call | None:
@@ -104,7 +106,7 @@ def _line_end(site: Site, offset: int) -> int:
 
 
 def under_mesh(site: Site, call: ast.Call) -> tuple[str, list[Edit]] | None:
-    """Edits that put the statement of a call under the one mesh that is made in plain sight, and the line they write."""
+    """The `with` line for the one mesh that is made in plain sight, and the edits that put a call under it."""
     statement = site.file.statement(call)
     text, indent = site.text(statement), indentation(site, statement)
     if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Expr | ast.Return) or indent is None:
@@ -136,7 +138,10 @@ def _mesh_at(site: Site, call: ast.Call) -> str | None:
             if binding.kind == "assign"
             and isinstance(binding.value, ast.Call)
             and (binding.line < call.lineno or scope is not home)
-            and all(isinstance(one, Made) and one.api in MESH_MAKERS[:2] for one in options(site.value(binding.value)))
+            and all(
+                isinstance(one, Made) and one.api in MESH_MAKERS[:2]
+                for one in options(site.value(binding.value))
+            )
         }
         if names:
             return names.pop() if len(names) == 1 else None

@@ -131,7 +131,9 @@ class ShardedInitIncomplete(Rule):
             "the specs are never read: the constraint is missing",
             f"On {site.on('flax')} {_unsharded(site, model.id)}",
             help=f"write nnx.update({model.id}, {written}) before it is returned",
-            fix=self._fix(site, f"write {update}({model.id}, {written})", [*edits, *imports] if edits else []),
+            fix=self._fix(
+                site, f"write {update}({model.id}, {written})", [*edits, *imports] if edits else []
+            ),
             certainty=certainty,
         )
 
@@ -151,14 +153,18 @@ class ShardedInitIncomplete(Rule):
             edits = init.after(site, site.call, f"{update}({model.id}, {name})")
         elif name is not None and given is not None and isinstance(given, ast.Name):
             edits, imports = [site.replace(given, name)], ()
-        wrong = f"`{site.text(given)}` is written back instead" if given is not None else "the update is missing"
+        wrong = (
+            f"`{site.text(given)}` is written back instead" if given is not None else "the update is missing"
+        )
         yield site.finding(
             site.call.func,
             f"the constrained state is never read: {wrong}",
             f"On {site.on('flax')} {_unsharded(site, model.id)}",
             help=f"write nnx.update({model.id}, {name or '...'})",
             fix=self._fix(
-                site, f"write {update}({model.id}, {name or site.text()})", [*edits, *imports] if edits else []
+                site,
+                f"write {update}({model.id}, {name or site.text()})",
+                [*edits, *imports] if edits else [],
             ),
             certainty=certainty,
         )
@@ -230,7 +236,11 @@ class ShardedInitIncomplete(Rule):
         if eager(site) is True:
             error = "ValueError (or RuntimeError, in the constraint, if nothing is annotated)"
         message = f"On {site.on('flax')} this raises {error}: the specs name axes of a mesh, and none is in context."
-        help = "call it under with jax.set_mesh(mesh):" if site.runs("flax", ">=0.11") else "call it under with mesh:"
+        help = (
+            "call it under with jax.set_mesh(mesh):"
+            if site.runs("flax", ">=0.11")
+            else "call it under with mesh:"
+        )
         ends = site.program.flow.ends(site.file, scope.node).found
         called = [end.place.node for end in ends if end.kind == "called" and end.place.file is site.file]
         found = [node for node in called if isinstance(node, ast.Call)]

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.program.reach import lookup
+from shardlint.program.values import Made, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 
@@ -16,6 +17,7 @@ _PLACING = (
     "equinox.filter_shard",
 )
 _HALIAX = ("haliax.shard", "haliax.auto_sharded")
+_OF_MODELS = ("flax.nnx.get_partition_spec", "flax.nnx.get_named_sharding")
 # `jax.set_mesh(mesh)` is not here: as a statement it sets the mesh.
 _MANAGERS = (
     "jax.sharding.use_mesh",
@@ -75,7 +77,7 @@ class DiscardedPlacement(Rule):
         if site.form != "call":
             return
         fate, name = site.fate
-        if fate == "used" or site.expected_to_fail or _probe(site) or _shown(site):
+        if fate == "used" or site.expected_to_fail or _probe(site) or _shown(site) or _of_a_model(site):
             return
         if site.api in _MANAGERS:
             if fate == "dropped":
@@ -166,6 +168,14 @@ def _shown(site: Site) -> bool:
         return False
     text = site.file.source.text
     return any(mark in text for mark in ("# %%", "# In[", "get_ipython()", "# +\n"))
+
+
+def _of_a_model(site: Site) -> bool:
+    """Whether it is a step of an NNX model's sharded initialization: SL503 tells where that loses anything."""
+    specs = site.argument("shardings") if site.api == "jax.lax.with_sharding_constraint" else None
+    return specs is not None and all(
+        isinstance(one, Made) and one.api in _OF_MODELS for one in options(site.value(specs))
+    )
 
 
 def _read_later(site: Site, name: ast.Name) -> bool:

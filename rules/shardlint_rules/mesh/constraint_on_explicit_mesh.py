@@ -136,13 +136,18 @@ class ConstraintOnExplicitMesh(Rule):
                     fix=self._from_reshard(site),
                 )
             if site.api != _RESHARD and kinds == {("explicit", False)}:
+                asserts = _may_be_set(site)
                 return site.finding(
                     site.call.func,
                     "the axes are Explicit",
-                    f"On {on} this raises ValueError: {where} has Explicit axes, and a constraint may name "
+                    f"On {on} this raises ValueError, or under jax.set_mesh AssertionError unless the array is sharded "
+                    f"so already: {where} has Explicit axes."
+                    if asserts
+                    else f"On {on} this raises ValueError: {where} has Explicit axes, and a constraint may name "
                     "Auto ones only.",
                     help="write jax.reshard, or make the mesh with AxisType.Auto",
                     fix=self._to_reshard(site),
+                    certainty=Certainty.LIKELY if asserts else Certainty.PROVEN,
                 )
         return None
 
@@ -201,6 +206,15 @@ class ConstraintOnExplicitMesh(Rule):
         return site.fix(
             Safety.UNSAFE, f"write {name}", edits, "you may have wanted a mesh with Explicit axes"
         )
+
+
+def _may_be_set(site: Site) -> bool:
+    """Whether the call may run under `jax.set_mesh`, where a constraint asserts and may pass."""
+    around = site.program.around(site.file, site.call)
+    if any(one.kind != "with mesh" for one in around.contexts):
+        return True
+    project = site.program.project
+    return not around.complete and any(project.anywhere(word) for word in ("set_mesh", "use_mesh"))
 
 
 def _renamed(site: Site, names: dict[str, str]) -> list[Edit]:

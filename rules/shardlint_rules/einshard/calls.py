@@ -1,0 +1,88 @@
+"""The calls of einshard: what they are given, and where in the source an expression's elements stand."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+
+from shardlint.program.reach import lookup
+from shardlint.program.shapes import shape_of
+from shardlint.program.values import Constant, Place
+from shardlint.site import Site
+from shardlint_rules.einshard.expression import Element, Expression, Fault, parse
+
+SHARD = "einshard.einshard"
+MAKE = "einshard.make_sharding"
+_LITERAL = re.compile(r"""[uU]?("{3}|'{3}|"|')""")
+
+
+@dataclass(frozen=True)
+class Written:
+    """The expression a call is given.
+
+    `node` is its string in this file, or the argument where the string stands elsewhere. `body` is the offset of the
+    string's first character, None where the text is not that of the expression (escapes, several strings).
+    """
+
+    text: str
+    node: ast.expr
+    body: int | None
+    parsed: Expression | Fault
+
+    def span(self, start: int, end: int) -> tuple[int, int] | None:
+        """Where characters of the expression stand in the file."""
+        if self.body is None:
+            return None
+        return self.body + start, self.body + min(end, len(self.text))
+
+    def of(self, element: Element) -> tuple[int, int] | None:
+        """Where an element stands in the file."""
+        return self.span(element.start, element.end)
+
+
+def written(site: Site) -> Written | None:
+    """The expression of a call, where the text tells it."""
+    argument = site.argument("expression")
+    if argument is None:
+        return None
+    value = site.value(argument)
+    if not isinstance(value, Constant) or not isinstance(value.value, str):
+        return None
+    node = _string(site, argument)
+    return Written(value.value, node, _body(site, node, value.value), parse(value.value))
+
+
+def _string(site: Site, argument: ast.expr) -> ast.expr:
+    """The string itself where the argument is a name for one of this file."""
+    if isinstance(argument, ast.Name):
+        bindings, _ = lookup(site.file, argument, argument.id)
+        if (
+            len(bindings) == 1
+            and bindings[0].kind == "assign"
+            and isinstance(bindings[0].value, ast.Constant)
+        ):
+            return bindings[0].value
+    return argument
+
+
+def _body(site: Site, node: ast.expr, value: str) -> int | None:
+    text = site.text(node)
+    opening = _LITERAL.match(text)
+    if not isinstance(node, ast.Constant) or opening is None:
+        return None
+    if text[opening.end() : -len(opening[1])] != value:
+        return None
+    return site.file.span(node)[0] + opening.end()
+
+
+def shape(site: Site) -> tuple[int | None, ...] | None:
+    """The shape of the array that is sharded; of `make_sharding`, as much as `n_dims` tells."""
+    if site.api == MAKE:
+        count = site.arguments.keywords.get("n_dims")
+        value = site.value(count.node) if count is not None else None
+        if isinstance(value, Constant) and isinstance(value.value, int):
+            return (None,) * value.value
+        return None
+    array = site.argument("arr")
+    return shape_of(site.program.evaluator, Place(site.file, array)) if array is not None else None

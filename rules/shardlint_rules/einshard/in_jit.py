@@ -1,0 +1,114 @@
+"""SL653."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.values import Made, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.einshard.calls import SHARD, written
+from shardlint_rules.einshard.expression import Fault
+
+_CONSTRAINT = "jax.lax.with_sharding_constraint"
+_MAKE = "einshard.make_sharding"
+
+
+class EinshardInJit(Rule):
+    """`einshard` is called in traced code, where it raises.
+
+    ## What it does
+    Reports `einshard(x, expression)` in code that is traced by jit, scan, shard_map and the like, also when a traced
+    function reaches it through other functions and files.
+
+    ## Why it hurts
+    `einshard` reads the array piece by piece and lays the pieces on devices. In a trace there are no pieces to read:
+    `UnexpectedTracerError` is raised. A NumPy array can be read there, and is left alone.
+
+    ## Example
+    ```python
+    @jax.jit
+    def step(weight, batch):
+        return einshard(batch @ weight, "batch hidden -> batch hidden*")
+    ```
+
+    ## Use instead
+    ```python
+    @jax.jit
+    def step(weight, batch):
+        sharding = make_sharding("batch hidden -> batch hidden*")
+        return jax.lax.with_sharding_constraint(batch @ weight, sharding)
+    ```
+
+    ## Fix safety
+    Unsafe: the constraint shapes the compiled program, and its mesh is the expression's own, which must go with
+    those of the arguments.
+
+    ## Evidence
+    Row O8 of the experiments, run with einshard 0.2.0 on jax 0.4.38 and 0.12.
+    """
+
+    code = "SL653"
+    name = "einshard-in-jit"
+    harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
+    wakes = (Calls(SHARD),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call in traced code."""
+        if site.form != "call" or site.expected_to_fail or site.guarded:
+            return
+        array = site.argument("arr")
+        if array is None or site.region.traced not in ("always", "sometimes") or _host(site, array):
+            return
+        sure = site.region.proven and _traced(site, array)
+        yield site.finding(
+            site.call.func,
+            site.region.describe(site.file),
+            f"On {site.on('jax')} this raises UnexpectedTracerError: einshard reads the array, and here is none.",
+            help="constrain it by jax.lax.with_sharding_constraint(x, make_sharding(expression)), "
+            "or place it before the traced function is called",
+            fix=self._fix(site, array),
+            certainty=Certainty.PROVEN if sure else Certainty.LIKELY,
+        )
+
+    def _fix(self, site: Site, array: ast.expr) -> Fix | None:
+        expression = site.argument("expression")
+        given = written(site)
+        known = given is not None and not isinstance(given.parsed, Fault)
+        if expression is None or not known or "#" in site.text():
+            return None
+        assert given is not None and not isinstance(given.parsed, Fault)
+        text = site.text(array)
+        rank = ""
+        if given.parsed.elided:
+            if not isinstance(array, ast.Name | ast.Attribute):
+                return None
+            rank = f", n_dims={text}.ndim"
+        constrain, imports = site.spell(_CONSTRAINT)
+        make, more = site.spell(_MAKE)
+        written_ = f"{constrain}({text}, {make}({site.text(expression)}{rank}))"
+        edits: list[Edit] = [site.replace(site.call, written_), *imports, *more]
+        drops = (site.call.func.id,) if isinstance(site.call.func, ast.Name) else ()
+        return site.fix(
+            Safety.UNSAFE, f"write {' '.join(written_.split())}", edits, "it changes the compiled program", drops
+        )
+
+
+def _host(site: Site, array: ast.expr) -> bool:
+    """Whether it may be a NumPy array, which einshard can read in a trace too."""
+    return any(
+        isinstance(option, Made) and option.api.startswith("numpy.") for option in options(site.value(array))
+    )
+
+
+def _traced(site: Site, array: ast.expr) -> bool:
+    """Whether the array is surely jax's own: it comes from a parameter or is made in the traced function itself."""
+    if any(isinstance(option, Made) and option.api.startswith("jax.") for option in options(site.value(array))):
+        return True
+    function = site.scope.function()
+    names = [part.id for part in ast.walk(array) if isinstance(part, ast.Name)]
+    return function is not None and any(site.file.bindings(function, name) for name in names)
