@@ -59,6 +59,12 @@ FILES = {
     "tests/test_plain.py": """\
         import sys
 
+        from shardlint.verify import Fixture, P, arg
+
+        mixed = Fixture(
+            "proj.train:double", [{"data": 2}], [arg(shape=(8,), spec=P("data"))], out={"": P("data")}, execute=False
+        )
+
 
         def test_nothing_is_imported():
             assert "shardlint.verify.inside" not in sys.modules
@@ -75,6 +81,7 @@ FILES = {
 }
 IDS = [
     "tests/test_plain.py::test_nothing_is_imported",
+    "tests/test_plain.py::mixed[data=2-compile]",
     "tests/test_sharding.py::double[data=4,model=2-compile]",
     "tests/test_sharding.py::double[data=4,model=2-execute]",
     "tests/test_sharding.py::double[data=3-compile]",

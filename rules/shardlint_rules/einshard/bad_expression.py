@@ -74,7 +74,9 @@ class BadExpression(Rule):
             stars = [element for element in given.parsed.right if element.starred]
             last = stars[-1]
             fault = Fault(last.start, last.end, f"the {len(stars)} stars share what is left over")
-            text = f"AssertionError for numbers of devices whose root {len(stars)} is not exact, 64 among them"
+            text = (
+                f"AssertionError for numbers of devices whose root {len(stars)} is not exact, 64 among them"
+            )
             yield self._finding(site, given, fault, text, Certainty.LIKELY)
 
     def _finding(

@@ -14,7 +14,7 @@ from shardlint_rules.einshard.expression import Element, Expression, Fault, pars
 
 SHARD = "einshard.einshard"
 MAKE = "einshard.make_sharding"
-_LITERAL = re.compile(r"""[uU]?("{3}|'{3}|"|')""")
+_LITERAL = re.compile(r"""[rRuU]?("{3}|'{3}|"|')""")
 
 
 @dataclass(frozen=True)

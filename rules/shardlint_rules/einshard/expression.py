@@ -131,7 +131,7 @@ def _skipped(text: str, at: int) -> int:
 
 
 def _stuck(text: str, at: int, why: str) -> Fault:
-    end = at
+    end = at + 2 if text.startswith("->", at) else at
     while end < len(text) and not text[end].isspace() and not text.startswith("->", end):
         end += 1
     return Fault(at, max(end, at + 1), why)

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts import Scope
 from shardlint.program.values import Made, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
@@ -14,6 +15,7 @@ from shardlint_rules.einshard.expression import Fault
 
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _MAKE = "einshard.make_sharding"
+_DEPTH = 4
 
 
 class EinshardInJit(Rule):
@@ -94,7 +96,11 @@ class EinshardInJit(Rule):
         edits: list[Edit] = [site.replace(site.call, written_), *imports, *more]
         drops = (site.call.func.id,) if isinstance(site.call.func, ast.Name) else ()
         return site.fix(
-            Safety.UNSAFE, f"write {' '.join(written_.split())}", edits, "it changes the compiled program", drops
+            Safety.UNSAFE,
+            f"write {' '.join(written_.split())}",
+            edits,
+            "it changes the compiled program",
+            drops,
         )
 
 
@@ -106,9 +112,23 @@ def _host(site: Site, array: ast.expr) -> bool:
 
 
 def _traced(site: Site, array: ast.expr) -> bool:
-    """Whether the array is surely jax's own: it comes from a parameter or is made in the traced function itself."""
-    if any(isinstance(option, Made) and option.api.startswith("jax.") for option in options(site.value(array))):
+    """Whether the array is surely jax's own: made by it, or out of what the traced function is given."""
+    if any(
+        isinstance(option, Made) and option.api.startswith("jax.") for option in options(site.value(array))
+    ):
         return True
     function = site.scope.function()
-    names = [part.id for part in ast.walk(array) if isinstance(part, ast.Name)]
-    return function is not None and any(site.file.bindings(function, name) for name in names)
+    return function is not None and _given(site, function, array, _DEPTH)
+
+
+def _given(site: Site, function: Scope, node: ast.AST, depth: int) -> bool:
+    """Whether parameters of the function go into an expression."""
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Name):
+            continue
+        for binding in site.file.bindings(function, part.id):
+            if binding.kind == "param":
+                return True
+            if depth and binding.value is not None and _given(site, function, binding.value, depth - 1):
+                return True
+    return False

@@ -22,8 +22,8 @@ class StrayStar(Rule):
     - a star on its own behind a name, in an expression that splits no dimension: `x y -> x y *`;
     - a name that stands twice on the right, the earlier time with a count or star: `x y -> x* x y`.
 
-    With `--pedantic` also a star on its own behind a name where something else is split, and a name with a count or star that the
-    left side does not have.
+    With `--pedantic` also a star on its own behind a name where something else is split, and a name with a count or
+    star that the left side does not have.
 
     ## Why it hurts
     An element without a name copies the array to so many devices. `y *` is not `y*`: every device gets the whole
@@ -74,7 +74,8 @@ class StrayStar(Rule):
         for index, element in enumerate(parsed.right):
             before = parsed.right[index - 1] if index else None
             alone = element.name is None and element.starred and element.count == 1
-            if alone and before is not None and before.name in names and not before.splits:
+            named = before is not None and before.name is not None and not before.splits
+            if alone and named and before is not None:
                 yield self._stray(site, given, before, element, split)
                 return
             if element.name is None or not element.splits:

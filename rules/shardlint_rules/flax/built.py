@@ -60,6 +60,34 @@ class Annotated:
                 return place
         return None
 
+    def variable(self, owner: Value, name: str) -> bool:
+        """Whether an attribute of an object is surely a variable that is annotated with an axis."""
+        if not isinstance(owner, Made):
+            return False
+        if owner.api in LAYERS and owner.call is not None:
+            initializer = owner.call.get(f"{name}_init", ())
+            return initializer is not None and self._initializer(self.evaluator.value(initializer))
+        found = options(self.evaluator.attribute(owner, name))
+        return bool(found) and all(self._variable(one) for one in found)
+
+    def _variable(self, value: Value) -> bool:
+        if not isinstance(value, Made) or value.api not in VARIABLES or value.call is None:
+            return False
+        place = value.call.place
+        if isinstance(place.node, ast.Call) and self._annotates(value.api, place, place.node):
+            return True
+        first = value.call.positional[0] if value.call.positional else None
+        if first is None or not isinstance(first.node, ast.Call):
+            return False
+        return self._initializer(self.evaluator.value(Place(first.file, first.node.func)))
+
+    def _initializer(self, value: Value) -> bool:
+        """Whether a value is an initializer that `with_partitioning` or `with_metadata` annotated."""
+        if not isinstance(value, Made) or value.call is None:
+            return False
+        made = value.call.place
+        return isinstance(made.node, ast.Call) and self._annotates(value.api, made, made.node)
+
     def _of(self, value: Value, depth: int, always: bool = False) -> Iterator[Place]:
         if not isinstance(value, Made) or depth > _DEPTH:
             return
@@ -81,10 +109,8 @@ class Annotated:
         """Annotated initializers that a layer of flax is given."""
         for place in arguments.keywords.values():
             value = self.evaluator.value(place)
-            if isinstance(value, Made) and value.call is not None:
-                made = value.call.place
-                if isinstance(made.node, ast.Call) and self._annotates(value.api, made, made.node):
-                    yield made
+            if isinstance(value, Made) and value.call is not None and self._initializer(value):
+                yield value.call.place
 
     def _in(self, file: FileFacts, init: ast.FunctionDef, depth: int, always: bool) -> Iterator[Place]:
         scope = file.scope(init)

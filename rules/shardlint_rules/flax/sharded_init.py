@@ -17,6 +17,7 @@ SPECS = "flax.nnx.get_partition_spec"
 SHARDINGS = "flax.nnx.get_named_sharding"
 CONSTRAINT = "jax.lax.with_sharding_constraint"
 UPDATE = "flax.nnx.update"
+_NO_EDITS: tuple[Edit, ...] = ()
 _PLACES = (CONSTRAINT, "jax.device_put", "jax.reshard", "jax.make_array_from_callback")
 
 
@@ -118,7 +119,7 @@ def under_mesh(site: Site, call: ast.Call) -> tuple[str, list[Edit]] | None:
     mesh = _mesh_at(site, call)
     if mesh is None:
         return None
-    name, imports = mesh, ()
+    name, imports = mesh, _NO_EDITS
     if site.runs("flax", ">=0.11"):
         setter, imports = site.spell("jax.set_mesh")
         name = f"{setter}({mesh})"

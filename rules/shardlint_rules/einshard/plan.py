@@ -1,0 +1,85 @@
+"""One mesh for all expressions of a file, and the PartitionSpec that each becomes on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from shardlint_rules.einshard.expression import Expression
+
+_REST = 0  # the size of the one element that takes what the counts leave over
+
+
+@dataclass(frozen=True)
+class SharedMesh:
+    """Sizes of the mesh's axes in order; 0 is what the others leave of all devices."""
+
+    sizes: tuple[int, ...]
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """Their names."""
+        return (
+            ("devices",) if len(self.sizes) == 1 else tuple(f"d{index}" for index in range(len(self.sizes)))
+        )
+
+    def shape(self, count: str) -> str:
+        """Its sizes as code; `count` is the code for the number of devices."""
+        fixed = 1
+        for size in self.sizes:
+            fixed *= size or 1
+        rest = count if fixed == 1 else f"{count} // {fixed}"
+        return _tuple([str(size) if size else rest for size in self.sizes])
+
+    def names(self) -> str:
+        """Its axis names as code."""
+        return _tuple([f'"{name}"' for name in self.axes])
+
+    def entries(self, given: Expression) -> list[str | None]:
+        """What each dimension is split by, as code; None for the ellipsis. What is not split at the end is left out."""
+        taken = [element for element in given.right if element.splits]
+        whole = len(_sizes(given)) == 1
+        found: list[str | None] = []
+        for element in given.left:
+            if element.name is None:
+                found.append(None)
+                continue
+            at = given.taken(element.name)
+            if at is None or at not in taken:
+                found.append("None")
+            elif whole:
+                found.append(_entry(self.axes))
+            else:
+                found.append(_entry(self.axes[taken.index(at) : taken.index(at) + 1]))
+        while found and found[-1] in ("None", None):
+            found.pop()
+        return found
+
+
+def shared_mesh(expressions: Iterable[Expression]) -> SharedMesh | str:
+    """The mesh that serves all expressions, or why there is none."""
+    several: list[tuple[int, ...]] = []
+    for given in expressions:
+        if given.stars > 1:
+            return (
+                "two stars split the devices by a root of their number, which is known when the program runs"
+            )
+        sizes = _sizes(given)
+        if sizes != (_REST,) and sizes not in several:
+            several.append(sizes)
+    if len(several) > 1:
+        return "the expressions of this file split the devices in different ways, which one mesh cannot"
+    return SharedMesh(several[0] if several else (_REST,))
+
+
+def _sizes(given: Expression) -> tuple[int, ...]:
+    return tuple(_REST if element.starred else element.count for element in given.right if element.splits)
+
+
+def _entry(axes: tuple[str, ...]) -> str:
+    names = [f'"{axis}"' for axis in axes]
+    return names[0] if len(names) == 1 else _tuple(names)
+
+
+def _tuple(parts: list[str]) -> str:
+    return f"({parts[0]},)" if len(parts) == 1 else f"({', '.join(parts)})"

@@ -1,0 +1,252 @@
+"""SL654."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shardlint.facts import Scope
+from shardlint.program.values import Api, options
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written
+from shardlint_rules.einshard.expression import Expression
+from shardlint_rules.einshard.plan import SharedMesh, shared_mesh
+
+_NAMES = ("mesh", "device_mesh")
+_WHY = "all arrays move to one mesh, and sizes that do not divide by its axes raise"
+
+
+class EinshardToNamedSharding(Rule):
+    """A codemod: `einshard` becomes `device_put` with a NamedSharding, on one mesh for the file.
+
+    ## What it does
+    Off by default: ask for it with `--select SL654`. Reports each `einshard(x, expression)` and
+    `make_sharding(expression)` whose expression the text tells, outside traced code, and rewrites them all together.
+
+    ## Why it hurts
+    Each call makes a mesh of its own, with an axis for every element of its expression. From jax 0.9.2 a jit that
+    takes arrays of two of them, or one with an array of your own mesh, raises `IndivisibleError` for many pairs. And
+    an expression has no axis name for `psum` or a constraint to speak of.
+
+    ## Example
+    ```python
+    weight = einshard(weight, "embed hidden -> embed hidden*")
+    batch = einshard(batch, "... -> * ...")
+    ```
+
+    ## Use instead
+    ```python
+    mesh = jax.make_mesh((jax.device_count(),), ("devices",), axis_types=(AxisType.Auto,))
+    weight = jax.device_put(weight, NamedSharding(mesh, P(None, "devices")))
+    batch = jax.device_put(batch, NamedSharding(mesh, P()))
+    ```
+    Each function gets the mesh where it first needs it: meshes of the same devices and names are one mesh to jax.
+
+    ## Fix safety
+    Unsafe: arrays that meet those of einshard elsewhere are on another mesh then. Not offered where expressions split
+    the devices in different ways, where two stars make the sizes a root of the device count, where a split dimension
+    stands behind an ellipsis of unknown length, or where a name for the mesh is not free.
+
+    ## Evidence
+    Row O9 of the experiments and its rewrite R4, where nine expressions gave equivalent shardings and the same piece on
+    each device. Run with einshard 0.2.0 on jax 0.4.38 (where the meshes go together) and 0.12 (where they raise).
+    """
+
+    code = "SL654"
+    name = "einshard-to-named-sharding"
+    harm = Harm.REMOVED
+    default = False
+    holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
+    wakes = (Calls(SHARD, MAKE),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call."""
+        if site.form != "call" or site.expected_to_fail or site.region.traced in ("always", "sometimes"):
+            return
+        one = _call(site)
+        if one is None:
+            return
+        calls = list(_calls(site))
+        mesh = shared_mesh(call.parsed for call in calls)
+        reason = "" if isinstance(mesh, SharedMesh) else mesh
+        fix = self._fix(site, calls, mesh) if isinstance(mesh, SharedMesh) else None
+        says = "its mesh is this expression's own"
+        if site.runs("jax", ">=0.9.2"):
+            says += ": a jit that takes arrays of two such meshes can raise IndivisibleError"
+        yield site.finding(
+            site.call.func,
+            "a mesh of its own",
+            f"On {site.on('jax')} {says}.",
+            help=f"rewrite it by hand: {reason}"
+            if reason
+            else "write device_put with a NamedSharding of one mesh",
+            fix=fix,
+        )
+
+    def _fix(self, site: Site, calls: list[_Call], mesh: SharedMesh) -> Fix | None:
+        name = next((one for one in _NAMES if not list(site.file.mentions(one))), None)
+        if name is None or any(_inside(one, calls) for one in calls):
+            return None
+        edits: list[Edit] = []
+        firsts: dict[Scope | None, ast.stmt] = {}
+        shown = ""
+        for call in calls:
+            text = self._text(call, mesh, name)
+            scope = _outermost(call.site)
+            first = _statement(call.site, scope)
+            if text is None or first is None:
+                return None
+            if scope not in firsts or first.lineno < firsts[scope].lineno:
+                firsts[scope] = first
+            edits += [call.site.replace(call.site.call, text[0]), *text[1]]
+            if call.site.syntax is site.syntax:
+                shown = text[0]
+        made, imports = _made(site, mesh)
+        for statement in firsts.values():
+            at = _line_start(site, statement)
+            if at is None:
+                return None
+            edits.append(Edit(at[0], at[0], f"{at[1]}{name} = {made}\n"))
+        drops = [call.site.call.func.id for call in calls if isinstance(call.site.call.func, ast.Name)]
+        unique = list(dict.fromkeys([*edits, *imports]))
+        return site.fix(Safety.UNSAFE, f"write {shown}", unique, _WHY, drops)
+
+    def _text(self, call: _Call, mesh: SharedMesh, name: str) -> tuple[str, tuple[Edit, ...]] | None:
+        """The call rewritten, with the imports that needs."""
+        site = call.site
+        if site.arguments.open_positional or site.arguments.open_keywords or "#" in site.text():
+            return None
+        entries = _entries(call, mesh)
+        if entries is None:
+            return None
+        sharding, one = site.spell("jax.sharding.NamedSharding")
+        spec, two = site.spell("jax.sharding.PartitionSpec")
+        text = f"{sharding}({name}, {spec}({', '.join(entries)}))"
+        if site.api == MAKE:
+            return text, (*one, *two)
+        array = site.argument("arr")
+        put, three = site.spell("jax.device_put")
+        return (f"{put}({site.text(array)}, {text})", (*one, *two, *three)) if array is not None else None
+
+
+@dataclass(frozen=True)
+class _Call:
+    """A call of the file, with its expression."""
+
+    site: Site
+    parsed: Expression
+
+
+def _call(site: Site) -> _Call | None:
+    """The call, if its expression is known and has no fault that other rules tell of."""
+    given = written(site)
+    if given is None or not isinstance(given.parsed, Expression):
+        return None
+    parsed = given.parsed
+    names = [element.name for element in parsed.left]
+    taken = [element.name for element in parsed.right if element.name is not None]
+    ellipses = [sum(element.ellipsis for element in side) for side in (parsed.left, parsed.right)]
+    whole = len(set(taken)) == len(taken) and len(set(names)) == len(names)
+    counted = parsed.stars > 0 or parsed.fixed() > 1
+    if not whole or ellipses[0] != ellipses[1] or not set(names) - {None} <= set(taken) or not counted:
+        return None
+    return _Call(site, parsed)
+
+
+def _calls(site: Site) -> Iterator[_Call]:
+    """All calls of the file that are rewritten with this one."""
+    seen = set()
+    for word in (SHARD.rpartition(".")[2], MAKE.rpartition(".")[2], *_aliases(site)):
+        for node in site.file.mentions(word):
+            call = site.file.parent(node)
+            if not isinstance(call, ast.Call) or call.func is not node or call in seen:
+                continue
+            seen.add(call)
+            for option in options(site.value(node)):
+                if isinstance(option, Api) and option.name in (SHARD, MAKE):
+                    other = Site(site.program, site.file, call, option, "call", site.targets, site.rule)
+                    found = None if other.region.traced in ("always", "sometimes") else _call(other)
+                    if found is not None and not other.expected_to_fail:
+                        yield found
+
+
+def _aliases(site: Site) -> Iterator[str]:
+    for statement in ast.walk(site.file.tree):
+        if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith("einshard"):
+            yield from (alias.asname for alias in statement.names if alias.asname)
+
+
+def _entries(call: _Call, mesh: SharedMesh) -> list[str] | None:
+    """The entries of the spec as code; None where an ellipsis before a split dimension has no length that is known."""
+    entries = mesh.entries(call.parsed)
+    if None not in entries:
+        return [entry for entry in entries if entry is not None]
+    others = len(call.parsed.left) - 1
+    dims = shape(call.site)
+    array = call.site.argument("arr") if call.site.api == SHARD else None
+    if dims is not None and len(dims) >= others:
+        hidden = ["None"] * (len(dims) - others)
+    elif isinstance(array, ast.Name | ast.Attribute):
+        rank = f"{call.site.text(array)}.ndim"
+        hidden = [f"*(None,) * ({rank} - {others})" if others else f"*(None,) * {rank}"]
+    else:
+        return None
+    at = entries.index(None)
+    before, after = entries[:at], entries[at + 1 :]
+    return [entry for entry in (*before, *hidden, *after) if entry is not None]
+
+
+def _made(site: Site, mesh: SharedMesh) -> tuple[str, tuple[Edit, ...]]:
+    """The call that makes the mesh, with the imports that needs."""
+    make, imports = site.spell("jax.make_mesh")
+    count, more = site.spell("jax.device_count")
+    arguments = [mesh.shape(f"{count}()"), mesh.names()]
+    if site.runs("jax", ">=0.9"):  # Explicit by default from there on
+        types, most = site.spell("jax.sharding.AxisType")
+        kinds = [f"{types}.Auto"] * len(mesh.sizes)
+        arguments.append(f"axis_types=({', '.join(kinds)}{',' if len(kinds) == 1 else ''})")
+        more = (*more, *most)
+    return f"{make}({', '.join(arguments)})", (*imports, *more)
+
+
+def _outermost(site: Site) -> Scope | None:
+    """The outermost function around a call, None at module level: the mesh is made in it."""
+    scope = site.scope.function()
+    found = None
+    while scope is not None:
+        if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found = scope
+        scope = scope.parent.function() if scope.parent is not None else None
+    return found
+
+
+def _statement(site: Site, scope: Scope | None) -> ast.stmt | None:
+    """The statement of a scope's own block that a call is in, however deep."""
+    inner: ast.AST = site.call
+    for outer in site.file.ancestors(site.call):
+        if outer is (scope or site.file.module).node:
+            return inner if isinstance(inner, ast.stmt) else None
+        inner = outer
+    return None
+
+
+def _line_start(site: Site, statement: ast.stmt) -> tuple[int, str] | None:
+    """Where the line of a statement begins, and its indentation; None where something else stands on the line."""
+    line = min(node.lineno for node in (statement, *getattr(statement, "decorator_list", [])))
+    start = site.file.source.offset(line, 0)
+    indent = site.file.source.text[start : site.file.span(statement)[0]] if line == statement.lineno else ""
+    if indent.strip():
+        return None
+    if line != statement.lineno:
+        indent = " " * statement.col_offset
+    return start, indent
+
+
+def _inside(call: _Call, calls: list[_Call]) -> bool:
+    """Whether a call stands in another's argument: their edits would overlap."""
+    around = set(call.site.file.ancestors(call.site.call))
+    return any(other.site.call in around for other in calls if other is not call)
