@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from shardlint.facts import FileFacts
 from shardlint.program import Program, api
 from shardlint.program.values import Api, Made, Value, Wrapped, options
-from shardlint.rule import Calls, Methods, Rule, Wake
+from shardlint.rule import Calls, Methods, Rule, Wake, Withs
 from shardlint.site import Form, Site
 from shardlint.targets import Targets
 
@@ -23,6 +23,7 @@ _WORDS = bytes(
     byte if byte > 127 or byte == ord("_") or chr(byte).isalnum() else ord(" ") for byte in range(256)
 )
 
+_WITH = "with"
 # How a file that uses a library names it or a part of it, also where a module of the project hands that on.
 _MENTIONS = {
     "jax": (b"jax", b"jnp"),
@@ -39,6 +40,7 @@ class Wakes:
     calls: dict[str, list[Rule]] = field(default_factory=dict)
     uses: dict[str, list[Rule]] = field(default_factory=dict)
     methods: dict[str, list[Rule]] = field(default_factory=dict)
+    withs: dict[str, list[Rule]] = field(default_factory=dict)
     words: dict[str, dict[str, set[bytes] | None]] = field(default_factory=dict)
     """Identifiers to look for: for each library they may be of, the texts of which one must stand in the file too
     (None: it is enough alone). A file without any of them needs no parse."""
@@ -54,7 +56,7 @@ class Wakes:
                     table.setdefault(name, []).append(rule)
                     for word in _words(wake, name):
                         asked = wakes.words.setdefault(word, {})
-                        library = "" if isinstance(wake, Methods) else name.partition(".")[0]
+                        library = "" if isinstance(wake, Methods | Withs) else name.partition(".")[0]
                         near, known = _near(wake, name, word), asked.get(library, set())
                         asked[library] = None if near is None or known is None else known | near
         return wakes
@@ -62,6 +64,8 @@ class Wakes:
     def _table(self, wake: Wake) -> dict[str, list[Rule]]:
         if isinstance(wake, Methods):
             return self.methods
+        if isinstance(wake, Withs):
+            return self.withs
         return self.calls if isinstance(wake, Calls) else self.uses
 
     @cached_property
@@ -92,6 +96,8 @@ def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
     """What stands in a file besides a word when the name is used there; None where that says nothing."""
     if isinstance(wake, Methods):
         return {text.encode() for text in wake.near} or None
+    if isinstance(wake, Withs):
+        return {text.encode() for text in (name, name.capitalize())}
     if isinstance(wake, Calls):
         if wake.near:
             return {text.encode() for text in wake.near}
@@ -109,23 +115,42 @@ def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
 
 
 def _words(wake: Wake, name: str) -> set[str]:
+    if isinstance(wake, Withs):
+        return {_WITH}
     bare = name.removesuffix(".*")
     words = {bare.rpartition(".")[2]}
     return words | _SPELLINGS.get(bare, set()) if isinstance(wake, Calls) else words
 
 
 def sites(
-    program: Program, file: FileFacts, wakes: Wakes, targets: Targets, hits: Iterable[str]
+    program: Program, file: FileFacts, wakes: Wakes, targets: Targets, hits: Collection[str]
 ) -> Iterator[Site]:
     """The sites of a file, in text order. `hits` are the wake words that its text holds."""
     found: dict[tuple[int, str, int], Site] = {}
-    for node in _mentions(file, hits):
+    names = [word for word in hits if word != _WITH]
+    for node in _mentions(file, names):
         for site in _at(program, file, node, wakes, targets):
             found.setdefault((id(site.syntax), site.rule.code, 0 if site.form != "partial" else 1), site)
+    if len(names) < len(hits):
+        for site in _entered(program, file, wakes, targets):
+            found.setdefault((id(site.syntax), site.rule.code, 2), site)
     yield from sorted(
         found.values(),
         key=lambda site: (getattr(site.syntax, "lineno", 0), getattr(site.syntax, "col_offset", 0)),
     )
+
+
+def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) -> Iterator[Site]:
+    for node in file.evaluated():
+        if not isinstance(node, ast.With | ast.AsyncWith):
+            continue
+        file.walked(file.home(node))
+        for item in node.items:
+            text = file.text(item.context_expr).lower()
+            for word, rules in wakes.withs.items():
+                if word in text:
+                    for rule in rules:
+                        yield Site(program, file, item.context_expr, Api("", ""), "with", targets, rule)
 
 
 def _mentions(file: FileFacts, hits: Iterable[str]) -> Iterator[ast.AST]:

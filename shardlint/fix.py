@@ -87,8 +87,13 @@ def fix_file(
     if reason is not None:
         return outcome, reason
     findings = found.findings
-    for _ in range(_ROUNDS):
+    for turn in range(_ROUNDS):
         applied, text = apply(outcome.after, findings, unsafe)
+        if applied and turn == 0:
+            try:  # a file in which only comments were looked at need not be Python
+                read_facts(outcome.before, path)
+            except NotParsed as error:
+                return outcome, str(error)
         if not applied or text == outcome.after.text:
             break
         after = outcome.after.replaced(text)

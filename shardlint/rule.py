@@ -23,6 +23,7 @@ __all__ = [
     "Safety",
     "Uses",
     "Wake",
+    "Withs",
 ]
 
 
@@ -143,7 +144,17 @@ class Methods:
         object.__setattr__(self, "near", near)
 
 
-Wake = Calls | Uses | Methods
+@dataclass(frozen=True)
+class Withs:
+    """Wake for the items of `with` statements whose text holds one of these words, a capital first letter or not."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+Wake = Calls | Uses | Methods | Withs
 
 
 class Rule(ABC):

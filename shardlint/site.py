@@ -23,7 +23,7 @@ from shardlint.versions import show
 if TYPE_CHECKING:
     import libcst as cst
 
-Form = Literal["call", "partial", "name", "import", "method"]
+Form = Literal["call", "partial", "name", "import", "method", "with"]
 
 
 class Site:
@@ -31,7 +31,8 @@ class Site:
 
     `syntax` is the `ast` node (a Call for calls; a Name, Attribute or alias for uses). `api` is the canonical name of
     what is called or used, `written` the dotted name as it was imported (both the bare name, for a method). `form` is
-    "partial" where the call binds arguments of the library function through `functools.partial`.
+    "partial" where the call binds arguments of the library function through `functools.partial`. For the form "with",
+    `syntax` is what the `with` item enters, and there is no name.
     """
 
     def __init__(

@@ -12,10 +12,10 @@ import textwrap
 from pathlib import Path
 
 import pytest
+from shardlint_rules.einshard.expression import Expression, Fault, parse
 
 from shardlint.check import Options
 from shardlint.fix import fix
-from shardlint_rules.einshard.expression import Expression, Fault, parse
 
 installed = pytest.mark.skipif(importlib.util.find_spec("einshard") is None, reason="einshard is not here")
 

@@ -12,6 +12,7 @@ from shardlint.program.donation import Donations
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.flow import Flow
 from shardlint.program.lifetimes import Lifetimes
+from shardlint.program.mappings import AxisMappings, Mappings
 from shardlint.program.mesh_table import SharedMesh, shared_meshes
 from shardlint.program.meshes import AxisTypes
 from shardlint.program.modules import Modules
@@ -42,6 +43,7 @@ class Program:
         self.flow = Flow(self.project, self.evaluator)
         self.tracing = Tracing(self.flow)
         self.contexts = Contexts(self.evaluator, self.flow)
+        self.mappings = AxisMappings(self.contexts)
         self.lifetimes = Lifetimes(Donations(self.evaluator))
         self.modules = Modules(self.evaluator)
         self.callers = Callers(self.evaluator, self.flow)
@@ -85,6 +87,10 @@ class Program:
     def call_context(self, file: FileFacts, node: ast.AST) -> Context:
         """Every mesh context open where a function is called: a definition, or what `jit(f)` makes."""
         return self.contexts.of_calls(Place(file, node))
+
+    def axis_mappings(self, file: FileFacts, node: ast.AST) -> Mappings:
+        """Which of Haliax's axis mappings are in context at a node."""
+        return self.mappings.at(file, node)
 
     def shared_meshes(self, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
         """The meshes that the project hands around, if all are made with axes of this type; else none."""

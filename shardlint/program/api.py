@@ -230,6 +230,9 @@ MESH_CONTEXTS: dict[str, Literal["set_mesh", "use_mesh", "abstract"]] = {
     "jax.sharding.use_mesh": "use_mesh",
     "jax.sharding.use_abstract_mesh": "abstract",
     "jax._src.mesh.use_concrete_mesh": "use_mesh",
+    "haliax.set_mesh": "set_mesh",
+    "haliax.partitioning.set_mesh": "set_mesh",
+    "haliax.partitioning.mesh_context": "set_mesh",
 }
 # Context managers that never set a mesh, so they leave what is known of the context complete.
 HARMLESS_CONTEXTS = frozenset(

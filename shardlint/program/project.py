@@ -118,6 +118,12 @@ class Project:
         found = [path for path, data in (self._texts or {}).items() if any(call in data for call in calls)]
         yield from self._read([path for path in found if not self.is_test(path)], None)
 
+    def matching(self, pattern: re.Pattern[bytes]) -> Iterator[FileFacts | None]:
+        """Files in whose text a pattern is found. None when there are too many to read."""
+        yield from self._read(
+            [path for path, data in (self._texts or {}).items() if pattern.search(data)], None
+        )
+
     def is_test(self, path: Path) -> bool:
         """Whether a file is a test, by its name or a folder's."""
         inside = path.relative_to(self.root) if self.root in path.parents else path

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from shardlint.facts import Binding
@@ -90,7 +90,7 @@ class _Reader:
     """One question."""
 
     evaluator: Evaluator
-    given: Mapping[ast.AST, Shape] = MappingProxyType({})
+    given: Mapping[ast.AST, Shape] = field(default_factory=dict)
     depth: int = 0
 
     def of(self, place: Place, env: Environment | None) -> Shape | None:

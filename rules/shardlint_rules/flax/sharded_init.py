@@ -17,7 +17,6 @@ SPECS = "flax.nnx.get_partition_spec"
 SHARDINGS = "flax.nnx.get_named_sharding"
 CONSTRAINT = "jax.lax.with_sharding_constraint"
 UPDATE = "flax.nnx.update"
-_NO_EDITS: tuple[Edit, ...] = ()
 _PLACES = (CONSTRAINT, "jax.device_put", "jax.reshard", "jax.make_array_from_callback")
 
 
@@ -116,16 +115,23 @@ def under_mesh(site: Site, call: ast.Call) -> tuple[str, list[Edit]] | None:
         return None
     if site.program.region(site.file, call).traced != "never" and site.scope.function() is not None:
         return None
+    found = mesh_line(site, call)
+    if found is None:
+        return None
+    line, imports = found
+    body = text.replace("\n", "\n    ")
+    return line, [site.replace(statement, f"{line}\n{indent}    {body}"), *imports]
+
+
+def mesh_line(site: Site, call: ast.Call) -> tuple[str, list[Edit]] | None:
+    """The `with` line for the one mesh that is made in plain sight of a call, and the imports it needs."""
     mesh = _mesh_at(site, call)
     if mesh is None:
         return None
-    name, imports = mesh, _NO_EDITS
-    if site.runs("flax", ">=0.11"):
-        setter, imports = site.spell("jax.set_mesh")
-        name = f"{setter}({mesh})"
-    line = f"with {name}:"
-    body = text.replace("\n", "\n    ")
-    return line, [site.replace(statement, f"{line}\n{indent}    {body}"), *imports]
+    if not site.runs("flax", ">=0.11"):
+        return f"with {mesh}:", []
+    setter, imports = site.spell("jax.set_mesh")
+    return f"with {setter}({mesh}):", list(imports)
 
 
 def _mesh_at(site: Site, call: ast.Call) -> str | None:

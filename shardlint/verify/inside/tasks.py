@@ -88,6 +88,7 @@ def _fixture(job: Job, send: Send) -> None:
     if not levels:
         return
     _remembering(job)
+    devices.compile_quickly()
     fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
     if fixture.axis_types == EXPLICIT and (reason := devices.explicit_missing()):
         for level in levels:

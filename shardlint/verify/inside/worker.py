@@ -79,6 +79,7 @@ def work(
 
 def _join(job: dict[str, Any], index: int, port: int) -> None:
     devices.simulate(job["devices"])
+    devices.compile_quickly()
     # The default since jax 0.5; what releases before it do by default cannot talk to other processes.
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     address = f"127.0.0.1:{port}"

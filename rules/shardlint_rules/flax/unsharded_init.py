@@ -1,0 +1,243 @@
+"""SL502."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.contexts import Context
+from shardlint.program.guards import expected_to_fail, guarded
+from shardlint.program.liveness import reads_after
+from shardlint.program.values import ClassValue, Made, Place, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.flax import sharded_init as init
+from shardlint_rules.flax.annotations import LAYERS, eager
+from shardlint_rules.flax.built import Annotated
+from shardlint_rules.mesh.legacy import to_set_mesh
+
+_RNGS = "flax.nnx.Rngs"
+_READERS = ("get_partition_spec", "get_named_sharding", "get_metadata")
+
+
+class UnshardedInit(Rule):
+    """An NNX model with sharding annotations is built where they cannot take effect.
+
+    ## What it does
+    Reports the construction, outside jit, of a model whose variables carry a sharding annotation: with no mesh in
+    context or, since flax 0.12.1, under `with mesh:`. Where flax does not shard variables as they are made (before
+    0.12, or with `flax_always_shard_variable` off), the construction under a mesh in a project that reads annotations
+    nowhere. With `--pedantic` also the construction outside jit under `jax.set_mesh`.
+
+    ## Why it hurts
+    Since flax 0.12 an annotated variable is sharded as it is made, and with no mesh to shard it over that raises
+    ValueError. On older releases the annotation is only kept: the model lies whole on one device, or under
+    `jax.set_mesh` on every device, and nothing is raised. Outside jit each parameter is also made whole before it is
+    sharded, which may not fit.
+
+    ## Example
+    ```python
+    model = Model(rngs=nnx.Rngs(0))
+    ```
+
+    ## Use instead
+    ```python
+    @nnx.jit
+    def create_model():
+        model = Model(rngs=nnx.Rngs(0))
+        state = nnx.state(model)
+        sharded_state = jax.lax.with_sharding_constraint(state, nnx.get_partition_spec(state))
+        nnx.update(model, sharded_state)
+        return model
+
+
+    with jax.set_mesh(mesh):
+        model = create_model()
+    ```
+
+    ## Fix safety
+    Unsafe: the model is sharded. The fix writes the whole function, where the mesh is made in plain sight.
+
+    ## Evidence
+    Rows L1, L1b, L1e and L1q of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Left
+    alone: annotations with a mesh of their own (`mesh=`), `nnx.eval_shape`, and code whose callers are not all known.
+    """
+
+    code = "SL502"
+    name = "unsharded-init"
+    harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    wakes = (Calls(_RNGS),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each model that these Rngs go into."""
+        if site.form != "call":
+            return
+        for call in _constructions(site):
+            finding = self._built(site, call)
+            if finding is not None:
+                yield finding
+
+    def _built(self, site: Site, call: ast.Call) -> Finding | None:
+        found = options(site.value(call))
+        if len(found) != 1 or not isinstance(found[0], Made):
+            return None
+        if not (isinstance(found[0].by, ClassValue) or found[0].api in LAYERS):
+            return None
+        if expected_to_fail(site.file, call) or guarded(site.file, call):
+            return None
+        annotated = Annotated(site.program).surely_without_mesh(found[0])
+        if annotated is None or site.program.region(site.file, call).traced != "never":
+            return None
+        context, now = site.program.context(site.file, call), eager(site)
+        if now is True:
+            return self._eager(site, call, annotated, context)
+        if now is False and context.only("with mesh", "set_mesh", "use_mesh"):
+            return self._kept(site, call, annotated, context)
+        return None
+
+    def _eager(self, site: Site, call: ast.Call, annotated: Place, context: Context) -> Finding | None:
+        on, where = site.on("flax"), _where(site, annotated)
+        if context.never or (context.only("with mesh") and site.runs("flax", ">=0.12.1")):
+            why = "no mesh is in context" if context.never else "`with mesh:` is no mesh context to it"
+            return site.finding(
+                call,
+                f"its variables are annotated {where}, and {why}",
+                f"On {on} making an annotated variable raises ValueError here.",
+                help="build it in a function under nnx.jit, and call that under with jax.set_mesh(mesh):",
+                fix=self._fix(site, call, context),
+            )
+        if not context.only("set_mesh", "use_mesh"):
+            return None
+        return site.finding(
+            call,
+            f"its variables are annotated {where}, and made outside jit",
+            f"On {on} each parameter is first made whole, and then sharded.",
+            help="build it in a function under nnx.jit, which makes the shards alone",
+            fix=self._fix(site, call, context),
+            harm=Harm.COST,
+            certainty=Certainty.LIKELY,
+        )
+
+    def _kept(self, site: Site, call: ast.Call, annotated: Place, context: Context) -> Finding | None:
+        """Under a mesh, on a flax that only keeps annotations, in a project that never reads them."""
+        if any(site.program.project.anywhere(word) for word in _READERS):
+            return None
+        replicated = not any(one.kind == "with mesh" for one in context.contexts)
+        lies = "whole on every device" if replicated else "whole on one device"
+        return site.finding(
+            call,
+            f"its variables are annotated {_where(site, annotated)}, and nothing reads that",
+            f"On {site.on('flax')} an annotation alone shards nothing: the model lies {lies}.",
+            help="build it in a function under nnx.jit that constrains its state to nnx.get_partition_spec(state)",
+            fix=self._fix(site, call, context),
+            harm=Harm.SILENT,
+        )
+
+    # the fix
+
+    def _fix(self, site: Site, call: ast.Call, context: Context) -> Fix | None:
+        statement = site.file.statement(call)
+        indent = init.indentation(site, statement)
+        if not isinstance(statement, ast.Assign) or statement.value is not call or indent is None:
+            return None
+        if len(statement.targets) != 1 or "#" in site.text(statement) or "\\\n" in site.text(statement):
+            return None
+        name = _free_name(site, statement.targets[0])
+        given = _arguments(site, call)
+        entered = self._entered(site, call, context)
+        if name is None or given is None or entered is None:
+            return None
+        line, edits = entered
+        text, imports = _function(site, call, name, given)
+        inner = f"{site.text(statement.targets[0])} = {name}({', '.join(given)})"
+        written = [*text, *([line, f"    {inner}"] if line else [inner])]
+        start, end = site.file.span(statement)
+        edits = [
+            Edit(start, end, f"\n{indent}".join(written).replace(f"\n{indent}\n", "\n\n")),
+            *edits,
+            *imports,
+        ]
+        return site.fix(
+            Safety.UNSAFE,
+            f"build it in {name}() under nnx.jit, called under the mesh",
+            edits,
+            "the model is sharded",
+        )
+
+    def _entered(self, site: Site, call: ast.Call, context: Context) -> tuple[str, list[Edit]] | None:
+        """The `with` line the call needs, or none, and the edits that make the context there is a right one."""
+        if context.never:
+            under = init.mesh_line(site, call)
+            return under if under is not None else None
+        if context.only("set_mesh") or (context.only("with mesh") and eager(site) is not True):
+            return "", []
+        if context.only("with mesh") and len(context.contexts) == 1:
+            edits = to_set_mesh(site, context.contexts[0])
+            return ("", edits) if edits is not None else None
+        return None
+
+
+def _constructions(site: Site) -> Iterator[ast.Call]:
+    """The calls that these Rngs are an argument of: directly, or by the name they are bound to."""
+    uses: list[ast.AST] = [site.call]
+    statement = site.file.parent(site.call)
+    if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+        target = statement.targets[0]
+        if isinstance(target, ast.Name):
+            uses = list(reads_after(site.file, site.file.home(target), target))
+    for use in uses:
+        parent = site.file.parent(use)
+        if isinstance(parent, ast.keyword):
+            parent = site.file.parent(parent)
+        if isinstance(parent, ast.Call) and parent.func is not use:
+            yield parent
+
+
+def _where(site: Site, annotated: Place) -> str:
+    if annotated.file is site.file:
+        return f"at line {annotated.line}"
+    return f"at {annotated.file.path.name}:{annotated.line}"
+
+
+def _free_name(site: Site, target: ast.expr) -> str | None:
+    last = target.id if isinstance(target, ast.Name) else getattr(target, "attr", "model")
+    for name in (f"create_{last.strip('_')}", "create_sharded_model"):
+        if name.isidentifier() and not site.file.mentions(name):
+            return name
+    return None
+
+
+def _arguments(site: Site, call: ast.Call) -> list[str] | None:
+    """The names that must come as arguments: what a function under jit may not change from within a closure."""
+    names = []
+    for node in ast.walk(call):
+        if isinstance(node, ast.Starred) or (isinstance(node, ast.keyword) and node.arg is None):
+            return None
+        if isinstance(node, ast.Lambda | ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
+            return None
+        if isinstance(node, ast.Name) and node is not call.func and node.id not in names:
+            made = all(isinstance(one, Made) and one.api == _RNGS for one in options(site.value(node)))
+            if made or "rng" in node.id or "key" in node.id:
+                names.append(node.id)
+    return names
+
+
+def _function(site: Site, call: ast.Call, name: str, given: list[str]) -> tuple[list[str], tuple[Edit, ...]]:
+    """The lines of the function that builds the model and shards it, and the imports they need."""
+    names = ("flax.nnx.jit", "flax.nnx.state", init.CONSTRAINT, init.SPECS, init.UPDATE)
+    (jit, one), (state, two), (constraint, three), (specs, four), (update, five) = map(site.spell, names)
+    built = site.text(call)
+    lines = [
+        f"@{jit}",
+        f"def {name}({', '.join(given)}):",
+        f"    model = {built}".replace("\n", "\n    "),
+        f"    state = {state}(model)",
+        f"    sharded_state = {constraint}(state, {specs}(state))",
+        f"    {update}(model, sharded_state)",
+        "    return model",
+        "",
+    ]
+    return lines, (*one, *two, *three, *four, *five)

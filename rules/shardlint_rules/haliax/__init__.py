@@ -1,0 +1,1 @@
+"""Rules for Haliax, and Levanter, which is built on it."""

@@ -1,0 +1,106 @@
+"""SL601."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.values import Constant
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+
+_AUTO = "haliax.auto_sharded"
+
+
+class ShardWithoutMapping(Rule):
+    """`hax.shard` finds no axis mapping, or no mesh, and does nothing.
+
+    ## What it does
+    Reports `hax.shard`, `hax.shard_with_axis_mapping` and `hax.auto_sharded`
+
+    - that have a mapping, given or by `hax.axis_mapping`, and surely no mesh: none is given, and neither `with mesh:`
+      nor `jax.set_mesh` is around them, on any way that leads there;
+    - with a mesh where the mapping belongs: `hax.shard(x, mesh)`;
+    - `hax.shard` that surely has no mapping. For `auto_sharded`, which a library may call for whoever has one, this
+      is likely only.
+
+    ## Why it hurts
+    The array stays where it is, whole on one device. Inside jit nothing is said at all. Outside, `hax.shard` warns that
+    it has no mapping; that it has no mesh it tells from haliax 1.4 on.
+
+    ## Example
+    ```python
+    with hax.axis_mapping({"batch": "data", "embed": "model"}):
+        x = hax.shard(x)
+    ```
+
+    ## Use instead
+    ```python
+    with mesh, hax.axis_mapping({"batch": "data", "embed": "model"}):
+        x = hax.shard(x)
+    ```
+    or, without any context, `hax.shard(x, {"batch": "data", "embed": "model"}, mesh)`.
+
+    ## Evidence
+    Rows N1 and N2 of the experiments, run with haliax 1.3 on jax 0.4.30 and with 1.4.dev453 on jax 0.6.2 and 0.12.
+    """
+
+    code = "SL601"
+    name = "hax-shard-without-mapping"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
+    wakes = (Calls("haliax.shard", _AUTO),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call."""
+        given = site.arguments
+        if site.form != "call" or site.expected_to_fail or site.guarded:
+            return
+        if given.open_positional or given.open_keywords:
+            return
+        mapping, mesh = site.argument("mapping"), site.argument("mesh")
+        if mapping is not None and site.mesh_of(site.value(mapping)) is not None:
+            yield self._swapped(site, mapping)
+            return
+        found = site.program.axis_mappings(site.file, site.call)
+        mapped = _given(site, mapping) or found.always
+        if not mapped:
+            if found.never:
+                yield self._unmapped(site)
+        elif not _given(site, mesh) and site.context.never:
+            yield self._no_mesh(site)
+
+    def _swapped(self, site: Site, mapping: ast.expr) -> Finding:
+        return site.finding(
+            mapping,
+            "a mesh, where the axis mapping belongs",
+            f"On {site.on('haliax')} this raises AttributeError under a mesh, and does nothing without one.",
+            help=f"write mesh={site.text(mapping)}, and give the mapping first or by hax.axis_mapping",
+            harm=Harm.CRASH,
+        )
+
+    def _unmapped(self, site: Site) -> Finding:
+        inside = site.region.proven
+        told = "" if inside or site.api == _AUTO else ", with a RuntimeWarning"
+        return site.finding(
+            site.call.func,
+            "no axis mapping is given, and none is around it",
+            f"On {site.on('haliax')} this does nothing{told}: the array stays where it is.",
+            help="give the mapping, or enter it by `with hax.axis_mapping(...)`",
+            certainty=Certainty.LIKELY if site.api == _AUTO else None,
+        )
+
+    def _no_mesh(self, site: Site) -> Finding:
+        warns = site.runs("haliax", ">=1.4") and not site.region.proven
+        told = ", with a RuntimeWarning" if warns else ", and nothing says so"
+        return site.finding(
+            site.call.func,
+            "it has a mapping and no mesh",
+            f"On {site.on('haliax')} this does nothing{told}: the array stays where it is.",
+            help="enter the mesh around it, `with mesh:`, or give it as mesh=",
+        )
+
+
+def _given(site: Site, argument: ast.expr | None) -> bool:
+    return argument is not None and site.value(argument) != Constant(None)
