@@ -32,6 +32,7 @@ _NEAR_MISSES = (
     "partition_spec",
     "out_spec",
 )
+_OLDER = "releases of flax on the other side of the change do not know it by this key"
 _IN_TEXT = (*KEYS, *_NEAR_MISSES)
 
 
@@ -68,7 +69,8 @@ class AnnotationKeyIgnored(Rule):
     ```
 
     ## Fix safety
-    Safe for a deprecated key and for a read. Unsafe for a key that did nothing: the variable is sharded then.
+    Unsafe: where the key did nothing, the variable is sharded then; and other releases of flax know it by another key,
+    which counts for a project that runs on several.
 
     ## Evidence
     Rows L2j and L2l of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Keys that
@@ -84,7 +86,7 @@ class AnnotationKeyIgnored(Rule):
         Calls(*LAYERS, near=("_metadata",)),
         Methods("get_metadata", near=tuple(f"{quote}{key}{quote}" for key in KEYS for quote in "\"'")),
     )
-    fixes = "both"
+    fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at keys."""
@@ -111,7 +113,7 @@ class AnnotationKeyIgnored(Rule):
                 one.node,
                 f"deprecated: it is called {write} now",
                 f"On {on} this still works, with a DeprecationWarning.",
-                fix=self._rename(site, one, write, Safety.SAFE),
+                fix=self._rename(site, one, write, _OLDER),
                 harm=Harm.REMOVED,
             )
         if one.key not in _IN_TEXT or not names_axes(site.value(one.value)):
@@ -123,18 +125,17 @@ class AnnotationKeyIgnored(Rule):
             "flax does not look at this key",
             f"On {on} `{one.key}` is metadata like any other: the variable is not sharded by it, and nothing is said.",
             help=f"write {write}",
-            fix=self._rename(site, one, write, Safety.UNSAFE),
+            fix=self._rename(site, one, write, "the variable is sharded then"),
         )
 
-    def _rename(self, site: Site, one: Annotation, write: str, safety: Safety) -> Fix:
+    def _rename(self, site: Site, one: Annotation, write: str, why: str) -> Fix:
         start, end = site.file.span(one.node)
         if isinstance(one.node, ast.keyword):
             edit = Edit(start, start + len(one.key), write)
         else:
             text = site.file.source.text
             edit = Edit(start, end, text[start:end].replace(one.key, write))
-        why = "" if safety is Safety.SAFE else "the variable is sharded then"
-        return site.fix(safety, f"write {write}", [edit], why)
+        return site.fix(Safety.UNSAFE, f"write {write}", [edit], why)
 
     def _read(self, site: Site) -> Iterator[Finding]:
         """`x.get_metadata("sharding")`, `x.get_metadata().get("sharding")` and `x.get_metadata()["sharding"]`."""
@@ -153,7 +154,7 @@ class AnnotationKeyIgnored(Rule):
             f"flax keeps it as {kept}",
             f"On {site.on('flax')} no variable has `{key.value}` in its metadata: what comes back says "
             "that it is not sharded.",
-            fix=site.fix(Safety.SAFE, f"read {kept}", [edit]),
+            fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], _OLDER),
         )
 
 

@@ -7,63 +7,106 @@ from collections.abc import Iterator
 from weakref import WeakKeyDictionary
 
 from shardlint.facts import FileFacts
+from shardlint.program import Program
 from shardlint.program.contexts import MeshContext
 from shardlint.program.meshes import MESH_MAKERS, spec_of
-from shardlint.program.values import Api, Made, Place, Wrapped, options
+from shardlint.program.values import Api, Made, Parameter, Place, Value, Wrapped, options
 from shardlint.rule import Edit
 from shardlint.site import Site
+from shardlint.targets import Targets
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, axis_types
 
 # What reads the mesh of `with mesh:` and not the one of jax.set_mesh, by a word that shows it.
-_READ_THE_OLD = {
+READ_THE_OLD = {
     "pjit": "pjit, which reads its specs against `with mesh:` only",
     "thread_resources": "thread_resources, which jax.set_mesh does not fill",
-    "haliax": "haliax, which reads the mesh of `with mesh:`",
 }
-_JITS = ("jit", "filter_jit")
+_HALIAX = "haliax, which reads the mesh of `with mesh:`"
 _FLAX = "flax before 0.12.2, which reads the mesh of `with mesh:`"
-
+# The parts of Flax that look for a mesh in context.
+_FLAX_READS = (
+    "nnx",
+    "Partitioned",
+    "LogicallyPartitioned",
+    "logical_axis_rules",
+    "with_logical_constraint",
+    "with_logical_partitioning",
+    "with_partitioning",
+    "with_sharding_constraint",
+    "unbox",
+)
+_JITS = ("jit", "pjit", "filter_jit")
+_EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for a fresh array"
+_PMAP = "pmap, which raises under jax.set_mesh"
 
 _withs: WeakKeyDictionary[FileFacts, list[ast.With | ast.AsyncWith]] = WeakKeyDictionary()
 
 
-def entered(site: Site) -> Iterator[tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]]:
-    """The `with` items of the file that enter a mesh itself, in no particular order."""
-    file = site.file
+def entered(
+    program: Program, file: FileFacts
+) -> Iterator[tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]]:
+    """The `with` items of a file that enter a mesh itself, in no particular order."""
     if file not in _withs:
         for scope in file.inner_scopes(file.module):
             file.walked(scope)
         _withs[file] = [node for node in file.evaluated() if isinstance(node, ast.With | ast.AsyncWith)]
     for node in _withs[file]:
-        yield from items(site, node)
+        yield from items(program, file, node)
 
 
 def items(
-    site: Site, node: ast.With | ast.AsyncWith
+    program: Program, file: FileFacts, node: ast.With | ast.AsyncWith
 ) -> Iterator[tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]]:
     """The items of one `with` statement that enter a mesh itself."""
-    site.file.walked(site.file.home(node))
+    file.walked(file.home(node))
     for item in node.items:
-        found = site.program.contexts.manager(Place(site.file, item.context_expr))
+        found = program.contexts.manager(Place(file, item.context_expr))
         if found is not None and found.kind == "with mesh":
             yield node, item, found
 
 
-def surely_a_mesh(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is a mesh made in the text."""
-    return all(isinstance(one, Made) and one.api in MESH_MAKERS for one in options(site.value(node)))
+def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
+    """Whether an expression is a mesh made in the text, or a parameter annotated as one."""
+    return all(
+        (isinstance(one, Made) and one.api in MESH_MAKERS) or _annotated(program, one)
+        for one in options(program.value(file, node))
+    )
+
+
+def _annotated(program: Program, value: Value) -> bool:
+    """A parameter `mesh: Mesh` (not `Mesh | None`, which may be no mesh)."""
+    if not isinstance(value, Parameter) or not isinstance(value.place.node, ast.arg):
+        return False
+    annotation = value.place.node.annotation
+    if not isinstance(annotation, ast.Name | ast.Attribute):
+        return False
+    named = options(program.value(value.place.file, annotation))
+    return all(isinstance(one, Api) and one.name == "jax.sharding.Mesh" for one in named)
 
 
 def moves_with(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
     """What must change together with a `with mesh:` when it becomes `with jax.set_mesh(mesh):`."""
     project = site.program.project
-    found = [why for word, why in _READ_THE_OLD.items() if project.anywhere(word)]
-    if project.anywhere("flax") and not site.runs("flax", ">=0.12.2"):
-        found.append(_FLAX)
+    found = [why for word, why in READ_THE_OLD.items() if project.anywhere(word)]
+    return [*found, *libraries(site.program, site.targets), *_in_the_block(site, node)]
+
+
+def libraries(program: Program, targets: Targets) -> list[str]:
+    """Libraries that read the old context on the project's releases, as far as the project uses that part."""
+    project = program.project
+    found = [_HALIAX] if project.anywhere("haliax") else []
+    if project.anywhere("flax") and not targets.allows("flax", ">=0.12.2"):
+        if any(map(project.anywhere, _FLAX_READS)):
+            found.append(_FLAX)
+    return found
+
+
+def _in_the_block(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
+    found = []
     if any(_eager_bare(site, call) for call in _calls(node)):
-        found.append(
-            "a constraint by a bare spec outside jit, which raises under jax.set_mesh for a fresh array"
-        )
+        found.append(_EAGER)
+    if "pmap" in site.file.source.text and site.file.mentions("pmap"):
+        found.append(_PMAP)
     return found
 
 
@@ -93,15 +136,45 @@ def _eager_bare(site: Site, call: ast.Call) -> bool:
 
 
 def _on_the_host(site: Site, node: ast.With | ast.AsyncWith) -> bool:
-    """Whether a block runs untraced: for certain, or nobody is seen to call it and it runs jitted functions."""
+    """Whether a block runs untraced: for certain, or nobody is seen to call it and it, or the function it stands
+    in, makes or runs jitted functions."""
     traced = site.program.region(site.file, node).traced
     if traced != "unknown":
         return traced == "never"
-    for call in _calls(node):
-        for option in options(site.value(call.func)):
-            if isinstance(option, Wrapped) and option.api.name.rpartition(".")[2] in _JITS:
+    if any(_jits(site, call) for call in _calls(node)):
+        return True
+    scope = site.file.home(node).function()
+    return scope is not None and any(
+        _jits(site, call) for inner in site.file.inner_scopes(scope) for call in inner.calls
+    )
+
+
+def _jits(site: Site, call: ast.Call) -> bool:
+    for option in (*options(site.value(call.func)), *options(site.value(call))):
+        if isinstance(option, Wrapped):
+            name = option.inner.name if isinstance(option.inner, Api) else option.api.name
+            if name.rpartition(".")[2] in _JITS:
                 return True
     return False
+
+
+def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext) -> str:
+    """Why a `with mesh:` cannot become `with jax.set_mesh(mesh):`, whatever moves with it; empty where it can."""
+    if not site.runs("jax", ">=0.7.1"):
+        return f"{site.on('jax')} has no jax.set_mesh"
+    if item.optional_vars is not None:
+        return "it binds the mesh to a name"
+    mesh = context.mesh
+    if mesh is None:
+        followed = site.program.followed(site.value(item.context_expr))
+        mesh = next(iter({site.mesh_of(one) for one in options(followed)}), None)
+    if mesh is None:
+        return "the text does not show which mesh it is"
+    if axis_types(site, mesh) != "auto":
+        return "not all axes of the mesh are Auto"
+    if not _on_the_host(site, statement):
+        return "nothing shows that it runs outside traced code, where alone jax.set_mesh may be called"
+    return "; ".join(f"in it runs {why}" for why in _in_the_block(site, statement))
 
 
 def to_set_mesh(site: Site, context: MeshContext) -> list[Edit] | None:
@@ -111,11 +184,13 @@ def to_set_mesh(site: Site, context: MeshContext) -> list[Edit] | None:
     statement = site.file.parent(item) if item is not None else None
     if not isinstance(item, ast.withitem) or not isinstance(statement, ast.With | ast.AsyncWith):
         return None
-    if context.mesh is None or axis_types(site, context.mesh) != "auto" or item.optional_vars is not None:
+    if moves_with(site, statement) or stays(site, statement, item, context):
         return None
-    if not site.runs("jax", ">=0.7.1") or not _on_the_host(site, statement):
-        return None
-    if moves_with(site, statement):
-        return None
+    return set_instead(site, item)
+
+
+def set_instead(site: Site, item: ast.withitem) -> list[Edit]:
+    """The edits themselves."""
     name, imports = site.spell("jax.set_mesh")
+    node = item.context_expr
     return [site.replace(node, f"{name}({site.text(node)})"), *imports]
