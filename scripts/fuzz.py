@@ -298,9 +298,8 @@ def graft(data: Data, chance: Random, bases: Bases) -> Data:
     expressions, statements = _pieces(bases.pick(chance))
     if tree is None:
         return rename(data, chance, bases)
-    nodes = [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt | ast.arguments)] or [
-        tree
-    ]
+    nodes: list[ast.AST] = [tree]
+    nodes += [node for node in ast.walk(tree) if isinstance(node, ast.expr | ast.stmt | ast.arguments)]
     for _ in range(chance.choice((1, 2, 4, 10))):
         node = chance.choice(nodes)
         slots = [name for name, value in ast.iter_fields(node) if isinstance(value, ast.expr) or value == []]

@@ -1,5 +1,11 @@
 """`python -m shardlint` is the `shardlint` command."""
 
-from shardlint.cli import main
+import sys
 
-main()
+if __name__ == "__main__":
+    # Python puts the folder it is started in first: a click.py or a rule pack of the checked project would be run.
+    if not sys.flags.safe_path:
+        del sys.path[0]
+    from shardlint.cli import main
+
+    main()

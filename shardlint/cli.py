@@ -141,8 +141,10 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
         mended += len(outcome.mended)
         left += len(outcome.left)
         if show_diff:
+            # What goes to `patch` must be as it is in the file; what goes to a terminal must not steer it.
+            shown = sys.stdout.isatty()
             for line in diff(outcome):
-                click.echo(line)
+                click.echo(plain(line.expandtabs(4)) if shown else line, color=True)
         elif outcome.changed:
             click.echo(plain(f"{outcome.path}: mended {', '.join(_codes(outcome.mended))}"))
     for path, reason in report.skipped:
@@ -188,12 +190,13 @@ def rules() -> None:
 def targets(path: Path, target: tuple[str, ...]) -> None:
     """Show which releases a project is checked for, and why."""
     from shardlint.check import Checker, Options
+    from shardlint.plain import plain
     from shardlint.targets import parse_targets
     from shardlint.versions import show
 
     found = Checker(Options(targets=parse_targets(target))).targets(path.resolve())
     for package, where in found.found.items():
-        click.echo(f"{package:9} {show(where.release):10} {where.source}")
+        click.echo(plain(f"{package:9} {show(where.release):10} {where.source}"))
 
 
 @cli.command()

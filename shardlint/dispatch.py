@@ -146,11 +146,8 @@ def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) 
             continue
         file.walked(file.home(node))
         for item in node.items:
-            text = file.text(item.context_expr).lower()
-            for word, rules in wakes.withs.items():
-                if word in text:
-                    for rule in rules:
-                        yield Site(program, file, item.context_expr, Api("", ""), "with", targets, rule)
+            for rule in dict.fromkeys(rule for rules in wakes.withs.values() for rule in rules):
+                yield Site(program, file, item.context_expr, Api("", ""), "with", targets, rule)
 
 
 def _mentions(file: FileFacts, hits: Iterable[str]) -> Iterator[ast.AST]:

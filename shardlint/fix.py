@@ -13,6 +13,7 @@ from shardlint.check import Checker, Options, chosen
 from shardlint.facts import NotParsed, read_facts
 from shardlint.files import replace_file
 from shardlint.imports import dropped
+from shardlint.plain import plain
 from shardlint.rule import Edit, Finding, Fix, Safety
 from shardlint.sources.text import Source, Unreadable
 
@@ -166,7 +167,7 @@ def _spliced(text: str, edits: list[Edit]) -> str:
 
 def diff(outcome: FixedFile) -> Iterator[str]:
     """A unified diff, its lines without newlines."""
-    name = outcome.path.as_posix()
+    name = plain(outcome.path.as_posix())  # a line end in it would be a line of the patch
     before, after = _lines(outcome.before), _lines(outcome.after)
     yield from difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm="")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from shardlint.facts import Binding, FileFacts
 from shardlint.program import Program, api
@@ -12,6 +12,8 @@ from shardlint.program.reach import lookup
 from shardlint.program.values import Api
 from shardlint.rule import Edit
 
+# What stands between two quotes. Every quote may be the first of a pair, and each is looked at once.
+_IN_QUOTES = re.compile(r"""(['"])(?=([\w.\[\], |]*)\1)""")
 # How people import these.
 _CUSTOMARY = {"equinox": "eqx", "jax.numpy": "jnp", "numpy": "np", "haliax": "hax"}
 
@@ -33,6 +35,58 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
         return best, ()
     extended = _extend(file, node, name)
     return extended if extended is not None else _add(file, node, name)
+
+
+def spell_short(
+    program: Program, file: FileFacts, node: ast.AST, names: Mapping[str, str]
+) -> tuple[dict[str, str], tuple[Edit, ...]]:
+    """Bare spellings for several names of one module, each with the name people give it, and one import for all.
+
+    A name that is imported already keeps its spelling; one that is not free is spelled as `spell` does.
+    """
+    spellings: dict[str, str] = {}
+    edits: list[Edit] = []
+    new: list[str] = []
+    module = ""
+    for name, short in names.items():
+        module, _, last = name.rpartition(".")
+        text, imports = spell(program, file, node, name)
+        if ("." in text or imports) and _free(file, node, short):
+            spellings[name] = short
+            new.append(last if short == last else f"{last} as {short}")
+        else:
+            spellings[name] = text
+            edits += imports
+    if new:
+        edits.append(_taking(file, module, ", ".join(new)))
+    return spellings, tuple(edits)
+
+
+def _taking(file: FileFacts, module: str, names: str) -> Edit:
+    """Take names from a module: in a `from` statement that is there, else in one of its own."""
+    for statement in file.tree.body:
+        whole = isinstance(statement, ast.ImportFrom) and statement.module == module and not statement.level
+        if whole and isinstance(statement, ast.ImportFrom) and statement.names[-1].name != "*":
+            end = file.span(statement.names[-1])[1]
+            return Edit(end, end, f", {names}")
+    return _new_statement(file, f"from {module} import {names}")
+
+
+def spell_from(
+    program: Program, file: FileFacts, node: ast.AST, name: str
+) -> tuple[str, tuple[Edit, ...]] | None:
+    """As `spell`, for a name of a module that must itself be imported (`jax.extend.backend`); None without a free name."""
+    for binding in _imports(file):
+        value = program.evaluator.binding(file, binding)
+        if isinstance(value, Api) and value.written == name and _visible(file, node, binding):
+            return binding.name, ()
+    extended = _extend(file, node, name)
+    if extended is not None:
+        return extended
+    module, _, last = name.rpartition(".")
+    if not _free(file, node, last):
+        return None
+    return last, (_new_statement(file, f"from {module} import {last}"),)
 
 
 def _imports(file: FileFacts) -> Iterator[Binding]:
@@ -84,10 +138,15 @@ def _add(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ..
         module, _, last = name.rpartition(".")
         hidden = f"_{last}"
         statement, text = f"from {module} import {last} as {hidden}", hidden
+    return text, (_new_statement(file, statement),)
+
+
+def _new_statement(file: FileFacts, statement: str) -> Edit:
+    """An import statement behind those that are there."""
     where = _after_imports(file)
     newline = file.source.newline
     at_end = where == len(file.source.text) and where > 0 and not file.source.text.endswith(("\n", "\r"))
-    return text, (Edit(where, where, newline + statement if at_end else statement + newline),)
+    return Edit(where, where, newline + statement if at_end else statement + newline)
 
 
 def _after_imports(file: FileFacts) -> int:
@@ -146,8 +205,8 @@ def _unused(file: FileFacts, name: str) -> bool:
 
 def _quoted(file: FileFacts, name: str) -> bool:
     """Whether a string may name it: `__all__`, or an annotation in quotes."""
-    pattern = re.compile(rf"""(['"])[\w.\[\], |]*\b{re.escape(name)}\b[\w.\[\], |]*\1""")
-    return pattern.search(file.source.text) is not None
+    word = re.compile(rf"\b{re.escape(name)}\b")
+    return any(word.search(match[2]) for match in _IN_QUOTES.finditer(file.source.text))
 
 
 def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:

@@ -146,7 +146,7 @@ class Methods:
 
 @dataclass(frozen=True)
 class Withs:
-    """Wake for the items of `with` statements whose text holds one of these words, a capital first letter or not."""
+    """Wake for the items of `with` statements, in files that hold one of these texts, a capital first letter or not."""
 
     names: tuple[str, ...]
 

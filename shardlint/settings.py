@@ -62,8 +62,10 @@ def read_settings(path: Path) -> Settings:
     """Read one settings file. Raises `BadSettings` for broken TOML, unknown keys and values of the wrong kind."""
     try:
         table = tomllib.loads(_bytes(path).decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:  # also of numbers with more digits than Python reads
         raise BadSettings(f"{path}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise BadSettings(f"{path}: not valid TOML: nested too deeply") from None
     if path.name == "pyproject.toml":
         tool = table.get("tool", {})
         table = tool.get("shardlint", {}) if isinstance(tool, dict) else {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
@@ -39,6 +40,7 @@ _REQUIREMENT = re.compile(
 # jax and jaxlib move together, so a pin of jaxlib tells jax where nothing else does.
 _SAME = {"jaxlib": "jax"}
 # Requirements in such folders are not those of the program.
+_PINS_BYTES = 64_000_000
 _ASIDE = re.compile(
     r"docs?|tests?|examples?|benchmarks?|third_party|site-packages|node_modules", re.IGNORECASE
 )
@@ -242,7 +244,7 @@ def _stated(root: Path) -> Iterator[tuple[str, str]]:
         # Only the strings matter; nothing of the project is run.
         text = _filled("\n".join(_lines(root / name)))
         pattern = (
-            r"""^\s+(jax\b[^\n]*)$"""
+            r"""^[ \t]+(jax\b[^\n]*)$"""
             if name == "setup.cfg"
             else r"""["']((?:jax|jaxlib|equinox|flax|haliax)\b[^"']*)["']"""
         )
@@ -260,7 +262,7 @@ def _poetry(table: object) -> Iterator[str]:
         return
     for name, value in table.items():
         spec = value.get("version", "") if isinstance(value, dict) else value
-        if not isinstance(spec, str):
+        if not isinstance(spec, str) or len(spec) > 200:
             continue
         if spec.startswith("^"):
             low = spec[1:]
@@ -294,16 +296,24 @@ def _at(table: dict[str, Any], *keys: str) -> object:
 
 def _toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
+        return tomllib.loads(_text(path, "strict"))
+    except (OSError, ValueError, RecursionError):
         return {}  # a broken file of somebody else's tells nothing; our own settings are read strictly elsewhere
 
 
 def _lines(path: Path) -> list[str]:
     try:
-        return path.read_text("utf-8", "replace").splitlines()
-    except OSError:
+        return _text(path, "replace").splitlines()
+    except (OSError, ValueError):
         return []
+
+
+def _text(path: Path, errors: str) -> str:
+    """A project's file, if it is one and of a size people write: a link in a checkout may lead to /dev/zero."""
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _PINS_BYTES:
+        raise ValueError("not a file of pins")
+    return path.read_text("utf-8", errors)
 
 
 # what is installed

@@ -129,10 +129,10 @@ def test_a_file_that_cannot_be_read_is_told(tmp_path: Path, make: str, says: str
 
 
 def test_permission_denied_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    def denied(self: Path) -> bytes:
+    def denied(self: Path, mode: str) -> bytes:
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(Path, "read_bytes", denied)
+    monkeypatch.setattr(Path, "open", denied)
     with pytest.raises(Unreadable, match="permission denied"):
         read_bytes(tmp_path / "x.py")
 

@@ -6,7 +6,7 @@ import ast
 import re
 import sys
 import warnings
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -41,6 +41,8 @@ class FileFacts:
         )
         self._starts = [span[0] for span in self._spans]
         self._mentions: dict[str, list[ast.AST]] = {}
+        self.chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
+        """The statements around each statement that was asked about: see `program.reach`."""
 
     @cached_property
     def rebound_globals(self) -> frozenset[str]:
@@ -62,6 +64,7 @@ class FileFacts:
         self._scopes.clear()
         self._homes.clear()
         self._mentions.clear()
+        self.chains.clear()
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope a function, class, lambda or module node opens."""
@@ -127,6 +130,14 @@ class FileFacts:
             self._mentions[name] = nodes
         return self._mentions[name]
 
+    def mentions_in(self, scope: Scope, name: str) -> list[ast.AST]:
+        """The mentions on the lines of a scope: a name of its own is mentioned nowhere else."""
+        nodes = self.mentions(name)
+        if scope.kind == "module":
+            return nodes
+        first, last = getattr(scope.node, "lineno", 0), getattr(scope.node, "end_lineno", 0)
+        return nodes[bisect_left(nodes, first, key=_line) : bisect_right(nodes, last, key=_line)]
+
     def taken_from(self, word: str) -> list[ast.AST]:
         """What `from` statements with this word in their module's name import."""
         return [alias for scope in self._around(word) for alias in scope.taken.get(word, ())]
@@ -173,6 +184,10 @@ class FileFacts:
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         end_line, end_column = getattr(node, "end_lineno", line), getattr(node, "end_col_offset", column)
         return self.source.offset(line, column), self.source.offset(end_line, end_column)
+
+
+def _line(node: ast.AST) -> int:
+    return getattr(node, "lineno", 0)
 
 
 def _words(text: str, name: str) -> Iterator[int]:

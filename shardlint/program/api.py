@@ -251,6 +251,14 @@ flax.linen.logical_axis_rules flax.linen.axis_rules haliax.axis_mapping
 )
 
 
+# Library names that stand for a plain value.
+CONSTANTS: dict[str, object] = {
+    "haliax.partitioning.ResourceAxis.MODEL": "model",
+    "haliax.partitioning.ResourceAxis.DATA": "data",
+    "haliax.partitioning.ResourceAxis.REPLICA": "replica",
+}
+
+
 def spellings() -> list[tuple[str, str]]:
     """Every known old or short spelling with its canonical name."""
     return list(_ALIASES.items())

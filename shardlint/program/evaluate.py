@@ -352,7 +352,8 @@ class Evaluator:
         """An attribute of a value."""
         match base:
             case Api():
-                return self.linker.library(f"{base.written}.{name}")
+                member = self.linker.library(f"{base.written}.{name}")
+                return Constant(api.CONSTANTS[member.name]) if member.name in api.CONSTANTS else member
             case ModuleValue():
                 return self.linker.member(base.file, name)
             case ClassValue():

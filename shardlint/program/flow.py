@@ -14,7 +14,7 @@ from shardlint.facts import FileFacts
 from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.project import Project
-from shardlint.program.reach import lookup
+from shardlint.program.reach import lookup, may_refer
 from shardlint.program.values import (
     Api,
     ClassValue,
@@ -193,7 +193,9 @@ class Flow:
         ends: Ends,
         depth: int,
     ) -> None:
-        for node in file.mentions(name):
+        home = file.home(binder)
+        local = home.kind in ("function", "lambda") and name not in home.outer_names
+        for node in file.mentions_in(home, name) if local else file.mentions(name):
             if (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Load)
@@ -202,6 +204,8 @@ class Flow:
                 self._expression(Place(file, node), wrappers, ends, depth + 1)
 
     def _refers(self, file: FileFacts, use: ast.Name, name: str, binder: ast.AST) -> bool:
+        if not may_refer(file, use, name, binder):
+            return False
         bindings, _ = lookup(file, use, name)
         return any(binding.node is binder for binding in bindings)
 

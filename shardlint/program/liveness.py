@@ -6,7 +6,7 @@ import ast
 from typing import Literal
 
 from shardlint.facts import FileFacts, Scope
-from shardlint.program.reach import lookup, reaching
+from shardlint.program.reach import lookup, may_refer, reaching
 
 Fate = Literal["used", "dropped", "never read"]
 
@@ -34,7 +34,7 @@ def fate(file: FileFacts, call: ast.expr) -> tuple[Fate, str | None]:
 
 
 def _is_read(file: FileFacts, scope: Scope, target: ast.Name) -> bool:
-    for node in file.mentions(target.id):
+    for node in file.mentions_in(scope, target.id):
         if not isinstance(node, ast.Name) or node is target:
             continue
         if isinstance(node.ctx, ast.Store) and not isinstance(file.parent(node), ast.AugAssign):
@@ -42,6 +42,8 @@ def _is_read(file: FileFacts, scope: Scope, target: ast.Name) -> bool:
         if isinstance(node.ctx, ast.Del):
             if file.home(node) is scope:
                 return True
+            continue
+        if not may_refer(file, node, target.id, target):
             continue
         bindings, owner = lookup(file, node, target.id)
         if owner is not scope:
@@ -65,7 +67,7 @@ def reads_after(file: FileFacts, scope: Scope, target: ast.Name) -> list[ast.Nam
     """The reads that this binding of a name can reach, in its own scope."""
     bindings = file.bindings(scope, target.id)
     found = []
-    for node in file.mentions(target.id):
+    for node in file.mentions_in(scope, target.id):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and file.home(node) is scope:
             if any(binding.node is target for binding in reaching(file, node, bindings)):
                 found.append(node)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import itertools
+from collections.abc import Sequence
 
 from shardlint.facts import Binding, FileFacts, Scope
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES = (ast.Try, ast.TryStar)
+_CLAUSES = (ast.stmt, ast.ExceptHandler, ast.match_case)
 
 
 def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
@@ -34,6 +36,28 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
             return found, scope
         return _closure(file, use, bindings, scope), scope
     return [], None
+
+
+def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool:
+    """Whether the scope that gives `name` its value at `use` has `binder` among its bindings.
+
+    Much cheaper than `lookup`, which says whether that binding reaches the use: names like `f` stand everywhere.
+    """
+    home = file.home(use)
+    for scope in home.outward():
+        file.walked(scope)
+        if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
+            continue
+        if name in scope.outer_names:
+            continue
+        bindings = scope.bindings.get(name)
+        if not bindings:
+            continue
+        if any(binding.node is binder for binding in bindings):
+            return True
+        if scope.kind != "class":  # what is not bound yet in a class is the name outside of it
+            return False
+    return False
 
 
 def _in_class_comprehension(home: Scope, scope: Scope) -> bool:
@@ -130,24 +154,35 @@ def _takes_effect(binding: Binding, file: FileFacts) -> tuple[int, int]:
     return _position(binding.node)
 
 
-def _chain(file: FileFacts, node: ast.AST) -> list[ast.AST]:
+def _chain(file: FileFacts, node: ast.AST) -> tuple[ast.AST, ...]:
     """Statements and clauses around a node inside its own function, outermost first, the node's own last."""
-    chain: list[ast.AST] = []
-    scope_node = None
     home = file.home(node)
     while home.kind == "comprehension" and home.parent is not None:
         home = home.parent
-    scope_node = home.node
     current: ast.AST | None = node
-    while current is not None and current is not scope_node:
-        if isinstance(current, ast.stmt | ast.ExceptHandler | ast.match_case):
-            chain.append(current)
+    while current is not None and current is not home.node:
+        if isinstance(current, _CLAUSES):
+            return _clauses(file, current, home.node)
         current = file.parent(current)
-    chain.reverse()
-    return chain
+    return ()
 
 
-def _shared(one: list[ast.AST], two: list[ast.AST]) -> list[ast.AST]:
+def _clauses(file: FileFacts, clause: ast.AST, end: ast.AST) -> tuple[ast.AST, ...]:
+    """The chain of a statement or clause, remembered: all that stands in it asks for the same."""
+    known = file.chains.get(clause)
+    if known is None:
+        above: tuple[ast.AST, ...] = ()
+        current = file.parent(clause)
+        while current is not None and current is not end:
+            if isinstance(current, _CLAUSES):
+                above = _clauses(file, current, end)
+                break
+            current = file.parent(current)
+        known = file.chains[clause] = (*above, clause)
+    return known
+
+
+def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> list[ast.AST]:
     shared = []
     for left, right in zip(one, two, strict=False):
         if left is not right:
@@ -211,7 +246,7 @@ def _conditional(file: FileFacts, binding: Binding, use: ast.AST, shared: list[a
         return True
     last = below[-1] if below else None
     if isinstance(last, _LOOPS) and binding.kind == "for":
-        return using == [] or using[0] is not last  # after the loop the target may be unbound
+        return not using or using[0] is not last  # after the loop the target may be unbound
     return isinstance(last, ast.ExceptHandler | ast.match_case)
 
 

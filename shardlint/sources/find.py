@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,6 +67,11 @@ def walk(top: Path, excluded: GitIgnoreSpec | None = None, base: Path | None = N
     inherited = _inherited_ignores(top.resolve())
     yield from _walk(str(top), top.resolve(), inherited, excluded, base or top.resolve())
 
+
+# `*a*a*a*b` asks for years of trying on a long name of a's. Where another star follows, the first place that has the
+# text after a star is as good as any later one, and none need be tried twice.
+_STAR = "[^/]*"
+_STAR_AND_TEXT = re.compile(r"\[\^/\]\*((?:\\.|\w|-)+)(?=\[\^/\]\*)")
 
 _Ignores = list[tuple[Path, "GitIgnoreSpec"]]
 
@@ -162,10 +168,14 @@ def _spec(lines: list[str]) -> GitIgnoreSpec:
     # `a/**` names what is in a folder, not the folder; pathspec has it name both, so `!a/b.py` could take nothing back.
     lines = [line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines]
     try:
-        return GitIgnoreSpec.from_lines(lines)
+        spec = GitIgnoreSpec.from_lines(lines)
     except ValueError:
-        good = [line for line in lines if _valid(line)]
-        return GitIgnoreSpec.from_lines(good)
+        spec = GitIgnoreSpec.from_lines([line for line in lines if _valid(line)])
+    for pattern in spec.patterns:
+        regex = getattr(pattern, "regex", None)
+        if regex is not None and regex.pattern.count(_STAR) > 2:
+            pattern.regex = re.compile(_STAR_AND_TEXT.sub(r"(?>[^/]*?\1)", regex.pattern))
+    return spec
 
 
 def _valid(line: str) -> bool:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 import io
+import os
 import re
+import stat
 import tokenize
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -15,6 +17,10 @@ from pathlib import Path
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
 MAX_BYTES = 8_000_000
+# Larger ones are read to see whether anything in them matters, but not what only calls itself a file (/proc/kcore).
+_READ_MAX = 64 * MAX_BYTES
+# Python itself needs hours for a megabyte in these.
+_NOT_FOR_SOURCE = ("punycode", "idna")
 
 
 class Unreadable(Exception):
@@ -94,7 +100,7 @@ def decode(path: Path, data: bytes) -> Source:
     `MAX_BYTES`.
     """
     if len(data) > MAX_BYTES:
-        raise Unreadable(f"the file has {len(data):,} bytes; shardlint reads at most {MAX_BYTES:,}")
+        raise _too_large(len(data))
     if b"\0" in data:
         line = data.count(b"\n", 0, data.index(b"\0")) + 1
         raise Unreadable(f"line {line} holds a NUL byte, so this is not Python source")
@@ -104,6 +110,8 @@ def decode(path: Path, data: bytes) -> Source:
     except SyntaxError as error:
         raise Unreadable(f"cannot tell the encoding: {error.msg}") from None
     encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+    if encoding in _NOT_FOR_SOURCE:
+        raise Unreadable(f"the coding cookie names {encoding}, which is not for source")
     body = data[len(codecs.BOM_UTF8) :] if bom else data
     try:
         return Source(path, body.decode(encoding), encoding, bom)
@@ -114,12 +122,24 @@ def decode(path: Path, data: bytes) -> Source:
         ) from None
     except LookupError:
         raise Unreadable(f"unknown encoding {encoding!r} in the coding cookie") from None
+    except UnicodeError as error:  # codecs with errors of their own
+        raise Unreadable(f"cannot be read as {encoding}: {error}") from None
+
+
+def _too_large(size: int) -> Unreadable:
+    return Unreadable(f"the file has {size:,} bytes; shardlint reads at most {MAX_BYTES:,}")
 
 
 def read_bytes(path: Path) -> bytes:
-    """Read a file. Raises `Unreadable` when it is missing, a directory, or not permitted."""
+    """Read a file. Raises `Unreadable` when it is missing, a directory, not permitted, or huge."""
     try:
-        return path.read_bytes()
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):  # /dev/zero has no end
+                return file.read(MAX_BYTES + 1)
+            if status.st_size > _READ_MAX:
+                raise _too_large(status.st_size)
+            return file.read()
     except IsADirectoryError:
         raise Unreadable("is a directory, not a file") from None
     except PermissionError:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.facts import Scope
+from shardlint.imports import spell_short
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
@@ -16,6 +17,7 @@ from shardlint_rules.einshard.expression import Expression
 from shardlint_rules.einshard.plan import SharedMesh, shared_mesh
 
 _NAMES = ("mesh", "device_mesh")
+_SHARDING = {"jax.sharding.NamedSharding": "NamedSharding", "jax.sharding.PartitionSpec": "P"}
 _WHY = "all arrays move to one mesh, and sizes that do not divide by its axes raise"
 
 
@@ -91,11 +93,13 @@ class EinshardToNamedSharding(Rule):
         name = next((one for one in _NAMES if not list(site.file.mentions(one))), None)
         if name is None or any(_inside(one, calls) for one in calls):
             return None
-        edits: list[Edit] = []
+        types = {"jax.sharding.AxisType": "AxisType"} if site.runs("jax", ">=0.9") else {}
+        names, taken = spell_short(site.program, site.file, site.call, {**types, **_SHARDING})
+        edits: list[Edit] = [*taken]
         firsts: dict[Scope | None, ast.stmt] = {}
         shown = ""
         for call in calls:
-            text = self._text(call, mesh, name)
+            text = self._text(call, mesh, name, names)
             scope = _outermost(call.site)
             first = _statement(call.site, scope)
             if text is None or first is None:
@@ -105,17 +109,19 @@ class EinshardToNamedSharding(Rule):
             edits += [call.site.replace(call.site.call, text[0]), *text[1]]
             if call.site.syntax is site.syntax:
                 shown = text[0]
-        made, imports = _made(site, mesh)
+        made, imports = _made(site, mesh, names)
         for statement in firsts.values():
             at = _line_start(site, statement)
             if at is None:
                 return None
             edits.append(Edit(at[0], at[0], f"{at[1]}{name} = {made}\n"))
-        drops = [call.site.call.func.id for call in calls if isinstance(call.site.call.func, ast.Name)]
+        drops = [_base(call.site.call.func) for call in calls]
         unique = list(dict.fromkeys([*edits, *imports]))
         return site.fix(Safety.UNSAFE, f"write {shown}", unique, _WHY, drops)
 
-    def _text(self, call: _Call, mesh: SharedMesh, name: str) -> tuple[str, tuple[Edit, ...]] | None:
+    def _text(
+        self, call: _Call, mesh: SharedMesh, name: str, names: Mapping[str, str]
+    ) -> tuple[str, tuple[Edit, ...]] | None:
         """The call rewritten, with the imports that needs."""
         site = call.site
         if site.arguments.open_positional or site.arguments.open_keywords or "#" in site.text():
@@ -123,14 +129,13 @@ class EinshardToNamedSharding(Rule):
         entries = _entries(call, mesh)
         if entries is None:
             return None
-        sharding, one = site.spell("jax.sharding.NamedSharding")
-        spec, two = site.spell("jax.sharding.PartitionSpec")
+        sharding, spec = (names[one] for one in _SHARDING)
         text = f"{sharding}({name}, {spec}({', '.join(entries)}))"
         if site.api == MAKE:
-            return text, (*one, *two)
+            return text, ()
         array = site.argument("arr")
-        put, three = site.spell("jax.device_put")
-        return (f"{put}({site.text(array)}, {text})", (*one, *two, *three)) if array is not None else None
+        put, imports = site.spell("jax.device_put")
+        return (f"{put}({site.text(array)}, {text})", imports) if array is not None else None
 
 
 @dataclass(frozen=True)
@@ -200,16 +205,15 @@ def _entries(call: _Call, mesh: SharedMesh) -> list[str] | None:
     return [entry for entry in (*before, *hidden, *after) if entry is not None]
 
 
-def _made(site: Site, mesh: SharedMesh) -> tuple[str, tuple[Edit, ...]]:
+def _made(site: Site, mesh: SharedMesh, names: Mapping[str, str]) -> tuple[str, tuple[Edit, ...]]:
     """The call that makes the mesh, with the imports that needs."""
     make, imports = site.spell("jax.make_mesh")
     count, more = site.spell("jax.device_count")
     arguments = [mesh.shape(f"{count}()"), mesh.names()]
-    if site.runs("jax", ">=0.9"):  # Explicit by default from there on
-        types, most = site.spell("jax.sharding.AxisType")
-        kinds = [f"{types}.Auto"] * len(mesh.sizes)
-        arguments.append(f"axis_types=({', '.join(kinds)}{',' if len(kinds) == 1 else ''})")
-        more = (*more, *most)
+    types = names.get("jax.sharding.AxisType")
+    if types is not None:  # where Explicit is the default
+        kinds = f"({types}.Auto,)"
+        arguments.append(f"axis_types={kinds}" + (f" * {len(mesh.sizes)}" if len(mesh.sizes) > 1 else ""))
     return f"{make}({', '.join(arguments)})", (*imports, *more)
 
 
@@ -244,6 +248,13 @@ def _line_start(site: Site, statement: ast.stmt) -> tuple[int, str] | None:
     if line != statement.lineno:
         indent = " " * statement.col_offset
     return start, indent
+
+
+def _base(function: ast.expr) -> str:
+    """The imported name that a function is spelled from."""
+    while isinstance(function, ast.Attribute):
+        function = function.value
+    return function.id if isinstance(function, ast.Name) else ""
 
 
 def _inside(call: _Call, calls: list[_Call]) -> bool:

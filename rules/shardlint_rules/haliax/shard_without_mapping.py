@@ -27,7 +27,7 @@ class ShardWithoutMapping(Rule):
 
     ## Why it hurts
     The array stays where it is, whole on one device. Inside jit nothing is said at all. Outside, `hax.shard` warns that
-    it has no mapping; that it has no mesh it tells from haliax 1.4 on.
+    it has no mapping; that it has no mesh, only late development releases of haliax 1.4 tell.
 
     ## Example
     ```python
@@ -43,7 +43,8 @@ class ShardWithoutMapping(Rule):
     or, without any context, `hax.shard(x, {"batch": "data", "embed": "model"}, mesh)`.
 
     ## Evidence
-    Rows N1 and N2 of the experiments, run with haliax 1.3 on jax 0.4.30 and with 1.4.dev453 on jax 0.6.2 and 0.12.
+    Rows N1 and N2 of the experiments, run with haliax 1.3 on jax 0.4.30, and with 1.4.dev404 and
+    1.4.dev453 on jax 0.6.2 and 0.12.
     """
 
     code = "SL601"
@@ -93,7 +94,7 @@ class ShardWithoutMapping(Rule):
 
     def _no_mesh(self, site: Site) -> Finding:
         warns = site.runs("haliax", ">=1.4") and not site.region.proven
-        told = ", with a RuntimeWarning" if warns else ", and nothing says so"
+        told = ", and at most warns" if warns else ", and nothing says so"
         return site.finding(
             site.call.func,
             "it has a mapping and no mesh",

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.facts import FileFacts
-from shardlint.program.reach import lookup
+from shardlint.program.reach import lookup, may_refer
 
 
 def name_of(file: FileFacts, node: ast.AST) -> ast.Name | None:
@@ -23,8 +23,15 @@ def name_of(file: FileFacts, node: ast.AST) -> ast.Name | None:
 
 def reads(file: FileFacts, target: ast.Name, only: bool = True) -> Iterator[ast.Name]:
     """The reads that this binding of a name reaches; with `only`, and no other binding."""
-    for use in file.mentions(target.id):
+    home = file.home(target)
+    # A name declared global is read outside of the function that binds it.
+    mentions = (
+        file.mentions(target.id) if target.id in home.outer_names else file.mentions_in(home, target.id)
+    )
+    for use in mentions:
         if isinstance(use, ast.Name) and use is not target and isinstance(use.ctx, ast.Load):
+            if not may_refer(file, use, target.id, target):
+                continue
             nodes = [binding.node for binding in lookup(file, use, target.id)[0]]
             if target in nodes and (not only or len(nodes) == 1):
                 yield use

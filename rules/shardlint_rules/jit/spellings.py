@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 from shardlint.facts import FileFacts
 from shardlint.program.meshes import Spec
@@ -15,6 +16,7 @@ from shardlint_rules.jit.reads import name_of, reads
 
 # Of arrays these made, `.sharding.spec` is the spec as it was written. A constraint puts it into another form.
 _AS_WRITTEN = ("jax.device_put",)
+_attributes: WeakKeyDictionary[FileFacts, list[ast.AST]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,15 @@ def comparisons(file: FileFacts, call: ast.Call) -> Iterator[ast.Compare]:
         return
     bound = name_of(file, call)
     places: list[ast.AST] = [call, *(reads(file, bound, only=False) if bound is not None else ())]
-    places += [
-        node
-        for name in ("spec", "sharding")
-        for node in file.mentions(name)
-        if isinstance(node, ast.Attribute)
-    ]
+    if file not in _attributes:
+        # Asked for with every call of the file.
+        named = [node for name in ("spec", "sharding") for node in file.mentions(name)]
+        _attributes[file] = [
+            node
+            for node in named
+            if isinstance(node, ast.Attribute) and isinstance(file.parent(node), ast.Compare)
+        ]
+    places += _attributes[file]
     seen: set[int] = set()
     for place in places:
         outer = file.parent(place)

@@ -32,8 +32,6 @@ _FLAX_READS = (
     "with_logical_constraint",
     "with_logical_partitioning",
     "with_partitioning",
-    "with_sharding_constraint",
-    "unbox",
 )
 _JITS = ("jit", "pjit", "filter_jit")
 _EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for a fresh array"
@@ -164,13 +162,12 @@ def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, c
         return f"{site.on('jax')} has no jax.set_mesh"
     if item.optional_vars is not None:
         return "it binds the mesh to a name"
-    mesh = context.mesh
-    if mesh is None:
-        followed = site.program.followed(site.value(item.context_expr))
-        mesh = next(iter({site.mesh_of(one) for one in options(followed)}), None)
-    if mesh is None:
+    followed = site.program.followed(site.value(item.context_expr))
+    meshes = [context.mesh] if context.mesh is not None else [site.mesh_of(one) for one in options(followed)]
+    known = [mesh for mesh in meshes if mesh is not None]
+    if not known or len(known) < len(meshes):
         return "the text does not show which mesh it is"
-    if axis_types(site, mesh) != "auto":
+    if any(axis_types(site, mesh) != "auto" for mesh in known):
         return "not all axes of the mesh are Auto"
     if not _on_the_host(site, statement):
         return "nothing shows that it runs outside traced code, where alone jax.set_mesh may be called"

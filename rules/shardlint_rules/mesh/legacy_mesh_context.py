@@ -7,19 +7,19 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.program.contexts import MeshContext
-from shardlint.program.meshes import MESH_MAKERS
-from shardlint.program.values import Api, Made, Parameter, Value, options
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.program.values import Api, Made, Value, options
+from shardlint.rule import Finding, Fix, Harm, Rule, Safety, Withs
 from shardlint.site import Site
-from shardlint_rules.mesh.legacy import entered, moves_with, to_set_mesh
+from shardlint_rules.mesh.legacy import items, moves_with, stays, surely_a_mesh, to_set_mesh
+from shardlint_rules.upgrade import joint
 
 
 class LegacyMeshContext(Rule):
     """A mesh is entered by `with mesh:`.
 
     ## What it does
-    Reports `with mesh:` where the text shows that it is a `Mesh`: made in the file, or a parameter or field
-    that is annotated as one.
+    Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions
+    too, or a parameter annotated as one.
 
     ## Why it hurts
     It is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`. But that is
@@ -56,8 +56,9 @@ class LegacyMeshContext(Rule):
 
     ## Fix safety
     Unsafe: fresh arrays are then replicated over the mesh. It is offered only for a mesh with Auto axes,
-    outside traced code, in a project without pjit, haliax, `thread_resources` or an older flax, and where
-    no constraint outside jit has a bare spec.
+    outside traced code, in a project without haliax or an older flax, and where no constraint outside jit
+    has a bare spec and nothing runs pmap. Where the project uses pjit or `thread_resources`, they move with it, in all
+    files, or nothing does; the finding says what keeps it.
 
     ## Evidence
     The table of mesh contexts of the experiments, and rows C2, F13, F20, F26, F27; run on jax 0.10.2 and
@@ -69,19 +70,21 @@ class LegacyMeshContext(Rule):
     name = "legacy-mesh-context"
     harm = Harm.REMOVED
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.10.1"}
-    wakes = (Calls(*MESH_MAKERS, near=("with ",)), Uses("jax.sharding.Mesh"))
+    wakes = (Withs("mesh"),)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each `with` that enters the mesh of this call, or the one annotated here."""
-        if site.form not in ("call", "name") or "haliax" in site.file.source.text:
+        """One finding for each `with` that enters a mesh."""
+        if "haliax" in site.file.source.text or site.guarded or site.expected_to_fail:
             return
-        for statement, item, context in entered(site):
-            if _owner(site, site.value(item.context_expr)) is not site.syntax:
-                continue
-            if _leave(site, item.context_expr):
-                continue
-            yield self._finding(site, statement, item, context)
+        item = site.file.parent(site.syntax)
+        statement = site.file.parent(item) if item is not None else None
+        if not isinstance(statement, ast.With | ast.AsyncWith):
+            return
+        for _, entered, context in items(site.program, site.file, statement):
+            if entered is item and surely_a_mesh(site.program, site.file, entered.context_expr):
+                if not _said_otherwise(site.value(entered.context_expr)):
+                    yield self._finding(site, statement, entered, context)
 
     def _finding(
         self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext
@@ -89,18 +92,26 @@ class LegacyMeshContext(Rule):
         text = site.text(item.context_expr)
         traced = site.program.region(site.file, item.context_expr).traced in ("always", "sometimes")
         moving = moves_with(site, statement)
+        fix = None
         if traced:
             help = "this is traced code, where jax.set_mesh raises: set the mesh where the jitted function is called"
         elif moving:
-            help = f"write jax.set_mesh({text}) together with {'; '.join(moving)}"
+            fix = joint.fix(site)
+            kept = joint.kept(site, moving) or stays(site, statement, item, context)
+            help = f"write jax.set_mesh({text}) together with {'; '.join(moving)}" + (
+                f"; {kept}" if kept else ""
+            )
         else:
+            fix = self._fix(site, context, text)
+            kept = "" if fix is not None else stays(site, statement, item, context)
             help = f"write with jax.set_mesh({text}):, under which fresh arrays are replicated over the mesh"
+            help += f"; not rewritten: {kept}" if kept else ""
         return site.finding(
             item.context_expr,
             "a deprecated mesh context",
             f"On {site.on('jax')} entering a mesh by `with` warns that it is deprecated.",
             help=help,
-            fix=self._fix(site, context, text),
+            fix=fix,
         )
 
     def _fix(self, site: Site, context: MeshContext, text: str) -> Fix | None:
@@ -111,27 +122,9 @@ class LegacyMeshContext(Rule):
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 
-def _owner(site: Site, value: Value) -> ast.AST | None:
-    """The call or annotation of this file that shows a value to be a mesh: what the finding hangs on."""
-    owners: list[ast.AST | None] = []
-    for option in options(value):
-        if isinstance(option, Made) and option.api in MESH_MAKERS and option.call is not None:
-            # SL901 speaks of `jax.experimental.maps.mesh`.
-            gone = isinstance(option.by, Api) and ".maps." in option.by.written
-            owners.append(None if gone else option.call.place.node)
-        elif isinstance(option, Parameter) and isinstance(option.place.node, ast.arg):
-            owners.append(_named(site, option.place.node.annotation))
-        else:
-            owners.append(None)
-    return owners[0] if owners and all(owners) else None
-
-
-def _named(site: Site, annotation: ast.expr | None) -> ast.AST | None:
-    """The name `Mesh` in an annotation `Mesh` (not `Mesh | None`, which may be no mesh)."""
-    return annotation if isinstance(annotation, ast.Name | ast.Attribute) else None
-
-
-def _leave(site: Site, node: ast.AST) -> bool:
-    from shardlint.program.guards import expected_to_fail, guarded
-
-    return guarded(site.file, node) or expected_to_fail(site.file, node)
+def _said_otherwise(value: Value) -> bool:
+    """SL901 speaks of `jax.experimental.maps.mesh`."""
+    return any(
+        isinstance(one, Made) and isinstance(one.by, Api) and ".maps." in one.by.written
+        for one in options(value)
+    )

@@ -62,7 +62,7 @@ class NestedMeshContexts(Rule):
         if site.form != "call" or outer is None or site.expected_to_fail or site.guarded:
             return
         for statement, item in _inside(site):
-            for _, entered, context in items(site, statement):
+            for _, entered, context in items(site.program, site.file, statement):
                 if item is not None and entered is not item:
                     continue
                 finding = self._finding(site, outer, entered, context.mesh)

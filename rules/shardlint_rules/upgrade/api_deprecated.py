@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from shardlint.rule import Finding, Harm, Rule, Uses
 from shardlint.site import Site
 from shardlint.versions import show
+from shardlint_rules.upgrade import ambient, joint, pjit
 from shardlint_rules.upgrade.places import use_of
 from shardlint_rules.upgrade.renaming import renamed
 from shardlint_rules.upgrade.table import Name, woken_names
@@ -43,9 +44,13 @@ class ApiDeprecated(Rule):
     ## Fix safety
     Safe, and made only where another name of the same thing takes the old one's place. `shard_map` is
     rewritten where every call of it in the file can be: on the releases that deprecate it, the old function
-    hands its arguments to the new one, with `check_rep` as `check_vma`. `pjit` is never rewritten: it
-    resolves bare PartitionSpecs under `with mesh:`, where `jax.jit` raises, and the other way round under
-    `jax.set_mesh`.
+    hands its arguments to the new one, with `check_rep` as `check_vma`.
+
+    Unsafe for `pjit` and `thread_resources`: `pjit` resolves bare PartitionSpecs under `with mesh:`, where
+    `jax.jit` raises, and the other way round under `jax.set_mesh`. So every `with mesh:` of the project
+    (SL315), its pjit and what asks `thread_resources` for the mesh move together, or the finding says what
+    keeps them. `None` for an output becomes `P()`, which is what pjit takes it for. In a project that enters
+    no mesh, pjit whose shardings name their mesh becomes `jax.jit`.
 
     ## Evidence
     Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py. Rows G12 and F20
@@ -56,7 +61,7 @@ class ApiDeprecated(Rule):
     name = "api-deprecated"
     harm = Harm.REMOVED
     wakes = (Uses(*woken_names("deprecated")),)
-    fixes = "safe"
+    fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a use of a deprecated name."""
@@ -65,12 +70,17 @@ class ApiDeprecated(Rule):
             return
         assert use.entry.deprecated is not None
         name = use.dotted if use.entry.kind == "namespace" else use.entry.name
+        fix, help = renamed(site, use), use.entry.advice
+        if fix is None and use.entry.name in (pjit.NAME, *ambient.OLD):
+            fix = joint.fix(site)
+            kept = joint.kept(site) if fix is None else ""
+            help += f"; {kept}" if kept else ""
         yield site.finding(
             use.node,
             f"deprecated since jax {show(use.entry.deprecated)}",
             f"{name} {_future(use.entry)}.",
-            help=use.entry.advice,
-            fix=renamed(site, use),
+            help=help,
+            fix=fix,
         )
 
 

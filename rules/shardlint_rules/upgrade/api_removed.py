@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.rule import Certainty, Finding, Harm, Rule, Uses
+from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Uses
 from shardlint.site import Site
 from shardlint.versions import show
+from shardlint_rules.upgrade import ambient, device_put, joint, positional
 from shardlint_rules.upgrade.places import Use, certainty, use_of
 from shardlint_rules.upgrade.renaming import renamed
 from shardlint_rules.upgrade.table import woken_names
@@ -46,10 +47,14 @@ class ApiRemoved(Rule):
     ```
 
     ## Fix safety
-    Safe, and made only where another name of the same thing takes the old one's place on the target release;
-    an older release that the project also supports may not have it.
-    Where the replacement is something else (`PositionalSharding`, `xmap`, `device_put_sharded`) the finding
-    says what to write.
+    Safe where another name of the same thing takes the old one's place on the target release; an older
+    release that the project also supports may not have it.
+
+    Unsafe where something else does: `PositionalSharding` becomes a NamedSharding over a mesh of the same
+    devices, with an axis for each dimension of its grid, where the text shows the grid and all that is done
+    with it; `device_put_sharded` and `device_put_replicated` become `jax.device_put` of the stacked values,
+    over a mesh of their devices. Where that cannot be told, and for `xmap`, host callbacks and the like, the
+    finding says what to write, and why it is not rewritten.
 
     ## Evidence
     Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py, and the claims
@@ -60,7 +65,7 @@ class ApiRemoved(Rule):
     name = "api-removed"
     harm = Harm.REMOVED
     wakes = (Uses(*woken_names("removed")),)
-    fixes = "safe"
+    fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a use of a name that is not there."""
@@ -73,12 +78,16 @@ class ApiRemoved(Rule):
         assert use.entry.removed is not None
         gone = f"jax {show(use.entry.removed)}"
         error = use.error(site.target("jax"))
+        fix, help = renamed(site, use), use.entry.advice
+        if fix is None:
+            fix, why = carried(site, use)
+            help += f"; not rewritten: {why}" if why else ""
         yield site.finding(
             use.node,
             f"removed in {gone}",
             f"On {site.on('jax')} this raises {error}: {gone} removed {use.entry.name}.",
-            help=use.entry.advice,
-            fix=renamed(site, use),
+            help=help,
+            fix=fix,
             certainty=certainty(site, use),
         )
 
@@ -98,3 +107,17 @@ class ApiRemoved(Rule):
             help=f"require jax>={since}, or ask first: hasattr({module}, {last!r})",
             certainty=certainty(site, use) if exact else Certainty.LIKELY,
         )
+
+
+def carried(site: Site, use: Use) -> tuple[Fix | None, str]:
+    """The fix where something else takes the name's place; or why there is none, where it could be."""
+    name = use.dotted
+    if name == positional.NAME:
+        made = positional.fix(site)
+    elif name in device_put.NAMES:
+        made = device_put.fix(site, name)
+    elif name in ambient.OLD:
+        return joint.fix(site), joint.kept(site)
+    else:
+        return None, ""
+    return (None, made) if isinstance(made, str) else (made, "")

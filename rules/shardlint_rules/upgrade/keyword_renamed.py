@@ -10,7 +10,7 @@ from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint.versions import show
 from shardlint_rules.upgrade.places import is_the_library
-from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for
+from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for, mapped_axes
 from shardlint_rules.upgrade.table import Keyword, advice, table
 
 # Functions that are the same object under several names.
@@ -58,8 +58,9 @@ class KeywordRenamed(Rule):
     ```
 
     ## Fix safety
-    Safe: the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` is not
-    rewritten: it names the axes that are left alone, `axis_names` those that are mapped over.
+    Safe: the call raised before. `axis_shapes` becomes positional, which every release takes. `auto` names
+    the axes that are left alone, `axis_names` those that are mapped over: the others of the mesh, by name
+    where the text shows them, else `set(mesh.axis_names) - auto`.
 
     ## Evidence
     Rows G12 and F09h of the experiments; every keyword was looked up in the signatures of nine releases from
@@ -122,6 +123,8 @@ class KeywordRenamed(Rule):
 
     def _fix(self, site: Site, keyword: ast.keyword, entry: Keyword) -> Fix | None:
         start = site.file.span(keyword)[0]
+        if entry.keyword == "auto":
+            return self._mapped(site, keyword)
         if entry.rename is not None:
             if any(other.arg in (entry.rename, None) for other in site.call.keywords):
                 return None
@@ -137,6 +140,13 @@ class KeywordRenamed(Rule):
                 Safety.SAFE, "give it by position", [Edit(start, _value_start(site, start, value), "")]
             )
         return None
+
+    def _mapped(self, site: Site, keyword: ast.keyword) -> Fix | None:
+        """`auto` of jax.shard_map; the experimental function goes with it (SL902)."""
+        if _function(site) != "jax.shard_map":
+            return None
+        mapped = mapped_axes(site, site.call, keyword)
+        return site.fix(Safety.SAFE, f"write {mapped.text}", [mapped]) if mapped is not None else None
 
 
 def _function(site: Site) -> str | None:

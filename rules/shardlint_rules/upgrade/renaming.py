@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.imports import spell
-from shardlint.program.values import Api, ModuleValue, Place, options
+from shardlint.imports import spell, spell_from
+from shardlint.program.values import Api, options
 from shardlint.rule import Edit, Fix, Safety
 from shardlint.site import Site
+from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.importing import move_import
 from shardlint_rules.upgrade.places import Use, imports_of
 from shardlint_rules.upgrade.shard_map import new_call
@@ -49,7 +50,7 @@ def _there(site: Site, name: str) -> bool:
 def _spelled(site: Site, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]] | None:
     """How to write the new name at a node; None where the file's own binding for it is itself an old name."""
     if name.rpartition(".")[0] not in _COME_WITH_JAX:
-        return None
+        return spell_from(site.program, site.file, node, name)
     text, edits = spell(site.program, site.file, node, name)
     if not edits:
         for binding in site.file.bindings(site.file.module, text.partition(".")[0]):
@@ -64,7 +65,7 @@ def _spelled(site: Site, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...
 def _at_use(site: Site, old: str, node: ast.expr) -> list[Edit] | None:
     """What else changes where a name is used; None where the new name cannot be used the same way."""
     if old == _SHARD_MAP:
-        return new_call(site.file, node)
+        return new_call(site, node)
     if old == _USE_MESH and not _entered(site, node):
         return None  # called outside a `with`, jax.set_mesh sets the mesh at once and for good
     return []
@@ -96,7 +97,7 @@ def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
         if isinstance(node, ast.Name) and any(found is alias for found, _ in imports_of(file, node))
     ]
     if use.dotted in (_SHARD_MAP, _USE_MESH):
-        if not uses or _taken_elsewhere(site, bound):
+        if not uses or taken_elsewhere(site, bound):
             return None
         if use.dotted == _USE_MESH and alias.asname is None and not file.mentions("set_mesh"):
             local = "set_mesh"
@@ -109,25 +110,6 @@ def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
                 edits.append(site.replace(node, local))
     moved = move_import(file, alias, new, local)
     return site.fix(Safety.SAFE, f"import {new}", [*moved, *edits]) if moved else None
-
-
-def _taken_elsewhere(site: Site, name: str) -> bool:
-    """Whether another file of the project may use this file's name, called the old way."""
-    evaluator = site.program.evaluator
-    for file in site.program.project.importing(site.file.path, name):
-        if file is None:
-            return True
-        for node in file.mentions(name):
-            statement = file.parent(node)
-            if isinstance(node, ast.alias) and isinstance(statement, ast.ImportFrom):
-                module = evaluator.imported(file, statement)
-            elif isinstance(node, ast.Attribute):
-                module = evaluator.value(Place(file, node.value))
-            else:
-                continue
-            if isinstance(module, ModuleValue) and module.file.path == site.file.path:
-                return True
-    return False
 
 
 def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:

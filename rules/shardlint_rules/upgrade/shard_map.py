@@ -5,17 +5,20 @@ from __future__ import annotations
 import ast
 
 from shardlint.facts import FileFacts
+from shardlint.program.values import Constant, Items
 from shardlint.rule import Edit
+from shardlint.site import Site
 
 POSITIONS = ("mesh", "in_specs", "out_specs", "check_rep")
 
 
-def new_call(file: FileFacts, function: ast.expr) -> list[Edit] | None:
+def new_call(site: Site, function: ast.expr) -> list[Edit] | None:
     """Edits of the arguments given to a shard_map named by `function`: keywords after the first, and their
     new names.
 
-    None where the text does not show all of them, or where `auto` needs thought.
+    None where the text does not show all of them.
     """
+    file = site.file
     call = file.parent(function)
     if not isinstance(call, ast.Call):
         return None
@@ -29,12 +32,61 @@ def new_call(file: FileFacts, function: ast.expr) -> list[Edit] | None:
     if edits is None:
         return None
     for keyword in call.keywords:
-        if keyword.arg in (None, "auto", "f"):
+        if keyword.arg in (None, "f"):
             return None
         if keyword.arg == "check_rep":
             start = file.span(keyword)[0]
             edits.append(Edit(start, start + len("check_rep"), "check_vma"))
+        if keyword.arg == "auto":
+            mapped = mapped_axes(site, call, keyword, given[1] if len(given) > 1 else None)
+            if mapped is None:
+                return None
+            edits.append(mapped)
     return edits
+
+
+def mapped_axes(site: Site, call: ast.Call, auto: ast.keyword, mesh: ast.expr | None = None) -> Edit | None:
+    """`auto=`, the axes that are left alone, as `axis_names=`, those that are mapped over; None where the mesh
+    cannot be asked for its axes."""
+    mesh = mesh or next((one.value for one in call.keywords if one.arg == "mesh"), None)
+    if mesh is None or any(one.arg == "axis_names" for one in call.keywords):
+        return None
+    known = site.mesh_of(site.value(mesh))
+    left = _names(site, auto.value)
+    if known is not None and known.axis_names is not None and left is not None:
+        mapped = [name for name in known.axis_names if name not in left]
+        if not mapped:
+            return None
+        text = "{" + ", ".join(f'"{name}"' for name in mapped) + "}"
+    elif isinstance(mesh, ast.Name | ast.Attribute):
+        text = f"set({site.text(mesh)}.axis_names) - {_grouped(site, auto.value)}"
+    else:
+        return None
+    start = site.file.span(auto)[0]
+    return Edit(start, site.file.span(auto.value)[1], f"axis_names={text}")
+
+
+def _names(site: Site, node: ast.expr) -> list[str] | None:
+    """The names in `{...}` or `frozenset({...})`."""
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("frozenset", "set")
+    ):
+        if not node.args:
+            return []
+        node = node.args[0]
+    value = site.value(node)
+    if not isinstance(value, Items) or value.open or value.repeated:
+        return None
+    names = [one.value for one in value.items if isinstance(one, Constant) and isinstance(one.value, str)]
+    return names if len(names) == len(value.items) else None
+
+
+def _grouped(site: Site, node: ast.expr) -> str:
+    text = site.text(node)
+    simple = isinstance(node, ast.Name | ast.Attribute | ast.Call | ast.Set)
+    return text if simple else f"({text})"
 
 
 def keywords_for(file: FileFacts, given: list[ast.expr], rename: bool) -> list[Edit] | None:

@@ -149,7 +149,9 @@ def check_donation(compiled: Compiled) -> Checked:
 
 
 def check_deleted(args: Sequence[Any], donate: Sequence[int]) -> Checked:
-    """After a call, every donated array must be gone: an array still alive was copied."""
+    """After a call, every donated array must be gone: an array still alive was copied. `args` are those before it
+    (see `tree.snapshot`).
+    """
     checked = Checked([], 0)
     for index in donate:
         for path, where, leaf in tree.flatten(args[index]):

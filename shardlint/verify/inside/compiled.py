@@ -76,6 +76,11 @@ def is_equinox(jitted: Any) -> bool:
     return type(jitted).__module__.startswith("equinox")
 
 
+def is_haliax(jitted: Any) -> bool:
+    """Whether a jit is `haliax.named_jit`'s."""
+    return type(jitted).__module__.startswith("haliax")
+
+
 def takes_abstract(function: Any, args: Sequence[Any]) -> bool:
     """Whether `compile_function` can do with arrays that have only a shape: `jax.jit` can, its
     wrappers cannot.
@@ -105,7 +110,7 @@ def compile_function(
     inner = getattr(compiled, "compiled", compiled)
     untold = ""
     try:
-        outputs, first = _outputs(lowered, compiled)
+        outputs, first = _outputs(lowered, compiled, is_haliax(function))
     except NoShardings as error:
         if not tolerant:
             raise
@@ -134,7 +139,10 @@ def _lower(
     if can_lower(function):
         how = "equinox.filter_jit" if is_equinox(function) else "jit"
         lowered = function.lower(*args, **kwargs)
-        return f"compiled as it is ({how})", lowered, _Order(tuple(args), dict(kwargs), arrays)
+        order = _Order(tuple(args), dict(kwargs), arrays)
+        if is_haliax(function):
+            how, order = "haliax.named_jit", _named_order(lowered, order)
+        return f"compiled as it is ({how})", lowered, order
     bound = functools.partial(function, **kwargs) if kwargs else function
     if _only_arrays(args):
         lowered = jax.jit(bound, donate_argnums=tuple(donate)).lower(*args)
@@ -157,6 +165,20 @@ def _lower(
     )
 
 
+def _named_order(lowered: Any, order: _Order) -> _Order:
+    """The call as haliax.named_jit makes it: of a function, its arguments donated, those kept, and what is static.
+    Each of the first two holds what arrays the function itself has, and then (args, kwargs), without the others'.
+    """
+    leaves, _ = jax.tree_util.tree_flatten_with_path((order.args, order.kwargs))
+    given = {keys: leaf for keys, leaf in leaves}
+    taken, _ = jax.tree_util.tree_flatten_with_path(lowered.args_info)
+    return _Order(tuple(given.get(keys[3:], _OWN) for keys, _ in taken), {}, order.arrays)
+
+
+# An array that is the function's own.
+_OWN = object()
+
+
 def _only_arrays(args: Sequence[Any]) -> bool:
     return all(
         tree.is_array(leaf) or tree.is_abstract(leaf) for leaf in jax.tree_util.tree_leaves(list(args))
@@ -171,8 +193,10 @@ def _leaves_with_values(value: Any, name: str) -> list[tuple[tree.Leaf, Any]]:
     ]
 
 
-def _outputs(lowered: Any, compiled: Any) -> tuple[list[tree.Leaf], int]:
-    """The output leaves, and how many results of the compiled program come before them."""
+def _outputs(lowered: Any, compiled: Any, named: bool) -> tuple[list[tree.Leaf], int]:
+    """The output leaves, and how many results of the compiled program come before them. `named`: of a
+    haliax.named_jit.
+    """
     inner = getattr(compiled, "compiled", compiled)
     first = 0
     missing: Any = object()  # None is what a function without outputs has here
@@ -191,6 +215,9 @@ def _outputs(lowered: Any, compiled: Any) -> tuple[list[tree.Leaf], int]:
             )
         first = len(jax.tree_util.tree_leaves(info[0]))
         info, shardings = info[1], shardings[1]
+    elif named and isinstance(info, tuple) and len(info) == 2:
+        # (the arrays in the user's own tree, the rest)
+        info, shardings = info[0], shardings[0]
     leaves, treedef = jax.tree_util.tree_flatten_with_path(info)
     outputs = [
         tree.Leaf(path_text(keys), "out" + jax.tree_util.keystr(keys), tuple(out.shape), out.dtype, sharding)

@@ -184,10 +184,11 @@ def _execute(
     notes: list[str] = []
     hosts = place.fill(made)
     args = place.place(hosts, made, mesh)
+    given = tree.snapshot(args)
     output = numerics.call(function, args, mesh, fixture.context)
     leaves = tree.array_leaves(output, "out")
     checked = checks.check_placement(leaves, fixture.expected(), mesh, fixture.replicated_limit())
-    checked += checks.check_deleted(args, fixture.donate)
+    checked += checks.check_deleted(given, fixture.donate)
     checked.failures += checks.check_replicas(output).failures
     if fixture.reference is not None:
         other = None if fixture.reference == SINGLE_DEVICE else load.resolve(fixture.reference)

@@ -113,12 +113,13 @@ def _compile(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
 
 
 def _execute(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
+    given = tree.snapshot(args)
     try:
         output = jax.block_until_ready(function(*args))
     except Exception as error:
         return _Seen(error)
     leaves = tree.array_leaves(output, "out")
-    return _Seen(leaves=leaves, output=output, donation=checks.check_deleted(args, program.donate))
+    return _Seen(leaves=leaves, output=output, donation=checks.check_deleted(given, program.donate))
 
 
 def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:

@@ -106,6 +106,11 @@ def map_arrays(change: Callable[[Any], Any], tree: Any) -> Any:
     return jax.tree_util.tree_map(touch, tree)
 
 
+def snapshot(tree: Any) -> Any:
+    """The same leaves in containers of their own: what changes a Module in place, as NNX does, leaves them be."""
+    return jax.tree_util.tree_map(lambda leaf: leaf, tree)
+
+
 def to_host(leaf: Any) -> Any:
     """A copy on the host: a numpy array or a `HostKey`; abstract leaves stay as they are."""
     if is_abstract(leaf) or isinstance(leaf, HostKey):

@@ -58,11 +58,12 @@ def work(
             wait()
             enter("running fn")
             watch_calls(lambda name, line: say({"call": [name, line]}))
+            given = tree.snapshot(args)
             output = numerics.call(function, args, mesh, fixture.context)
             enter("done with fn")
             leaves = tree.array_leaves(output, "out")
             checked = checks.check_placement(leaves, fixture.expected(), mesh, None)
-            checked += checks.check_deleted(args, fixture.donate)
+            checked += checks.check_deleted(given, fixture.donate)
             failures = [vars(failure) for failure in checked.failures]
             held = holdings([output], ["out"])
             say({"result": {"count": checked.count, "failures": failures, "out": held}})

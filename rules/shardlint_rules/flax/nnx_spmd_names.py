@@ -1,0 +1,186 @@
+"""SL513."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from shardlint.facts import FileFacts
+from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.site import Site
+
+# Releases people wrote down exactly, in the project's own folder. A range proves no older one.
+_EXACT = ("pinned in", "--target", "targets in")
+
+
+@dataclass(frozen=True)
+class _Name:
+    """A name, the releases that were seen without it, what to write, and the name that takes its place there."""
+
+    without: str
+    advice: str
+    instead: str = ""
+    came: str = ""
+    """The first release that was seen with it, for names that older ones lack."""
+    alias: bool = False
+    """Whether the name is still answered for, with a warning, by the one that takes its place."""
+
+
+_CONSTRAIN = _Name(">=0.11.2", "use jax.lax.with_sharding_constraint", "jax.lax.with_sharding_constraint")
+_EAGER = "set flax.config.flax_always_shard_variable (flax 0.12.0), or do without: older releases never shard eagerly"
+_ABSTRACT = "use nnx.get_abstract_model(make, mesh), or nnx.get_named_sharding(state, mesh)"
+NAMES = {
+    "flax.nnx.with_sharding_constraint": _CONSTRAIN,
+    "flax.nnx.spmd.with_sharding_constraint": _CONSTRAIN,
+    "flax.nnx.VariableState": _Name(
+        ">=0.12.4", "use nnx.Variable, of which a State is made there", "flax.nnx.Variable", alias=True
+    ),
+    "flax.nnx.sharding_hook": _Name(
+        ">=0.10.4",
+        "no flax has it: variables are sharded by their out_sharding, or by nnx.get_partition_spec",
+    ),
+    "flax.nnx.get_var_pspec": _Name(
+        ">=0.10.4", "it is nnx.spmd.get_var_pspec, since flax 0.11; for a state nnx.get_partition_spec"
+    ),
+    "flax.nnx.get_abstract_model": _Name(
+        "<=0.10.4", "use nnx.eval_shape(make) and nnx.get_named_sharding(state, mesh)", came="0.11.2"
+    ),
+    "flax.nnx.logical_axis_rules": _Name(
+        "<=0.10.4",
+        "give sharding_rules= with the annotation, or use flax.linen.logical_axis_rules",
+        came="0.11.2",
+    ),
+    "flax.nnx.use_eager_sharding": _Name("<=0.12.0", _EAGER, came="0.12.4"),
+    "flax.nnx.using_eager_sharding": _Name("<=0.12.0", _EAGER, came="0.12.4"),
+    "flax.nnx.abstract_with_sharding": _Name("<=0.12.4", _ABSTRACT, came="0.12.6"),
+    "flax.nnx.as_abstract": _Name("<=0.12.6", _ABSTRACT, came="0.12.12"),
+}
+"""As seen by importing flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12."""
+
+
+class NnxSpmdNames(Rule):
+    """A name of `flax.nnx` for sharding that the project's flax does not have.
+
+    ## What it does
+    Reports imports and uses of `nnx.with_sharding_constraint` (gone in 0.11), names that no release has
+    (`nnx.sharding_hook`, `nnx.get_var_pspec`), `nnx.VariableState` (since 0.12.4 an alias that warns), and newer names
+    in a project that pins an older flax exactly (`nnx.use_eager_sharding`, `nnx.get_abstract_model`,
+    `nnx.as_abstract`). Code that asks first (`hasattr`, version tests, `try`) is left alone.
+
+    ## Why it hurts
+    Reading the name raises AttributeError, importing it ImportError, often only where a model is sharded or restored.
+    `nnx.VariableState` is now `nnx.Variable`, which cannot be made of a type and a value.
+
+    ## Example
+    ```python
+    state = nnx.state(model)
+    sharded = nnx.with_sharding_constraint(state, nnx.get_partition_spec(state))
+    ```
+
+    ## Use instead
+    ```python
+    state = nnx.state(model)
+    sharded = jax.lax.with_sharding_constraint(state, nnx.get_partition_spec(state))
+    ```
+
+    ## Fix safety
+    Safe: the line raises or warns as it stands. Made where the other name takes the same arguments.
+
+    ## Evidence
+    Row L2i of the experiments: each name looked up in flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. A
+    release between two of them that were seen to differ gets no finding.
+    """
+
+    code = "SL513"
+    name = "nnx-spmd-names"
+    harm = Harm.REMOVED
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    wakes = (Uses(*NAMES),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a use of a name that is not there."""
+        entry = NAMES.get(site.written)
+        node = site.syntax
+        if entry is None or not isinstance(node, ast.alias | ast.Attribute) or site.expected_to_fail:
+            return
+        if not site.runs("flax", entry.without) or site.guarded or _is_flax(site) or _patched(site):
+            return
+        certainty = Certainty.LIKELY if _unread(site.file, node) else Certainty.PROVEN
+        on = site.on("flax")
+        if entry.came:
+            source = site.targets.found["flax"].source
+            if not source.startswith(_EXACT) or "/" in source:
+                certainty = Certainty.LIKELY
+            on = f"{on} ({source})"
+        label, message = f"not in {site.on('flax')}", _raises(site, node, entry, on)
+        if entry.alias and not _made_the_old_way(site, node):
+            label, message = "deprecated", f"On {on} this warns: it is only another name of {entry.instead}."
+        yield site.finding(
+            node,
+            label,
+            message,
+            help=entry.advice,
+            fix=self._fix(site, entry, node),
+            certainty=certainty,
+        )
+
+    def _fix(self, site: Site, entry: _Name, node: ast.alias | ast.Attribute) -> Fix | None:
+        if not entry.instead or isinstance(node, ast.alias):
+            return None
+        call = site.file.parent(node)
+        if isinstance(call, ast.Call) and call.func is node:
+            # nnx.VariableState(type, value) is made otherwise than a Variable; the constraint had a mesh= of its own.
+            if entry is not _CONSTRAIN or len(call.args) != 2 or call.keywords:
+                return None
+        spelling, imports = site.spell(entry.instead)
+        return site.fix(Safety.SAFE, f"write {spelling}", [site.replace(node, spelling), *imports])
+
+
+def _raises(site: Site, node: ast.AST, entry: _Name, on: str) -> str:
+    name = site.written.removeprefix("flax.")
+    if entry.alias:
+        return f"On {on} this raises TypeError: {name} is another name of {entry.instead}, which takes the array alone."
+    error = "ImportError" if isinstance(node, ast.alias) else "AttributeError"
+    since = f"{name} was first seen in flax {entry.came}" if entry.came else f"there is no {name}"
+    return f"On {on} this raises {error}: {since}."
+
+
+def _made_the_old_way(site: Site, node: ast.AST) -> bool:
+    """Whether it is called with a type and a value."""
+    call = site.file.parent(node)
+    return isinstance(call, ast.Call) and call.func is node and len(call.args) > 1
+
+
+def _is_flax(site: Site) -> bool:
+    return (site.program.project.root / "flax" / "nnx").is_dir()
+
+
+def _patched(site: Site) -> bool:
+    """Whether the file puts the name there itself."""
+    last = site.written.rpartition(".")[2]
+    found = site.file.mentions(last)
+    return any(isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store) for node in found)
+
+
+def _unread(file: FileFacts, node: ast.AST) -> bool:
+    """Whether the name stands in an annotation that is never evaluated."""
+    if "from __future__ import annotations" not in file.source.text:
+        return False
+    inner = node
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.arg) or (isinstance(outer, ast.AnnAssign) and inner is outer.annotation):
+            return True
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            return inner is outer.returns or inner in [one.annotation for one in _parameters(outer.args)]
+        if isinstance(outer, ast.stmt):
+            return False
+        inner = outer
+    return False
+
+
+def _parameters(given: ast.arguments) -> list[ast.arg]:
+    stars = [one for one in (given.vararg, given.kwarg) if one is not None]
+    return [*given.posonlyargs, *given.args, *given.kwonlyargs, *stars]

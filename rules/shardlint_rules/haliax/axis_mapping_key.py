@@ -1,0 +1,228 @@
+"""SL602."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.contexts import Context
+from shardlint.program.mappings import AXIS_MAPPING
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, Constant, Items, Table, Value, options
+from shardlint.rule import Calls, Finding, Harm, Rule, Safety
+from shardlint.site import Site
+
+_SHARD = "haliax.shard"
+_JIT = "haliax.named_jit"
+_RESOURCES = ("axis_resources", "in_axis_resources", "out_axis_resources")
+_NAMING = ("Axis", "make_axes", "named", "NamedArray")
+_AXES = ("haliax.Axis", "haliax.axis.Axis")
+_ALIKE = 0.8
+
+
+class AxisMappingKey(Rule):
+    """An axis mapping names an axis that is not there.
+
+    ## What it does
+    Looks at the mappings given to `hax.axis_mapping`, `hax.shard` and `hax.named_jit` and reports
+
+    - a mesh axis that the mesh in context (or the one given) does not have;
+    - a key that is no axis of the program, where the file makes an `Axis` with nearly the same name;
+    - in `axis_mapping(..., merge=True)`, a key that the mapping around it has with another mesh axis.
+
+    ## Why it hurts
+    An unknown mesh axis raises `ValueError` at the first array that has the key's axis. A misspelled key raises
+    nothing: the axis it was meant for is not split, and every device holds all of it. And `merge=True` lets the
+    outer mapping win over the one that is being entered.
+
+    ## Example
+    ```python
+    Hidden = hax.Axis("hidden", 4096)
+    with mesh, hax.axis_mapping({"batch": "data", "hiden": "model"}):
+        weight = hax.shard(weight)
+    ```
+
+    ## Use instead
+    ```python
+    Hidden = hax.Axis("hidden", 4096)
+    with mesh, hax.axis_mapping({"batch": "data", "hidden": "model"}):
+        weight = hax.shard(weight)
+    ```
+
+    ## Fix safety
+    Unsafe: arrays with the axis are split from then on, and where the mesh does not divide it, an error is raised.
+
+    ## Evidence
+    Rows N4, N5 and N10 of the experiments, run with haliax 1.3 on jax 0.4.30 and with 1.4.dev453 on jax 0.6.2 and
+    0.12. Without `merge` the inner mapping replaces the outer one, as Levanter's two mappings need it: that is left
+    alone.
+    """
+
+    code = "SL602"
+    name = "axis-mapping-key"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
+    wakes = (Calls(AXIS_MAPPING, _SHARD, _JIT),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for an entry of a mapping."""
+        if site.expected_to_fail or site.guarded:
+            return
+        names = _RESOURCES if site.api == _JIT else ("mapping",)
+        for name in names:
+            argument = site.argument(name)
+            table = site.value(argument) if argument is not None else None
+            if argument is None or not isinstance(table, Table):
+                continue
+            keys = _keys(site, argument)
+            for key, value in table.entries:
+                if isinstance(key, str):
+                    found = self._entry(site, keys.get(key, argument), key, value)
+                    if found is not None:
+                        yield found
+
+    def _entry(self, site: Site, node: ast.expr, key: str, value: Value) -> Finding | None:
+        return (
+            self._unknown(site, node, key, value)
+            or self._misspelled(site, node, key)
+            or self._outer(site, node, key, value)
+        )
+
+    def _unknown(self, site: Site, node: ast.expr, key: str, value: Value) -> Finding | None:
+        meshes = _meshes(site)
+        axes = _axes(value)
+        if not meshes or axes is None:
+            return None
+        missing = [axis for axis in axes if all(axis not in mesh for mesh in meshes)]
+        if not missing:
+            return None
+        there = ", ".join(meshes[0])
+        return site.finding(
+            node,
+            f"the mesh has no axis {missing[0]!r}; it has {there}",
+            f"On {site.on('haliax')} this raises ValueError at the first array with the axis {key!r}.",
+            help="name an axis of the mesh",
+            harm=Harm.CRASH,
+        )
+
+    def _misspelled(self, site: Site, node: ast.expr, key: str) -> Finding | None:
+        if not isinstance(node, ast.Constant):
+            return None
+        axes = _declared(site)
+        near = difflib.get_close_matches(key, axes, 1, _ALIKE)
+        if key in axes or not near or _named_elsewhere(site, key):
+            return None
+        text = site.text(node)
+        right = f"{text[0]}{near[0]}{text[-1]}" if text[1:-1] == key else repr(near[0])
+        edit = site.replace(node, right)
+        why = "arrays with this axis get another sharding"
+        return site.finding(
+            node,
+            f"no axis has this name; there is {near[0]!r}",
+            f"On {site.on('haliax')} the axis {near[0]!r} is not split, and nothing says so.",
+            fix=site.fix(Safety.UNSAFE, f"write {right}", [edit], why),
+        )
+
+    def _outer(self, site: Site, node: ast.expr, key: str, value: Value) -> Finding | None:
+        merge = site.keyword("merge")
+        if site.api != AXIS_MAPPING or merge is None or site.value(merge.value) != Constant(True):
+            return None
+        around = site.program.axis_mappings(site.file, site.call)
+        if not around.always or len(around.found) != 1:
+            return None
+        outer = around.found[0]
+        theirs = outer.value.get(key) if isinstance(outer.value, Table) else None
+        if theirs is None or _axes(theirs) is None or _axes(theirs) == _axes(value):
+            return None
+        where = f"line {outer.place.line}"
+        return site.finding(
+            node,
+            f"the mapping entered at {where} has another axis for it, and keeps it",
+            f"On {site.on('haliax')} merge=True lets the outer mapping win: this entry says nothing.",
+            help="enter one mapping that holds all entries, without merge=True",
+        )
+
+
+def _keys(site: Site, argument: ast.expr) -> dict[str, ast.expr]:
+    """The keys as they stand in this file."""
+    node: ast.AST | None = argument
+    if isinstance(argument, ast.Name):
+        bindings, _ = lookup(site.file, argument, argument.id)
+        node = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+    if not isinstance(node, ast.Dict):
+        return {}
+    return {
+        key.value: key for key in node.keys if isinstance(key, ast.Constant) and isinstance(key.value, str)
+    }
+
+
+def _axes(value: Value) -> tuple[str, ...] | None:
+    """The mesh axes that an entry names, where all are known."""
+    if isinstance(value, Constant):
+        return (value.value,) if isinstance(value.value, str) else None
+    if not isinstance(value, Items) or value.open:
+        return None
+    names = [item.value for item in value.items if isinstance(item, Constant)]
+    texts = tuple(name for name in names if isinstance(name, str))
+    return texts if len(texts) == len(value.items) else None
+
+
+def _meshes(site: Site) -> list[tuple[str, ...]]:
+    """Axis names of every mesh the mapping can meet; none where one of them is not known."""
+    if site.api == _SHARD:
+        given = site.argument("mesh")
+        if given is not None and site.value(given) != Constant(None):
+            mesh = site.mesh_of(site.value(given))
+            return [mesh.axis_names] if mesh is not None and mesh.axis_names else []
+    context = _context(site)
+    if context is None or not context.complete or not context.contexts:
+        return []
+    found = [one.mesh.axis_names for one in context.contexts if one.mesh is not None and one.mesh.axis_names]
+    return found if len(found) == len(context.contexts) else []
+
+
+def _context(site: Site) -> Context | None:
+    if site.api == _SHARD:
+        return site.context
+    if site.api == AXIS_MAPPING:
+        item = site.file.parent(site.call)
+        block = site.file.parent(item) if isinstance(item, ast.withitem) else None
+        if isinstance(block, ast.With):
+            return site.program.context(site.file, block.body[0])
+        return None
+    called = site.decorated or site.call
+    return site.program.call_context(site.file, called) if site.form == "call" else None
+
+
+def _declared(site: Site) -> list[str]:
+    """Names of the axes that this file makes."""
+    found = []
+    for word in ("Axis", "make_axes"):
+        for node in site.file.mentions(word):
+            call = site.file.parent(node)
+            if not isinstance(call, ast.Call) or call.func is not node:
+                continue
+            apis = [option.name for option in options(site.value(node)) if isinstance(option, Api)]
+            if any(name in _AXES for name in apis):
+                given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "name")]
+                names = [site.value(one) for one in given]
+                found += [
+                    one.value for one in names if isinstance(one, Constant) and isinstance(one.value, str)
+                ]
+            elif "haliax.make_axes" in apis:
+                found += [one.arg for one in call.keywords if one.arg]
+    return found
+
+
+def _named_elsewhere(site: Site, key: str) -> bool:
+    """Whether a file that names axes says the key anywhere but as the key of a mapping."""
+    said = re.compile(rf"""(['"]){re.escape(key)}\1(?!\s*:)|\b{re.escape(key)}\s*=[^=]""")
+    if said.search(site.file.source.text):
+        return True
+    return any(
+        file is None or said.search(file.source.text) for file in site.program.project.calling(_NAMING)
+    )

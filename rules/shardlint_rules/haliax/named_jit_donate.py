@@ -1,0 +1,175 @@
+"""SL603."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.values import Constant, Function, Items, Value, options
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+
+_JIT = "haliax.named_jit"
+_ARGNUMS = "TypeError: jax.jit gets it twice, as named_jit gives its own"
+_ARGNAMES = "ValueError: what named_jit compiles has no arguments of these names"
+_OTHERS = {
+    "static_argnums": (_ARGNUMS, "leave it out: named_jit holds static whatever is no array"),
+    "static_argnames": (_ARGNAMES, "leave it out: named_jit holds static whatever is no array"),
+    "donate_argnames": (_ARGNAMES, "write donate_kwargs={...: True}"),
+    "donate": ("TypeError: jax.jit does not know it", "write donate_args=, a bool or a tuple of bools"),
+}
+
+
+class NamedJitDonate(Rule):
+    """`hax.named_jit` is told what to donate, or what is static, as `jax.jit` is.
+
+    ## What it does
+    Reports, in calls of `hax.named_jit`, as a decorator or in a `partial` too:
+
+    - indexes in `donate_args`, which takes a bool, or a tuple with a bool (or a tree of them) for each argument;
+    - more flags in it than the function has arguments;
+    - `donate_argnums`, `donate_argnames`, `donate`, `static_argnums` and `static_argnames`.
+
+    ## Why it hurts
+    What named_jit compiles is a function of its own, with the arguments regrouped; everything else it hands on to
+    `jax.jit`. The first call raises `ValueError` or `TypeError`, with messages that speak of `filter_spec` and of
+    arguments nobody gave.
+
+    ## Example
+    ```python
+    @hax.named_jit(axis_resources=mapping, donate_argnums=(0,))
+    def train_step(state, batch): ...
+    ```
+
+    ## Use instead
+    ```python
+    @hax.named_jit(axis_resources=mapping, donate_args=(True,))
+    def train_step(state, batch): ...
+    ```
+
+    ## Fix safety
+    Safe: the same arguments are donated. Not offered for numbers that may be meant as flags: `(0, 1)`.
+
+    ## Evidence
+    Row N9 of the experiments, run with haliax 1.3 on jax 0.4.30 and with 1.4.dev453 on jax 0.6.2 and 0.12.
+    """
+
+    code = "SL603"
+    name = "named-jit-donate"
+    harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
+    wakes = (Calls(_JIT, near=("donate", "static_arg")),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each keyword."""
+        if site.expected_to_fail or site.guarded:
+            return
+        for keyword in site.call.keywords:
+            if keyword.arg == "donate_args":
+                yield from self._flags(site, keyword)
+            elif keyword.arg == "donate_argnums":
+                yield self._argnums(site, keyword)
+            elif keyword.arg in _OTHERS:
+                raised, instead = _OTHERS[keyword.arg]
+                yield site.finding(
+                    keyword,
+                    f"named_jit does not take {keyword.arg}",
+                    f"On {site.on('haliax')} the first call raises {raised}.",
+                    help=instead,
+                )
+
+    def _argnums(self, site: Site, keyword: ast.keyword) -> Finding:
+        has_flags = any(other.arg == "donate_args" for other in site.call.keywords)
+        flags = _as_flags(_indexes(site.value(keyword.value)))
+        return site.finding(
+            keyword,
+            "named_jit does not take donate_argnums",
+            f"On {site.on('haliax')} the first call raises {_ARGNUMS}.",
+            help="write donate_args=, a tuple with a bool for each argument",
+            fix=None if has_flags or flags is None else self._fix(site, keyword, flags),
+        )
+
+    def _flags(self, site: Site, keyword: ast.keyword) -> Iterator[Finding]:
+        values = options(site.value(keyword.value))
+        if len(values) != 1:
+            return
+        value = values[0]
+        text = ""
+        if isinstance(value, Constant) and isinstance(value.value, str):
+            text = "ValueError or TypeError: it takes flags, no names"
+        elif isinstance(value, Constant) and type(value.value) is int:
+            text = "TypeError: 'int' object is not iterable"
+        elif isinstance(value, Items) and any(_number(item) for item in value.items):
+            text = "ValueError: `filter_spec` must consist of booleans and callables only"
+        if text:
+            indexes = _indexes(value)
+            flags = _as_flags(indexes) if indexes is not None and _surely_indexes(indexes) else None
+            yield site.finding(
+                keyword.value,
+                "donate_args takes a bool for each argument, no index",
+                f"On {site.on('haliax')} the first call raises {text}.",
+                help="write True or False for each argument, as in donate_args=(True, False)",
+                fix=None if flags is None else self._fix(site, keyword, flags),
+            )
+            return
+        most = _most_arguments(site)
+        if isinstance(value, Items) and not value.open and most is not None and len(value.items) > most:
+            yield site.finding(
+                keyword.value,
+                f"{len(value.items)} flags for {most} argument{'s' if most != 1 else ''}",
+                f"On {site.on('haliax')} the first call raises ValueError: Expected {most} donate_args, "
+                f"got {len(value.items)}.",
+                help="write a flag for each positional argument, or fewer",
+            )
+
+    def _fix(self, site: Site, keyword: ast.keyword, flags: str) -> Fix | None:
+        if "#" in site.text(keyword):
+            return None
+        text = f"donate_args={flags}"
+        edits: list[Edit] = [site.replace(keyword, text)]
+        return site.fix(Safety.SAFE, f"write {text}", edits)
+
+
+def _number(value: Value) -> bool:
+    return isinstance(value, Constant) and type(value.value) is int
+
+
+def _indexes(value: Value) -> tuple[int, ...] | None:
+    """The indexes that a value lists, all of them known and none counted from the end."""
+    items = value.items if isinstance(value, Items) and not value.open else (value,)
+    found = [item.value for item in items if isinstance(item, Constant)]
+    numbers = tuple(item for item in found if type(item) is int and item >= 0)
+    return numbers if len(numbers) == len(items) else None
+
+
+def _surely_indexes(found: tuple[int, ...]) -> bool:
+    """`(0,)` and `(0, 2)` are indexes; `(1,)` and `(0, 1)` may be flags."""
+    return found == (0,) or any(number > 1 for number in found)
+
+
+def _as_flags(found: tuple[int, ...] | None) -> str | None:
+    """`(0, 2)` as `(True, False, True)`."""
+    if not found or max(found) > 16:
+        return None
+    flags = [str(index in found) for index in range(max(found) + 1)]
+    return f"({flags[0]},)" if len(flags) == 1 else f"({', '.join(flags)})"
+
+
+def _most_arguments(site: Site) -> int | None:
+    """The most positional arguments that the compiled function takes, where that is known."""
+    decorated = site.decorated
+    value: Value | None = None
+    if decorated is not None and decorated.decorator_list[-1] is site.syntax:
+        owner = site.file.parent(decorated)
+        if isinstance(owner, ast.ClassDef):
+            return None
+        args = decorated.args
+        return None if args.vararg is not None else len(args.posonlyargs) + len(args.args)
+    function = site.argument("fn")
+    value = site.value(function) if function is not None and site.form == "call" else None
+    if not isinstance(value, Function) or value.bound or value.owner is not None:
+        return None
+    args = value.node.args
+    return None if args.vararg is not None else len(args.posonlyargs) + len(args.args)

@@ -1,0 +1,114 @@
+"""A read of `thread_resources.env.physical_mesh`, the mesh of `with mesh:`, as one of jax.set_mesh's mesh."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, options
+from shardlint.rule import Edit
+from shardlint.site import Site
+
+OLD = (
+    "jax.interpreters.pxla.thread_resources",
+    "jax.experimental.maps.thread_resources",
+    "jax._src.mesh.thread_resources",
+    "jax._src.interpreters.pxla.thread_resources",
+)
+_ABSTRACT = "jax.sharding.get_abstract_mesh"
+_CONCRETE = "jax.sharding.get_mesh"
+# What a mesh without devices answers as one with devices does.
+_SHARED = frozenset({"axis_names", "axis_sizes", "axis_types", "empty", "shape", "shape_tuple", "size"})
+_SHARD_MAP = "jax.shard_map"
+_CONSTRAINT = "jax.lax.with_sharding_constraint"
+_NAMED = "jax.sharding.NamedSharding"
+
+
+def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
+    """Where a file refers to thread_resources, imports aside."""
+    aliases = (node.asname for node in file.mentions("thread_resources") if isinstance(node, ast.alias))
+    for word in ("thread_resources", *(alias for alias in aliases if alias)):
+        for node in file.mentions(word):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                if any(
+                    isinstance(one, Api) and one.written in OLD for one in options(program.value(file, node))
+                ):
+                    yield node
+
+
+def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
+    """Edits that ask for the mesh of jax.set_mesh; or why they are not made."""
+    env = site.file.parent(node)
+    mesh = site.file.parent(env) if env is not None else None
+    if not isinstance(env, ast.Attribute) or env.attr != "env" or not isinstance(mesh, ast.Attribute):
+        return "it is not read as thread_resources.env.physical_mesh"
+    if not isinstance(mesh.ctx, ast.Load) or mesh.attr != "physical_mesh":
+        return "it is not read as thread_resources.env.physical_mesh"
+    reads = _reads(site, mesh)
+    if reads is None:
+        return "its mesh is kept where it is not followed"
+    new = _ABSTRACT
+    for read in reads:
+        if _answered(site, read):
+            continue
+        if site.program.region(site.file, read).traced != "never" or not site.runs("jax", ">=0.8.1"):
+            what = site.text(site.file.parent(read) or read)
+            return f"of `{what}` the mesh in traced code, jax.sharding.get_abstract_mesh(), knows nothing"
+        new = _CONCRETE
+    if new == _CONCRETE and any(
+        site.program.region(site.file, read).traced != "never" for read in [mesh, *reads]
+    ):
+        return "it is read in traced code, where jax.sharding.get_mesh() raises"
+    name, imports = site.spell(new)
+    return [site.replace(mesh, f"{name}()"), *imports]
+
+
+def _reads(site: Site, mesh: ast.expr) -> list[ast.expr] | None:
+    """The mesh expression, or the reads of the name it is given."""
+    parent = site.file.parent(mesh)
+    if not isinstance(parent, ast.Assign):
+        return [mesh]
+    target = parent.targets[0]
+    if len(parent.targets) != 1 or not isinstance(target, ast.Name):
+        return None
+    scope = site.file.home(target)
+    if scope.kind != "function" or target.id in scope.outer_names:
+        return None
+    reads: list[ast.expr] = []
+    for node in site.file.mentions(target.id):
+        if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+            continue
+        bindings, _ = lookup(site.file, node, target.id)
+        if any(binding.node is target for binding in bindings):
+            if len(bindings) > 1:
+                return None
+            reads.append(node)
+    return reads
+
+
+def _answered(site: Site, read: ast.expr) -> bool:
+    """Whether a mesh without devices serves at a read."""
+    parent = site.file.parent(read)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in _SHARED
+    call = site.file.parent(parent) if isinstance(parent, ast.keyword) else parent
+    if not isinstance(call, ast.Call) or call.func is read:
+        return False
+    callee = options(site.value(call.func))
+    if not all(isinstance(one, Api) for one in callee):
+        return False
+    names = {one.name for one in callee if isinstance(one, Api)}
+    if names == {_SHARD_MAP}:
+        return isinstance(parent, ast.keyword) or (len(call.args) > 1 and call.args[1] is read)
+    if names != {_NAMED}:
+        return False
+    outer = site.file.parent(call)
+    outer = site.file.parent(outer) if isinstance(outer, ast.keyword) else outer
+    if isinstance(outer, ast.Call):
+        constrains = options(site.value(outer.func))
+        if all(isinstance(one, Api) and one.name == _CONSTRAINT for one in constrains):
+            return True
+    return site.program.region(site.file, read).traced == "always"

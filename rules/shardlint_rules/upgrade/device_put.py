@@ -1,0 +1,97 @@
+"""device_put_sharded and device_put_replicated as jax.device_put over a mesh of the devices."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.imports import spell_short
+from shardlint.program.values import Api, options
+from shardlint.rule import Edit, Fix, Safety
+from shardlint.site import Site
+from shardlint_rules.upgrade.elsewhere import taken_elsewhere
+from shardlint_rules.upgrade.positional import NEW
+
+NAMES = ("jax.device_put_sharded", "jax.device_put_replicated")
+
+
+def fix(site: Site, name: str) -> Fix | str:
+    """The fix of all the calls in the file; or why there is none."""
+    edits: list[Edit] = []
+    drops: set[str] = set()
+    for node in _uses(site, name):
+        call = site.file.parent(node)
+        if not isinstance(call, ast.Call) or call.func is not node:
+            return f"it is handed on at line {node.lineno}"
+        if site.program.region(site.file, call).traced in ("always", "sometimes"):
+            return "it stands in traced code, where nothing is put anywhere"
+        new = _call(site, call, name)
+        if isinstance(new, str):
+            return new
+        edits += new
+        if isinstance(node, ast.Name):
+            drops.add(node.id)
+    if any(taken_elsewhere(site, local) for local in drops):
+        return "another file takes the name from this one"
+    if not edits:
+        return "no call of it is seen"
+    why = "the values go through the host; in a program of several processes check the devices"
+    return site.fix(
+        Safety.UNSAFE,
+        "write jax.device_put over a mesh of the devices",
+        list(dict.fromkeys(edits)),
+        why,
+        sorted(drops),
+    )
+
+
+def _uses(site: Site, name: str) -> Iterator[ast.expr]:
+    last = name.rpartition(".")[2]
+    aliases = [
+        node.asname for node in site.file.mentions(last) if isinstance(node, ast.alias) and node.asname
+    ]
+    for word in (last, *aliases):
+        for node in site.file.mentions(word):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                if any(isinstance(one, Api) and one.written == name for one in options(site.value(node))):
+                    yield node
+
+
+def _call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:
+    first = "shards" if name == NAMES[0] else "x"
+    given = dict(zip((first, "devices"), call.args, strict=False))
+    given |= {one.arg or "": one.value for one in call.keywords}
+    if set(given) != {first, "devices"} or any(isinstance(one, ast.Starred) for one in call.args):
+        return "its arguments are hidden"
+    value, devices = site.text(given[first]), site.text(given["devices"])
+    if not _repeatable(given["devices"]):
+        return "its devices are worked out in the call"
+    edits: list[Edit] = []
+
+    def spell(what: str) -> str:
+        text, imports = site.spell(what)
+        edits.extend(imports)
+        return text
+
+    numpy = spell("numpy.array").rpartition(".")[0]
+    if not numpy:
+        return "numpy has no name here"
+    names, imports = spell_short(site.program, site.file, call, NEW)
+    edits += imports
+    new_mesh, named, spec = names.values()
+    sharding = f'{named}({new_mesh}({numpy}.array({devices}), ("devices",)), {spec}("devices"))'
+    if name == NAMES[0]:
+        tree = f"{spell('jax.tree.map')}(lambda *leaves: {numpy}.stack(leaves), *{value})"
+    else:
+        copies = f"{numpy}.broadcast_to(leaf, (len({devices}), *{numpy}.shape(leaf)))"
+        tree = f"{spell('jax.tree.map')}(lambda leaf: {copies}, {value})"
+    return [site.replace(call, f"{spell('jax.device_put')}({tree}, {sharding})"), *edits]
+
+
+def _repeatable(node: ast.expr) -> bool:
+    """A name, or a call without arguments to spare (`jax.local_devices()`)."""
+    if isinstance(node, ast.Call):
+        return not node.args and _repeatable(node.func)
+    if isinstance(node, ast.Subscript):
+        return _repeatable(node.value)
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _repeatable(node.value))

@@ -1,0 +1,27 @@
+"""Whether other files use a name of this one."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.program.values import ModuleValue, Place
+from shardlint.site import Site
+
+
+def taken_elsewhere(site: Site, name: str) -> bool:
+    """Whether another file of the project may use this file's name, called the old way."""
+    evaluator = site.program.evaluator
+    for file in site.program.project.importing(site.file.path, name):
+        if file is None:
+            return True
+        for node in file.mentions(name):
+            statement = file.parent(node)
+            if isinstance(node, ast.alias) and isinstance(statement, ast.ImportFrom):
+                module = evaluator.imported(file, statement)
+            elif isinstance(node, ast.Attribute):
+                module = evaluator.value(Place(file, node.value))
+            else:
+                continue
+            if isinstance(module, ModuleValue) and module.file.path == site.file.path:
+                return True
+    return False

@@ -1,0 +1,195 @@
+"""A use of pjit as one of jax.jit."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.meshes import SHARDINGS, leaves
+from shardlint.program.values import Api, Constant, Made, Place, options
+from shardlint.rule import Edit
+from shardlint.site import Site
+
+NAME = "jax.experimental.pjit.pjit"
+# Taken by position by pjit; jax.jit takes only the function so.
+_POSITIONS = (
+    "in_shardings",
+    "out_shardings",
+    "static_argnums",
+    "static_argnames",
+    "donate_argnums",
+    "donate_argnames",
+)
+_OLD_NAMES = {"in_axis_resources": "in_shardings", "out_axis_resources": "out_shardings"}
+_FRESH = ("jax.numpy.", "jax.random.")
+
+
+def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
+    """Where a file refers to pjit, imports aside."""
+    words = [
+        "pjit",
+        *(node.asname for node in file.mentions("pjit") if isinstance(node, ast.alias) and node.asname),
+    ]
+    for word in words:
+        for node in file.mentions(word):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                if any(
+                    isinstance(one, Api) and one.written == NAME for one in options(program.value(file, node))
+                ):
+                    yield node
+
+
+def _call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:
+    """The call that gives pjit its arguments, and how many of them stand before its keywords' parameters."""
+    parent = site.file.parent(node)
+    if not isinstance(parent, ast.Call):
+        return None
+    if parent.func is node:
+        return parent, 1
+    if parent.args and parent.args[0] is node:
+        callee = options(site.value(parent.func))
+        if all(isinstance(one, Api) and one.name == "functools.partial" for one in callee):
+            return parent, 2
+    return None
+
+
+def decorates(site: Site, node: ast.expr) -> bool:
+    """`@pjit`, with no arguments."""
+    parent = site.file.parent(node)
+    return isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.decorator_list
+
+
+def as_jit(site: Site, node: ast.expr) -> list[Edit] | str:
+    """Edits that write jax.jit for pjit; or why they are not made."""
+    if len(options(site.value(node))) != 1:
+        return "it may be something else there"
+    name, imports = site.spell("jax.jit")
+    edits = [site.replace(node, name), *imports]
+    if decorates(site, node):
+        return edits
+    found = _call(site, node)
+    if found is None:
+        return "pjit is handed on there, and the calls of it are not all seen"
+    call, before = found
+    if any(isinstance(argument, ast.Starred) for argument in call.args):
+        return "its arguments are hidden in a *"
+    given = call.args[before:]
+    if len(given) > len(_POSITIONS):
+        return "it is given more arguments than are known"
+    for parameter, argument in zip(_POSITIONS, given, strict=False):
+        start = _opening(site.file, argument)
+        if start is None:
+            return "an argument stands in a bracket of its own"
+        edits.append(Edit(start, start, f"{parameter}="))
+        if parameter == "out_shardings":
+            edits += _replicated(site, argument)
+    for keyword in call.keywords:
+        if keyword.arg in _OLD_NAMES:
+            start = site.file.span(keyword)[0]
+            edits.append(Edit(start, start + len(keyword.arg), _OLD_NAMES[keyword.arg]))
+        if keyword.arg in ("out_shardings", "out_axis_resources"):
+            edits += _replicated(site, keyword.value)
+    return edits
+
+
+def _replicated(site: Site, node: ast.expr) -> list[Edit]:
+    """`None` for an output as the `P()` that it means to pjit; to jax.jit it means: as the compiler likes."""
+    edits: list[Edit] = []
+    todo: list[ast.expr] = [node]
+    while todo:
+        part = todo.pop()
+        match part:
+            case ast.Constant(value=None):
+                name, imports = site.spell("jax.sharding.PartitionSpec")
+                edits += [site.replace(part, f"{name}()"), *imports]
+            case ast.Tuple(elts=inner) | ast.List(elts=inner):
+                todo += inner
+            case ast.Dict(values=inner):
+                todo += inner
+    return edits
+
+
+def _opening(file: FileFacts, argument: ast.expr) -> int | None:
+    start = file.span(argument)[0]
+    return start if file.source.text[:start].rstrip().endswith((",", "(")) else None
+
+
+def shardings(site: Site, node: ast.expr) -> list[ast.expr]:
+    """The shardings given to a use of pjit."""
+    found = _call(site, node)
+    if found is None:
+        return []
+    call, before = found
+    named = [one.value for one in call.keywords if one.arg in (*_POSITIONS[:2], *_OLD_NAMES)]
+    return [*call.args[before : before + 2], *named]
+
+
+def needs_no_context(site: Site, node: ast.expr) -> bool:
+    """Whether all shardings that are given name their mesh."""
+    found = _call(site, node)
+    if found is None:
+        return decorates(site, node)
+    call, _ = found
+    if any(one.arg is None for one in call.keywords) or any(
+        isinstance(one, ast.Starred) for one in call.args
+    ):
+        return False
+    every = [
+        leaf for given in shardings(site, node) for way in options(site.value(given)) for leaf in leaves(way)
+    ]
+    return all(isinstance(leaf, Made) and leaf.api in SHARDINGS for leaf in every)
+
+
+def fresh_argument(site: Site, node: ast.expr) -> Place | None:
+    """An array made under a mesh context that a pjit with a spec for it is called with.
+
+    Under jax.set_mesh it is replicated over the mesh, and jax.jit refuses it where in_shardings says otherwise.
+    """
+    found = _call(site, node)
+    specs = _specs(found[0], found[1]) if found is not None else None
+    if found is None or specs is None:
+        return None
+    made = found[0]
+    function = site.file.parent(made)
+    if isinstance(function, ast.FunctionDef):
+        ends = site.program.flow.ends(site.file, function)
+    else:
+        ends = site.program.flow.calls(Place(site.file, made))
+    for end in ends.found:
+        if end.kind != "called" or not isinstance(end.place.node, ast.Call):
+            continue
+        file = end.place.file
+        for index, argument in enumerate(end.place.node.args):
+            spec = specs if not isinstance(specs, ast.Tuple) else _entry(specs, index)
+            if spec is None or not _shards(site, spec):
+                continue
+            for one in options(site.program.value(file, argument)):
+                if isinstance(one, Made) and one.call is not None and one.api.startswith(_FRESH):
+                    if site.program.context(one.call.place.file, one.call.place.node).contexts:
+                        return Place(file, argument)
+    return None
+
+
+def _specs(call: ast.Call, before: int) -> ast.expr | None:
+    if len(call.args) > before:
+        return call.args[before]
+    return next(
+        (one.value for one in call.keywords if one.arg in ("in_shardings", "in_axis_resources")), None
+    )
+
+
+def _entry(specs: ast.Tuple, index: int) -> ast.expr | None:
+    return specs.elts[index] if index < len(specs.elts) else None
+
+
+def _shards(site: Site, node: ast.expr) -> bool:
+    """Whether a spec names an axis for certain."""
+    for one in options(site.value(node)):
+        if isinstance(one, Constant):
+            return False
+        spec = site.spec_of(one)
+        if spec is None or not any(entry.known and entry.axes for entry in spec.entries):
+            return False
+    return True

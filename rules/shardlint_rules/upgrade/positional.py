@@ -1,0 +1,277 @@
+"""PositionalSharding as NamedSharding: its grid becomes a mesh with an axis for each dimension."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from shardlint.imports import spell_short
+from shardlint.program.reach import lookup
+from shardlint.program.shapes import shape_of
+from shardlint.program.values import Api, Constant, Function, Made, Place, options
+from shardlint.rule import Edit, Fix, Safety
+from shardlint.site import Site
+from shardlint_rules.upgrade.elsewhere import taken_elsewhere
+
+NAME = "jax.sharding.PositionalSharding"
+NEW = {
+    "jax.sharding.Mesh": "Mesh",
+    "jax.sharding.NamedSharding": "NamedSharding",
+    "jax.sharding.PartitionSpec": "P",
+}
+"""What takes its place, with the names people give it."""
+_MAKE_ARRAYS = ("jax.experimental.mesh_utils.create_device_mesh", "numpy.array", "numpy.asarray")
+# Methods and properties that only a PositionalSharding has.
+_ITS_OWN = frozenset({"reshape", "replicate", "transpose", "T", "shape", "ndim", "_ids", "_devices"})
+
+
+class _Refused(Exception):
+    """Why it is not rewritten."""
+
+
+@dataclass(frozen=True)
+class _Grid:
+    """What is known of one: `devices`, the text of an array of devices in the shape of the grid; for each dimension
+    of the array the dimension of the grid that shards it, or None; and whether the grid is as it was made."""
+
+    devices: str
+    rank: int
+    entries: tuple[int | None, ...]
+    fresh: bool = True
+
+
+class Rewriter:
+    """Rewrites all that one file does with PositionalSharding, or says why not."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+        self.edits: list[Edit] = []
+        self.axes: dict[str, tuple[str, ...]] = {}
+        self.drops: set[str] = set()
+        self.names: dict[str, str] = {}
+
+    def run(self) -> str:
+        """Collect the edits; why there are none."""
+        try:
+            for node in self._mentions():
+                if not self.names:
+                    self.names, imports = spell_short(self.site.program, self.site.file, node, NEW)
+                    self.edits += imports
+                self._class(node)
+        except _Refused as refused:
+            return str(refused)
+        return "" if self.edits else "nothing is made of it here"
+
+    def _mentions(self) -> Iterator[ast.expr]:
+        file = self.site.file
+        words = ["PositionalSharding"]
+        for node in file.mentions(words[0]):
+            if isinstance(node, ast.alias):
+                words.append(node.asname or node.name)
+                self.drops.add(node.asname or node.name)
+        for word in dict.fromkeys(words):
+            for node in file.mentions(word):
+                if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    if any(
+                        isinstance(one, Api) and one.written == NAME for one in options(self.site.value(node))
+                    ):
+                        yield node
+        if self.drops and any(taken_elsewhere(self.site, name) for name in self.drops):
+            raise _Refused("another file takes the name from this one")
+
+    def _class(self, node: ast.expr) -> None:
+        call = self.site.file.parent(node)
+        if not isinstance(call, ast.Call) or call.func is not node:
+            raise _Refused(f"`{self.site.text(node)}` is not called at line {node.lineno}")
+        given = {one.arg: one.value for one in call.keywords}
+        if len(call.args) + len(given) != 1 or (given and "devices" not in given):
+            raise _Refused(f"it is given more than devices at line {node.lineno}")
+        devices = call.args[0] if call.args else given["devices"]
+        rank = self._rank(devices)
+        text = self.site.text(devices)
+        array = text if self._is_array(devices) else f"{self._spell('numpy.array')}({text})"
+        self._follow(call, _Grid(array, rank, tuple(range(rank))))
+
+    def _rank(self, devices: ast.expr) -> int:
+        shape = shape_of(self.site.program.evaluator, Place(self.site.file, devices))
+        if shape is None:
+            raise _Refused(f"how many dimensions `{self.site.text(devices)}` has, the text does not show")
+        return len(shape)
+
+    def _is_array(self, devices: ast.expr) -> bool:
+        return all(
+            isinstance(one, Made) and one.api in _MAKE_ARRAYS for one in options(self.site.value(devices))
+        )
+
+    # what is done with one
+
+    def _follow(self, node: ast.expr, grid: _Grid, base: str = "") -> None:
+        """Go on from an expression that is one: through its methods to where it is used. `base` is the name of the
+        rewritten one that it was taken from."""
+        parent = self.site.file.parent(node)
+        if isinstance(parent, ast.Attribute) and parent.attr in _ITS_OWN:
+            outer = self.site.file.parent(parent)
+            if parent.attr in ("T", "transpose"):
+                call = parent.attr == "transpose" and isinstance(outer, ast.Call)
+                if call and isinstance(outer, ast.Call) and (outer.args or outer.keywords):
+                    raise _Refused(f"it is transposed by axes at line {node.lineno}")
+                turned = replace(grid, entries=grid.entries[::-1], fresh=False)
+                self._follow(outer if isinstance(outer, ast.Call) and call else parent, turned, base)
+                return
+            if isinstance(outer, ast.Call) and outer.func is parent and parent.attr == "reshape":
+                self._follow(outer, self._reshaped(outer, grid, base))
+                return
+            if isinstance(outer, ast.Call) and outer.func is parent and parent.attr == "replicate":
+                self._follow(outer, self._replicated(outer, grid), base)
+                return
+            raise _Refused(f"its `{parent.attr}` is read at line {node.lineno}")
+        self._checked(node, parent)
+        new_mesh, named, spec = self.names.values()
+        mesh = f"{base}.mesh" if base else f"{new_mesh}({grid.devices}, {self._axes_shown(grid)})"
+        self.edits.append(
+            self.site.replace(node, f"{named}({mesh}, {spec}({', '.join(self._entries(grid))}))")
+        )
+        if isinstance(parent, ast.Assign):
+            self._named(parent, grid)
+
+    def _reshaped(self, call: ast.Call, grid: _Grid, base: str) -> _Grid:
+        if not grid.fresh or call.keywords or any(isinstance(one, ast.Starred) for one in call.args):
+            raise _Refused(f"it is reshaped at line {call.lineno} by what the text does not show")
+        args = call.args
+        if len(args) == 1 and isinstance(args[0], ast.Tuple | ast.List):
+            args = args[0].elts
+        elif len(args) == 1:
+            value = self.site.value(args[0])
+            if not isinstance(value, Constant) or not isinstance(value.value, int):
+                raise _Refused(f"it is reshaped at line {call.lineno} by what the text does not show")
+        if any(isinstance(one, ast.Starred) for one in args):
+            raise _Refused(f"it is reshaped at line {call.lineno} by what the text does not show")
+        shape = ", ".join(self.site.text(one) for one in args)
+        devices = f"{base}.mesh.devices" if base else grid.devices
+        return _Grid(f"{devices}.reshape({shape})", len(args), tuple(range(len(args))))
+
+    def _replicated(self, call: ast.Call, grid: _Grid) -> _Grid:
+        given = dict(zip(("axis", "keepdims"), call.args, strict=False))
+        given |= {one.arg or "": one.value for one in call.keywords}
+        keep = self._literal(given.pop("keepdims", None), True)
+        axis = self._literal(given.pop("axis", None), None)
+        if given or not isinstance(keep, bool) or not (axis is None or isinstance(axis, int)):
+            raise _Refused(f"it is replicated at line {call.lineno} by what the text does not show")
+        if axis is None:
+            return replace(grid, entries=(), fresh=False)
+        entries: list[int | None] = list(grid.entries)
+        if not -len(entries) <= axis < len(entries):
+            raise _Refused(f"it has no axis {axis} at line {call.lineno}")
+        if keep:
+            entries[axis] = None
+        else:
+            del entries[axis]
+        return replace(grid, entries=tuple(entries), fresh=False)
+
+    def _literal(self, node: ast.expr | None, default: object) -> object:
+        if node is None:
+            return default
+        value = self.site.value(node)
+        return value.value if isinstance(value, Constant) else node
+
+    def _checked(self, node: ast.expr, parent: ast.AST | None) -> None:
+        """Refuse where what is done with it may need what only a PositionalSharding has."""
+        call = self.site.file.parent(parent) if isinstance(parent, ast.keyword) else parent
+        if not isinstance(call, ast.Call) or call.func is node:
+            if isinstance(parent, ast.Attribute | ast.Subscript):
+                return  # what every sharding has
+            if not isinstance(parent, ast.Assign | ast.Return | ast.Tuple | ast.List | ast.Dict | ast.Call):
+                raise _Refused(f"it is used at line {node.lineno} where it is not followed")
+            return
+        for callee in options(self.site.value(call.func)):
+            if isinstance(callee, Function):
+                if self._uses_its_own(callee, call, node, parent):
+                    raise _Refused(
+                        f"`{self.site.text(call.func)}` at line {call.lineno} uses what only it has"
+                    )
+            elif not isinstance(callee, Api):
+                raise _Refused(
+                    f"it is handed at line {call.lineno} to `{self.site.text(call.func)}`, not followed"
+                )
+
+    def _uses_its_own(self, callee: Function, call: ast.Call, node: ast.expr, parent: ast.AST | None) -> bool:
+        arguments = callee.node.args
+        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        if callee.bound or callee.owner is not None:
+            names = names[1:]
+        if isinstance(parent, ast.keyword):
+            name = parent.arg
+        else:
+            index = call.args.index(node)
+            name = names[index] if index < len(names) else None
+        if name is None:
+            return True
+        file = callee.place.file
+        for one in file.mentions(name):
+            use = file.parent(one)
+            if isinstance(use, ast.Attribute) and use.attr in _ITS_OWN and callee.node in file.ancestors(one):
+                return True
+        return False
+
+    def _named(self, statement: ast.Assign, grid: _Grid) -> None:
+        """Follow the name it is given."""
+        target = statement.targets[0]
+        file = self.site.file
+        if len(statement.targets) != 1 or not isinstance(target, ast.Name):
+            raise _Refused(f"it is kept at line {statement.lineno} where it is not followed")
+        if file.home(target).kind == "module" and taken_elsewhere(self.site, target.id):
+            raise _Refused(f"another file takes `{target.id}` from this one")
+        for node in file.mentions(target.id):
+            if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load):
+                continue
+            bindings, _ = lookup(file, node, target.id)
+            if not any(binding.node is target for binding in bindings):
+                continue
+            if len(bindings) > 1:
+                raise _Refused(f"`{target.id}` may be something else at line {node.lineno}")
+            parent = file.parent(node)
+            if isinstance(parent, ast.Attribute) and parent.attr in _ITS_OWN:
+                self._follow(node, grid, target.id)
+            else:
+                self._checked(node, parent)
+                if isinstance(parent, ast.Assign):
+                    raise _Refused(f"`{target.id}` gets another name at line {node.lineno}")
+
+    # text
+
+    def _spell(self, name: str) -> str:
+        text, imports = self.site.spell(name)
+        self.edits += imports
+        return text
+
+    def _axes(self, grid: _Grid) -> tuple[str, ...]:
+        """The names of a grid's axes: other ones for every other grid, as axes of one name are taken for one size."""
+        if grid.devices not in self.axes:
+            first = sum(map(len, self.axes.values()))
+            self.axes[grid.devices] = tuple(f"d{first + index}" for index in range(grid.rank))
+        return self.axes[grid.devices]
+
+    def _axes_shown(self, grid: _Grid) -> str:
+        axes = self._axes(grid)
+        return "(" + ", ".join(f'"{axis}"' for axis in axes) + (",)" if len(axes) == 1 else ")")
+
+    def _entries(self, grid: _Grid) -> list[str]:
+        axes = self._axes(grid)
+        return ["None" if entry is None else f'"{axes[entry]}"' for entry in grid.entries]
+
+
+def fix(site: Site) -> Fix | str:
+    """The fix of all that the file does with PositionalSharding; or why there is none."""
+    rewriter = Rewriter(site)
+    why = rewriter.run()
+    if why:
+        return why
+    edits = list(dict.fromkeys(rewriter.edits))
+    return site.fix(
+        Safety.UNSAFE,
+        "write NamedSharding over a mesh of the same devices",
+        edits,
+        "what compares or prints shardings sees another one",
+        sorted(rewriter.drops),
+    )

@@ -1,0 +1,384 @@
+"""Odd files and folders, through the command as people run it: it ends soon, tells what it left out, and checks the rest."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shardlint.check import Checker, Options
+from shardlint.check import check as check_in_process
+from shardlint.sources import text as texts
+from shardlint.sources.find import find
+from shardlint.sources.text import MAX_BYTES, Unreadable, decode, read_bytes
+
+Write = Callable[..., Path]
+Start = Callable[..., subprocess.CompletedProcess[bytes]]
+
+BAD = b"""import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(jax.devices(), ("data",))
+
+
+@jax.jit
+def step(x):
+    x = jax.device_put(x, NamedSharding(mesh, P("data")))
+    return x * 2
+"""
+CALL = BAD.splitlines()[8]
+posix = pytest.mark.skipif(os.name != "posix", reason="POSIX files")
+
+
+def changed(old: bytes, new: bytes) -> bytes:
+    assert old in BAD
+    return BAD.replace(old, new)
+
+
+# Each file, and the lines of its SL201; or what is said where nothing of it can be checked.
+FILES: dict[str, tuple[bytes, list[int] | str]] = {
+    "plain.py": (BAD, [9]),
+    "bom.py": (b"\xef\xbb\xbf" + BAD, [9]),
+    "form_feeds.py": (changed(b"\n\n\n", b"\n\x0c\n\n\x0c"), [9]),
+    "cr.py": (BAD.replace(b"\n", b"\r"), [9]),
+    "mixed.py": (BAD.replace(b"\n", b"\r\n", 3).replace(b"jit\n", b"jit\r"), [9]),
+    "no_newline.py": (BAD.rstrip(), [9]),
+    "tabs.py": (BAD.replace(b"    ", b"\t"), [9]),
+    "tabs_and_blanks.py": (changed(b"    return", b"\treturn"), "inconsistent use of tabs"),
+    "nul.py": (changed(b"mesh = ", b"m\0sh = "), "Line 4 holds a NUL byte"),
+    "latin_1.py": (b"# coding: latin-1\nx = '\xe4\xff'\n" + BAD, [11]),
+    "wrong_cookie.py": (b"# coding: utf-8\nx = '\xe4\xff'\n" + BAD, "Line 2 is not utf-8 (byte 0xe4)"),
+    "no_cookie.py": (b"\nx = '\xe4\xff'\n" + BAD, "Line 2 is not utf-8"),
+    "utf_16.py": (BAD.decode().encode("utf-16"), []),
+    "undefined.py": (b"# coding: undefined\n" + BAD, "Cannot be read as undefined"),
+    "punycode.py": (b"# coding: punycode\n" + BAD + b"-" + b"a" * 1_000_000, "names punycode"),
+    "zip.py": (b"# coding: bz2\n" + BAD, "bz2"),
+    "empty.py": (b"", []),
+    "newline.py": (b"\n", []),
+    "long_line.py": (b"x = '" + b"y" * 1_000_000 + b"'\n" + BAD, [10]),
+    "far_out.py": (changed(CALL, b"    y = [" + b"0, " * 350_000 + b"0]; " + CALL.lstrip()), [9]),
+    "brackets.py": (BAD + b"x = " + b"(" * 3000 + b"1" + b")" * 3000 + b"\n", "too many nested parentheses"),
+    "blocks.py": (
+        BAD + b"".join(b" " * depth + b"if x:\n" for depth in range(3000)) + b" " * 3000 + b"x\n",
+        "too many levels of indentation",
+    ),
+    "minuses.py": (BAD + b"x = " + b"-" * 100_000 + b"1\n", "nested too deeply"),
+    "sum.py": (BAD + b"x = 1" + b" + 1" * 3000 + b"\n", [9]),
+    "attributes.py": (BAD + b"x = y" + b".a" * 3000 + b"\n", [9]),
+    "calls.py": (BAD + b"x = f" + b"()" * 3000 + b"\n", [9]),
+    "elifs.py": (BAD + b"if x: pass\n" + b"elif x: pass\n" * 2500, [9]),
+    "script.py/inside.py": (BAD, [9]),
+    "a/b.py/c.py/d.py": (BAD, [9]),
+    "-.py": (BAD, [9]),
+    "--help.py": (BAD, [9]),
+    "na me.py": (BAD, [9]),
+    "ä漢🐍.py": (BAD, [9]),
+}
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("odd")
+    (root / "setup.cfg").touch()
+    for name, (data, _) in FILES.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+    return root
+
+
+@pytest.fixture(scope="module")
+def told(odd: Path) -> tuple[dict[str, object], float]:
+    """What one run of the command says of all of them."""
+    begun = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, "-m", "shardlint", "check", "--select=SL201,SL001", "--output-format=json", "."],
+        cwd=odd,
+        capture_output=True,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (1, b"")
+    return json.loads(done.stdout), time.monotonic() - begun
+
+
+def test_none_is_lost_and_none_takes_long(told: tuple[dict[str, object], float]) -> None:
+    document, seconds = told
+    assert document["files"] == len(FILES)
+    assert seconds < 60
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_an_odd_file(told: tuple[dict[str, object], float], name: str) -> None:
+    document, _ = told
+    expected = FILES[name][1]
+    findings = [finding for finding in document["findings"] if finding["path"] == name]  # type: ignore[attr-defined]
+    if isinstance(expected, str):
+        (finding,) = findings
+        assert finding["code"] == "SL001"
+        assert expected in finding["message"]
+        assert name in [skipped["path"] for skipped in document["skipped"]]  # type: ignore[attr-defined]
+    else:
+        assert [(finding["code"], finding["line"]) for finding in findings] == [
+            ("SL201", line) for line in expected
+        ]
+
+
+@pytest.mark.parametrize("name", [name for name, (_, lines) in FILES.items() if lines == [9]])
+def test_an_odd_file_is_fixed_in_its_own_way(tmp_path: Path, start: Start, name: str) -> None:
+    (tmp_path / "setup.cfg").touch()
+    data = FILES[name][0]
+    (tmp_path / "x.py").write_bytes(data)
+    done = start("fix", "--unsafe-fixes", "--select=SL201", "x.py")
+    assert (done.returncode, done.stderr) == (0, b"")
+    after = (tmp_path / "x.py").read_bytes()
+    assert after == data.replace(b"jax.device_put(x, ", b"jax.lax.with_sharding_constraint(x, ")
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix != ".shardlint_cache") == [
+        "setup.cfg",
+        "x.py",
+    ]
+
+
+# the file system
+
+
+@posix
+def test_loops_pipes_and_devices_are_passed_by(write: Write, start: Start) -> None:
+    root = write({"a.py": BAD, "folder/b.py": BAD})
+    (root / "loop.py").symlink_to("loop.py")
+    (root / "dangling.py").symlink_to("nothing.py")
+    (root / "again").symlink_to(".")
+    (root / "folder" / "up").symlink_to("..")
+    (root / "zero.py").symlink_to("/dev/zero")
+    (root / "link.py").symlink_to("a.py")
+    os.mkfifo(root / "pipe.py")
+    os.mkfifo(root / "folder" / ".gitignore")
+    done = start("check", "--select=SL201", "--output-format=json", ".", cwd=root)
+    assert (done.returncode, done.stderr) == (1, b"")
+    found = json.loads(done.stdout)
+    assert [finding["path"] for finding in found["findings"]] == ["a.py", "folder/b.py", "link.py"]
+    assert (found["files"], found["skipped"]) == (3, [])
+
+
+@posix
+def test_a_file_without_end_is_read_to_the_limit(write: Write) -> None:
+    root = write({"a.py": BAD})
+    (root / "zero.py").symlink_to("/dev/zero")
+    assert len(read_bytes(root / "zero.py")) == MAX_BYTES + 1
+
+
+def test_what_only_calls_itself_a_file_is_not_read(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    root = write({"a.py": BAD})
+    monkeypatch.setattr(texts, "_READ_MAX", len(BAD))
+    assert read_bytes(root / "a.py") == BAD
+    monkeypatch.setattr(texts, "_READ_MAX", len(BAD) - 1)
+    with pytest.raises(Unreadable, match=f"the file has {len(BAD)} bytes"):
+        read_bytes(root / "a.py")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="a file that fails while it is read")
+def test_a_file_that_fails_while_it_is_read_is_told(write: Write, start: Start) -> None:
+    root = write({"a.py": BAD})
+    (root / "memory.py").symlink_to("/proc/self/mem")
+    done = start("check", "--select=SL201,SL001", "--output-format=concise", ".", cwd=root)
+    assert done.returncode == 1
+    first, second, _ = done.stdout.decode().splitlines()
+    assert first.startswith("a.py:9:9: SL201")
+    assert second.startswith("memory.py:1:1: SL001") and "Input/output error" in second
+
+
+@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root may read all")
+def test_what_may_not_be_read_is_told(write: Write, start: Start) -> None:
+    root = write({"a.py": BAD, "secret.py": BAD, "shut/b.py": BAD})
+    (root / "secret.py").chmod(0)
+    (root / "shut").chmod(0)
+    try:
+        done = start("check", "--select=SL201,SL001", "--output-format=concise", ".", cwd=root)
+    finally:
+        (root / "shut").chmod(stat.S_IRWXU)
+    assert done.returncode == 1
+    assert b"secret.py:1:1: SL001" in done.stdout and b"Permission denied" in done.stdout
+    assert b"a.py:9:9: SL201" in done.stdout
+
+
+def test_files_change_vanish_and_come_while_they_are_checked(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({f"m{number}.py": BAD for number in range(6)})
+    names = sorted(path.name for path in root.glob("m*.py"))
+    real = Checker.check_file
+
+    def meddling(self: Checker, path: Path, data: bytes | None = None) -> object:
+        if path.name == "m1.py":  # found, but not yet read
+            (root / "m2.py").unlink()
+            (root / "m3.py").write_bytes(b"x = (\n" + BAD)
+            (root / "m4.py").unlink()
+            (root / "m4.py").mkdir()
+            (root / "m9.py").write_bytes(BAD)
+        return real(self, path, data)
+
+    monkeypatch.setattr(Checker, "check_file", meddling)
+    report = check_in_process([root], Options(select=("SL201", "SL001")))
+    assert report.files == len(names) == 6
+    assert {path.name: reason for path, reason in report.skipped if path.name != "m3.py"} == {
+        "m2.py": "no such file",
+        "m4.py": "is a directory, not a file",
+    }
+    codes = {file.path.name: [finding.rule.code for finding in file.findings] for file in report.reports}
+    assert codes == {
+        **dict.fromkeys(("m0.py", "m1.py", "m5.py"), ["SL201"]),
+        **dict.fromkeys(("m2.py", "m3.py", "m4.py"), ["SL001"]),
+    }
+
+
+def test_many_folders_inside_each_other(write: Write, start: Start) -> None:
+    root = write({"/".join(["d"] * 500) + "/m.py": BAD})
+    done = start("check", "--select=SL201", "--output-format=json", ".", cwd=root)
+    assert done.returncode == 1
+    assert len(json.loads(done.stdout)["findings"]) == 1
+
+
+def test_two_runs_at_once_disturb_nobody(write: Write) -> None:
+    root = write({f"m{number}.py": BAD for number in range(60)})
+    command = [sys.executable, "-m", "shardlint"]
+    chosen = ["--select=SL201", "--unsafe-fixes", "."]
+    checks = [[*command, "check", "--select=SL201", "--output-format=json", "."]] * 2
+    running = [
+        subprocess.Popen(line, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE) for line in checks
+    ]
+    one, two = (process.communicate(timeout=120) for process in running)
+    assert one == two
+    assert len(json.loads(one[0])["findings"]) == 60
+    running = [
+        subprocess.Popen([*command, "fix", *chosen], cwd=root, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    said = [process.communicate(timeout=120) for process in running]
+    for process, (_, errors) in zip(running, said, strict=True):
+        # One may come while the other writes: then it says so, and loses nothing.
+        assert process.returncode in (0, 2), errors
+        assert all(b"changed while it was being fixed" in line for line in errors.splitlines())
+    for path in root.glob("m*.py"):
+        assert path.read_bytes() == changed(b"jax.device_put", b"jax.lax.with_sharding_constraint")
+    assert not list(root.glob(".*.shardlint"))
+
+
+# settings and pins that are broken or of somebody who means ill
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("pyproject.toml", b"[tool.shardlint]\nselect = [", "not valid TOML"),
+        ("pyproject.toml", b"[tool.shardlint]\n\xff = 1", "not valid TOML"),
+        ("pyproject.toml", b"[tool.shardlint]\nselect = " + b"[" * 100_000, "nested too deeply"),
+        ("shardlint.toml", b"pedantic = " + b"9" * 10_000, "4300 digits"),
+        ("shardlint.toml", b"\xef\xbb\xbfpedantic = true", "not valid TOML"),
+        ("shardlint.toml", b"a = 1\na = 2", "not valid TOML"),
+    ],
+)  # fmt: skip
+def test_broken_settings_end_the_run_in_one_line(
+    write: Write, start: Start, name: str, data: bytes, says: str
+) -> None:
+    root = write({"a.py": BAD, name: data})
+    done = start("check", ".", cwd=root)
+    assert (done.returncode, done.stdout) == (2, b"")
+    (line,) = done.stderr.decode().splitlines()
+    assert name in line and says in line
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("pyproject.toml", b"[project\ndependencies = 3"),
+        ("pyproject.toml", b"x = " + b"[" * 100_000),
+        ("pyproject.toml", b'[tool.poetry.dependencies]\njax = "^' + b"9" * 6000 + b'"'),
+        ("uv.lock", b"x = " + b"[" * 100_000),
+        ("uv.lock", b'[[package]]\nname = "jax"\nversion = "' + b"9" * 6000 + b'"'),
+        ("requirements.txt", b"jax==" + b"9" * 6000),
+        ("requirements.txt", b"jax<" + b"9" * 6000),
+        ("requirements.txt", b"jax[" * 300_000),
+        ("setup.cfg", b"\n" * 300_000),
+        ("setup.py", b'"jax' * 100_000),
+    ],
+)  # fmt: skip
+def test_broken_pins_tell_nothing_and_stop_nothing(
+    write: Write, start: Start, name: str, data: bytes
+) -> None:
+    root = write({"a.py": BAD, name: data})
+    begun = time.monotonic()
+    done = start("check", "--select=SL201", "--output-format=concise", "a.py", cwd=root)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert done.stdout.startswith(b"a.py:9:9: SL201")
+    assert time.monotonic() - begun < 30
+
+
+@posix
+@pytest.mark.parametrize("name", ["requirements.txt", "uv.lock", "pyproject.toml", "setup.cfg", "setup.py"])
+def test_pins_that_lead_to_a_device_are_not_read(write: Write, start: Start, name: str) -> None:
+    root = write({"a.py": BAD})
+    (root / name).unlink(missing_ok=True)
+    (root / name).symlink_to("/dev/zero")
+    done = start("check", "--select=SL201", "--output-format=concise", "a.py", cwd=root)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+@pytest.mark.parametrize(
+    ("pattern", "name", "ignored"),
+    [
+        ("*a" * 14 + "b", "a" * 120 + ".py", False),
+        ("*a" * 14 + "*", "a" * 120 + ".py", True),
+        ("*a*b*c*.py", "xaxbxcx.py", True),
+        ("*a*b*c*.py", "xaxcxbx.py", False),
+        ("*ab*ab*c", "aab/abab_c.py", False),
+        ("*ab*ab*c.py", "aababxabc.py", True),
+        ("*a?*b*c*", "aab_c.py", True),
+        ("d*/*a*a*b.py", "dir/aab.py", True),
+        ("d*/*a*a*b.py", "dir/ab.py", False),
+    ],
+)
+def test_patterns_with_many_stars_mean_the_same_and_end(
+    write: Write, pattern: str, name: str, ignored: bool
+) -> None:
+    root = write({name: BAD})
+    begun = time.monotonic()
+    assert bool(find([root], (pattern,), root).files) is not ignored
+    assert time.monotonic() - begun < 5
+
+
+def test_codecs_with_errors_of_their_own_are_told() -> None:
+    with pytest.raises(Unreadable, match="cannot be read as undefined"):
+        decode(Path("x.py"), b"# coding: undefined\n")
+
+
+# what the fuzz found
+
+
+def test_a_comment_in_a_file_that_is_not_python_is_left(write: Write, start: Start) -> None:
+    """Nothing woke a rule, so only the comments were read; a fix of the unused one made other text of what is broken."""
+    text = b"global x, \\\n\\\n\t# shardlint: ignore[SL201]\n\\\nA\n"
+    root = write({"a.py": text})
+    done = start("fix", ".", cwd=root)
+    assert b"a.py: not fixed: Python" in done.stderr
+    assert (root / "a.py").read_bytes() == text
+
+
+def test_names_in_a_long_run_of_words_are_looked_for_once(write: Write, start: Start) -> None:
+    """Whether a string may name an import that a fix no longer needs took a time that grew with its square."""
+    words = b'"""\n"' + b"shard_map " * 60_000 + b'\'\n"""\n'
+    code = (
+        b"from jax.experimental.shard_map import shard_map\n"
+        b"f = shard_map(len, mesh=None, in_specs=None, out_specs=None)\n"
+    )
+    root = write({"a.py": code + words})
+    begun = time.monotonic()
+    done = start("fix", "--unsafe-fixes", "--target=jax=0.12.0", ".", cwd=root)
+    assert b"mended" in done.stdout
+    assert (root / "a.py").read_bytes() != code + words
+    assert time.monotonic() - begun < 30
