@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -78,12 +79,18 @@ def prepare(release: Release) -> Path:
         )
         if found.returncode:
             raise SystemExit(f"no Python for {release.name}")
+        if python.exists() and _version(python) != _version(found.stdout.strip()):
+            shutil.rmtree(release.folder)
         environment = {**os.environ, "PYTHON": found.stdout.strip()}
         command = ["sh", "scripts/environment.sh", str(release.folder.relative_to(ROOT)), "ready"]
         if subprocess.run([*command, *release.requirements()], cwd=ROOT, env=environment).returncode:
             raise SystemExit(f"no environment for {release.name}")
         stamp.write_text(wanted, "utf-8")
     return python
+
+
+def _version(python: str | Path) -> str:
+    return subprocess.run([python, "-V"], capture_output=True, text=True).stdout
 
 
 def verify(python: Path, codes: str) -> dict[str, Any]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Uses
+from shardlint.program.values import Constant
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
 from shardlint.versions import show
 from shardlint_rules.upgrade import ambient, device_put, joint, positional
-from shardlint_rules.upgrade.places import Use, certainty, use_of
+from shardlint_rules.upgrade.importing import whole_line
+from shardlint_rules.upgrade.places import Use, certainty, in_a_bridge, use_of
 from shardlint_rules.upgrade.renaming import renamed
-from shardlint_rules.upgrade.table import woken_names
+from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, woken_names
 
 # Releases people wrote down exactly, in the project's own folder. A range proves no older one.
 _EXACT = ("pinned in", "--target", "targets in")
@@ -22,6 +25,7 @@ class ApiRemoved(Rule):
     ## What it does
     Reports imports and uses of names that the target release removed, such as
     `jax.sharding.PositionalSharding`, `jax.sharding.use_mesh`, `jax.experimental.maps` or `jax.tree_map`; and
+    `jax.config.update` of options that went, such as `jax_spmd_mode`; and
     of names that an exactly pinned release does not have yet, such as `jax.set_mesh` on jax 0.4.38. The table
     is in docs/api-versions.md. Code that asks first (`try` with `except ImportError`, version tests,
     `hasattr`) and modules named after compatibility are left alone.
@@ -64,11 +68,17 @@ class ApiRemoved(Rule):
     code = "SL901"
     name = "api-removed"
     harm = Harm.REMOVED
-    wakes = (Uses(*woken_names("removed")),)
+    wakes = (
+        Uses(*woken_names("removed")),
+        Calls("jax.config.update", "jax.config.config.update", near=options_gone()),
+    )
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a use of a name that is not there."""
+        if site.form == "call":
+            yield from self._option(site)
+            return
         use = use_of(site, "removed", "not yet")
         if use is None:
             return
@@ -90,6 +100,35 @@ class ApiRemoved(Rule):
             fix=fix,
             certainty=certainty(site, use),
         )
+
+    def _option(self, site: Site) -> Iterator[Finding]:
+        """`jax.config.update` of an option that went."""
+        given = site.call.args[0] if site.call.args else None
+        value = site.value(given) if given is not None else None
+        if given is None or not isinstance(value, Constant) or site.guarded or site.expected_to_fail:
+            return
+        entry = table().names.get(f"{OPTIONS}.{value.value}")
+        if entry is None or entry.state(site.target("jax")) != "removed" or in_a_bridge(site):
+            return
+        assert entry.removed is not None
+        yield site.finding(
+            given,
+            f"removed in jax {show(entry.removed)}",
+            f"On {site.on('jax')} this raises AttributeError: jax {show(entry.removed)} removed the option {value.value}.",
+            help=entry.advice,
+            fix=self._left_out(site, entry),
+        )
+
+    def _left_out(self, site: Site, entry: Name) -> Fix | None:
+        """Without the statement, where it asks for what later releases always do."""
+        statement = site.file.parent(site.call)
+        value = site.value(site.call.args[1]) if len(site.call.args) == 2 else None
+        if entry.always is None or value != Constant(entry.always) or not isinstance(statement, ast.Expr):
+            return None
+        block = site.file.parent(statement)
+        alone = len(getattr(block, "body", ())) == 1
+        edit = site.replace(statement, "pass") if alone else whole_line(site.file, statement)
+        return site.fix(Safety.SAFE, "leave it out: this is what the release does", [edit])
 
     def _not_yet(self, site: Site, use: Use) -> Iterator[Finding]:
         if not use.entry.awaited:

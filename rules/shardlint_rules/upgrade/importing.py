@@ -23,7 +23,7 @@ def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list
     if other is not None and not (alone and _followed(file, statement)):
         there = any((found.asname or found.name) == local and found.name == last for found in other.names)
         joined = [] if there else [_join(file, other, text)]
-        return [*joined, _without_line(file, statement) if alone else _without(file, statement, alias)]
+        return [*joined, whole_line(file, statement) if alone else _without(file, statement, alias)]
     if alone:
         start, _ = file.span(statement)
         match = _FROM.match(file.text(statement))
@@ -87,7 +87,8 @@ def _followed(file: FileFacts, statement: ast.stmt) -> bool:
     return bool(before.strip() or after.strip()) or "#" in file.text(statement)
 
 
-def _without_line(file: FileFacts, statement: ast.stmt) -> Edit:
+def whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
+    """An edit that takes a statement away with its line."""
     line = statement.end_lineno or statement.lineno
     starts = file.source.line_starts
     end = starts[line] if line < len(starts) else len(file.source.text)

@@ -61,13 +61,16 @@ def use_of(site: Site, *wanted: State) -> Use | None:
     state = use.entry.state(site.target("jax"))
     if state not in wanted or (state == "not yet" and use.dotted != use.entry.name):
         return None
-    if site.expected_to_fail or guarded(site.file, use.node) or _COMPATIBILITY.search(site.file.path.stem):
+    if site.expected_to_fail or guarded(site.file, use.node) or in_a_bridge(site):
         return None
-    if is_the_library(site.program.project.root) or (
-        use.root is not None and _answered_for(site, use, state)
-    ):
+    if use.root is not None and _answered_for(site, use, state):
         return None
     return None if _patched(site, use.dotted) else use
+
+
+def in_a_bridge(site: Site) -> bool:
+    """Whether a file is there to bridge releases, or is of jax itself."""
+    return _COMPATIBILITY.search(site.file.path.stem) is not None or is_the_library(site.program.project.root)
 
 
 def _imported(site: Site, alias: ast.alias) -> Use | None:

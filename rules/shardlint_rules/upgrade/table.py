@@ -44,7 +44,8 @@ class Name:
     with it; a `namespace` is a module whose members are deprecated one and all while importing it is fine. A
     `silent` deprecation is one that the release does not warn of. `instead` says, in words, what to write
     where renaming is not enough. Rules look for a name if `wake`, and on releases that do not have it yet
-    if it is `awaited`: new enough to be met, and rare as a word.
+    if it is `awaited`: new enough to be met, and rare as a word. `always` is for options of `jax.config` that went:
+    the value that later releases behave by, where there is one.
     """
 
     name: str
@@ -58,6 +59,7 @@ class Name:
     silent: bool
     wake: bool
     awaited: bool
+    always: object
     observed: Mapping[str, Seen]
 
     def state(self, release: Release) -> State:
@@ -153,6 +155,7 @@ def _name(entry: Mapping[str, Any]) -> Name:
         entry.get("silent", False),
         entry.get("wake", True),
         entry.get("awaited", False),
+        entry.get("always"),
         entry["observed"],
     )
 
@@ -169,6 +172,18 @@ def _keyword(entry: Mapping[str, Any]) -> Keyword:
         entry["positional"],
         entry["instead"],
         entry["observed"],
+    )
+
+
+OPTIONS = "jax.config"
+
+
+def options_gone() -> tuple[str, ...]:
+    """The options of `jax.config` that some release removed."""
+    return tuple(
+        entry.name.rpartition(".")[2]
+        for entry in table().names.values()
+        if entry.removed is not None and entry.name.startswith(f"{OPTIONS}.jax_")
     )
 
 

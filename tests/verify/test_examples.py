@@ -1,0 +1,202 @@
+"""The bundled examples: a step of 70 billion parameters, eight faults and their mended twins, and real models."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from shardlint.verify import levels
+from shardlint.verify.command import verify as command
+from shardlint.verify.facts import Collective
+from shardlint.verify.plan import Request, verify_fixtures
+from shardlint.verify.report import FAIL, PASS, Result
+from shardlint.verify.runner import Runner
+
+EXAMPLES = Path(__file__).parents[2] / "fixtures" / "examples"
+PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
+MIB, GIB = 2**20, 2**30
+SECONDS, MEMORY = 60, 2 * GIB
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="several processes are run on Linux only")
+
+
+def lines(file: str) -> list[str]:
+    return (EXAMPLES / file).read_text(encoding="utf-8").splitlines()
+
+
+def text_of(file: str, one: Collective) -> str:
+    return lines(file)[one.line.line - 1]
+
+
+@pytest.fixture(scope="module")
+def seventy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Any]:
+    """The result of the step of 70 billion parameters, and what the command and all it started took."""
+    report = tmp_path_factory.mktemp("seventy") / "report.json"
+    line = [sys.executable, "-m", "shardlint", "verify", "--no-cache", "--python", PYTHON]
+    line += ["--output-format", "json", str(EXAMPLES / "seventy_billion.py")]
+    with report.open("wb") as out:
+        child = subprocess.Popen(line, stdout=out)
+        _, status, taken = os.wait4(child.pid, 0)
+        child.returncode = os.waitstatus_to_exitcode(status)
+    (result,) = [Result.read(one) for one in json.loads(report.read_text())["results"]]
+    assert child.returncode == 0, result.failures
+    return result, taken
+
+
+@pytest.mark.skipif(not hasattr(os, "wait4"), reason="what a child took cannot be told here")
+def test_seventy_billion_parameters_on_512_devices(seventy: tuple[Result, Any]) -> None:
+    result, taken = seventy
+    assert (result.status, result.level) == (PASS, "compile")
+    assert result.mesh == {"fsdp": 64, "tensor": 8}
+    program = result.program
+    assert program is not None
+    parameters = [
+        one for one in program.arrays if one.role == "in" and one.where.startswith("args[0]['parameters']")
+    ]
+    assert 70e9 < sum(one.whole for one in parameters) / 4 < 71e9
+    # Parameters and two moments, over all devices.
+    assert program.argument_bytes < 1.01 * 3 * 4 * 70.6e9 / 512
+    assert taken.ru_utime + taken.ru_stime < SECONDS
+    assert taken.ru_maxrss * 1024 < MEMORY
+
+
+@pytest.mark.skipif(not hasattr(os, "wait4"), reason="what a child took cannot be told here")
+def test_each_gather_and_reduction_has_its_line_and_bytes(seventy: tuple[Result, Any]) -> None:
+    program = seventy[0].program
+    assert program is not None
+    assert {one.kind for one in program.collectives} == {"all-gather", "all-reduce"}
+    moved: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
+    for one in program.collectives:
+        assert Path(one.line.file).name == "seventy_billion.py", one
+        assert one.trips in (1, 80), one
+        moved[one.kind, one.axes] += one.moved
+    assert set(moved) == {("all-gather", ("fsdp",)), ("all-reduce", ("fsdp",)), ("all-reduce", ("tensor",))}
+    # Every matrix of a layer in bfloat16, of which a device holds an eighth when it is gathered over fsdp: twice,
+    # forward and backward. Its gradient is summed once. So are both tables, which are gathered once.
+    matrices = {"query": 64 * 128, "key_value": 2 * 8 * 128, "attended": 64 * 128}
+    matrices |= dict.fromkeys(["gate", "up", "down"], 28_672)
+    layers = 80 * 2 * 8192 * sum(matrices.values()) // 8
+    tables = 2 * 2 * 8192 * 128_256 // 8
+    assert moved["all-gather", ("fsdp",)] == 2 * layers + tables
+    scales = moved["all-reduce", ("fsdp",)] - layers - tables
+    assert 0 <= scales < 4 * MIB
+    gathered = [one for one in program.collectives if one.kind == "all-gather"]
+    assert len(gathered) == 2 * len(matrices) + 2
+    for one in gathered:
+        # The line that multiplies by it (the table is gathered where it is constrained).
+        name = re.findall(r"\['(\w+)'\]", one.of)[-1]
+        assert f'["{name}"]' in text_of("seventy_billion.py", one), one
+    for one in program.collectives:
+        if one.axes == ("tensor",) and one.bytes >= MIB:
+            # What a tensor-parallel product leaves to be summed: one activation of two sequences.
+            assert one.bytes == 2 * 4096 * 8192 * 2, one
+            assert re.search(r"einsum|table\[tokens\]|constrain", text_of("seventy_billion.py", one)), one
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Result]]:
+    """Fixture -> its results, from the command as people run it, but with less patience for what hangs."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(levels, "STALL_SECONDS", 3.0)
+        line = ["--no-cache", "--python", PYTHON, "--output-format", "json"]
+        done = CliRunner().invoke(command, [*line, str(EXAMPLES / "eight_faults.py")])
+    assert done.exit_code == 1, done.output
+    report = json.loads(done.stdout)
+    found: dict[str, list[Result]] = defaultdict(list)
+    for one in report["results"]:
+        result = Result.read(one)
+        found[result.fixture.partition("::")[2]].append(result)
+    release = tuple(int(part) for part in report["releases"]["jax"].split(".")[:2])
+    if release < (0, 6):
+        for name in ("missing_psum", "same_key_on_each_shard"):  # jax.shard_map is not there
+            del found[name], found[f"{name}_mended"]
+    return found
+
+
+FAULTS = {
+    # fixture: level, kind, what the message names
+    "replicated_gradient": ("compile", "sharding", "gradient of args[0]['up'] f32[32,64]"),
+    "undonated_state": ("compile", "donation", "args[0]['momentum']['up'] f32[32,64]"),
+    "missing_psum": ("execute", "replicas", "out['up'] f32[32,64]"),
+    "same_key_on_each_shard": ("execute", "numbers", "out f64[16,32]"),
+    "differing_data": ("processes", "replicas", "args[0]['mean'] f32[32]"),
+    "lonely_collective": ("processes", "stopped", 'print("largest", largest(y))  # FAULT'),
+    "wrong_axis": ("compile", "forbidden", 'parameters["up"]|parameters["down"]'),
+    "optimizer_on_one_device": ("compile", "sharding", "out['up'] f32[32,64]"),
+}
+
+
+@linux
+@pytest.mark.parametrize("name", FAULTS)
+def test_each_fault_is_caught_where_it_can_be(faults: dict[str, list[Result]], name: str) -> None:
+    if name not in faults:
+        pytest.skip("this jax has no jax.shard_map")
+    level, kind, named = FAULTS[name]
+    first = next(result for result in faults[name] if result.status == FAIL)
+    assert first.level == level
+    told = [failure.text() for failure in first.failures if failure.kind == kind]
+    assert told, first.failures
+    source = lines("eight_faults.py")
+    if named.startswith(("args", "out", "gradient")):
+        assert any(text.startswith(named) for text in told), told
+    else:
+        (text,) = told
+        numbers = re.findall(r"eight_faults\.py:(\d+)", text)
+        assert any(part in source[int(number) - 1] for number in numbers for part in named.split("|")), text
+
+
+@linux
+@pytest.mark.parametrize("name", FAULTS)
+def test_what_is_mended_passes_the_same_levels(faults: dict[str, list[Result]], name: str) -> None:
+    if name not in faults:
+        pytest.skip("this jax has no jax.shard_map")
+    mended = faults[f"{name}_mended"]
+    assert [result.level for result in mended] == [result.level for result in faults[name]]
+    assert FAIL not in {result.status for result in mended}, mended
+    assert PASS in {result.status for result in mended if result.level == FAULTS[name][0]}, mended
+
+
+@linux
+def test_what_the_other_faults_say(faults: dict[str, list[Result]]) -> None:
+    def message(name: str) -> str:
+        first = next(result for result in faults[name] if result.status == FAIL)
+        return "\n".join(failure.text() for failure in first.failures)
+
+    assert "caused by all-reduce 4.0 KiB over data at " in message("replicated_gradient")
+    assert "process 1 is done with fn" in message("lonely_collective")
+    assert "process 0 ran jit(max) at" in message("lonely_collective").replace("jit__max", "jit(max")
+    assert "expected P('data', 'model')  got one device" in message("optimizer_on_one_device")
+    assert "hint: it was compiled for one device" in message("optimizer_on_one_device")
+    if "missing_psum" in faults:
+        assert "differs from one device by 2.1 relative" in message("missing_psum")
+
+
+MODELS = {
+    "equinox_models.py": ("equinox", 6),
+    "nnx_model.py": ("flax", 3),
+    "haliax_model.py": ("haliax", 3),
+}
+
+
+@pytest.mark.parametrize("file", MODELS)
+def test_numbers_of_real_models_are_those_of_one_device(runner: Runner, file: str) -> None:
+    library, count = MODELS[file]
+    if library not in runner.releases:
+        pytest.skip(f"{library} is not installed")
+    results = verify_fixtures(runner, Request({EXAMPLES / file: []}))
+    assert not [result for result in results if result.status == FAIL], results
+    executed = [result for result in results if result.level == "execute"]
+    assert [result.status for result in executed] == [PASS] * count
+    for result in executed:
+        (said,) = re.findall(r"largest difference from one device: (\S+)", "\n".join(result.notes))
+        assert float(said) < 1e-13, result.fixture
+        assert "(tolerance 1e-10)" in result.notes[-1]
