@@ -121,17 +121,17 @@ def _wakes() -> Wakes:
     return Wakes.of(select(("all",), ()))
 
 
-def find_bases(generated: Path | None = None) -> Bases:
+def find_bases(generated: Path | None = None, packages: Sequence[str] = PACKAGES) -> Bases:
     """The base files of this machine, sorted by name. Files no rule looks at are left out: they are not even parsed."""
     wakes = _wakes()
-    packages = []
-    for name in PACKAGES:
+    found = []
+    for name in packages:
         spec = importlib.util.find_spec(name)
         for folder in sorted(spec.submodule_search_locations or ()) if spec is not None else ():
             files = sorted(Path(folder).rglob("*.py"))
-            packages += [path for path in files if len(wakes.hits(path.read_bytes())) > 2]
+            found += [path for path in files if len(wakes.hits(path.read_bytes())) > 2]
     fixtures = [path for path in sorted((ROOT / "fixtures").rglob("*.py")) if path.stat().st_size]
-    return Bases(fixtures, packages, sorted(generated.glob("*.py")) if generated is not None else [])
+    return Bases(fixtures, found, sorted(generated.glob("*.py")) if generated is not None else [])
 
 
 def generate(folder: Path, seed: int, count: int = GENERATED) -> int:
@@ -626,14 +626,22 @@ def _depth(data: Data) -> int | None:
 # the run
 
 
-def work(pipe: Connection, folder: Path, generated: Path, seed: int, numbers: range, limit: float) -> None:
+def work(
+    pipe: Connection,
+    folder: Path,
+    generated: Path,
+    packages: Sequence[str],
+    seed: int,
+    numbers: range,
+    limit: float,
+) -> None:
     """A worker: does its cases and says each number before it begins."""
     sys.setrecursionlimit(_NESTING)
     gc.disable()  # as the command line has it
     # The same for every case, and half of the time of a small one.
     for place, name in ((targets, "_installed"), (checking, "select"), (Wakes, "of")):
         setattr(place, name, functools.cache(getattr(place, name)))
-    bases, examiner = find_bases(generated), Examiner(folder, limit)
+    bases, examiner = find_bases(generated, packages), Examiner(folder, limit)
     for number in numbers:
         pipe.send(number)
         case = make_case(seed, number, bases)
@@ -663,9 +671,15 @@ class Run:
     """Workers, started again behind the case that killed or hung them."""
 
     def __init__(
-        self, seed: int, folder: Path, keep: Path | None, limit: float = LIMIT, programs: Path | None = None
+        self,
+        seed: int,
+        folder: Path,
+        keep: Path | None,
+        limit: float = LIMIT,
+        programs: Path | None = None,
+        packages: Sequence[str] = PACKAGES,
     ) -> None:
-        self.seed, self.folder, self.keep, self.limit = seed, folder, keep, limit
+        self.seed, self.folder, self.keep, self.limit, self.packages = seed, folder, keep, limit, packages
         self.tally = Tally()
         self.failures: list[Failure] = []
         self.reached = -1
@@ -693,7 +707,7 @@ class Run:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         folder = self.folder / f"worker{index}"
-        arguments = (theirs, folder, self.generated, self.seed, numbers, self.limit)
+        arguments = (theirs, folder, self.generated, self.packages, self.seed, numbers, self.limit)
         process = context.Process(target=work, args=arguments, daemon=True)
         process.start()
         theirs.close()
@@ -728,11 +742,15 @@ class Run:
         workers.remove(worker)
         if worker.at < worker.numbers.start:
             raise SystemExit(f"a worker {kind} before its first case: {what}")
-        case = make_case(self.seed, worker.at, find_bases(self.generated))
+        case = make_case(self.seed, worker.at, self._bases)
         self._fail(Failure(worker.at, kind, what, case.files))
         rest = range(worker.at + worker.numbers.step, worker.numbers.stop, worker.numbers.step)
         if rest:
             workers.append(self._start(worker.numbers.start % worker.numbers.step, rest))
+
+    @cached_property
+    def _bases(self) -> Bases:
+        return find_bases(self.generated, self.packages)
 
     def _fail(self, failure: Failure) -> None:
         self.failures.append(failure)
@@ -786,8 +804,12 @@ def main() -> None:
     parser.add_argument(
         "--programs", type=Path, help="folder to keep generated programs in, for runs in pieces"
     )
+    parser.add_argument(
+        "--packages", default=",".join(PACKAGES), help="installed packages to take files from"
+    )
     parser.add_argument("--many", type=int, metavar="N", help="only check one project of N files")
     given = parser.parse_args()
+    packages = tuple(name for name in given.packages.split(",") if name)
     scratch = Path(tempfile.mkdtemp(prefix="shardlint-fuzz-"))
     begun = time.monotonic()
     try:
@@ -795,7 +817,7 @@ def main() -> None:
             wrong = many(given.many, scratch / "many")
             print(*wrong, sep="\n")
             raise SystemExit(1 if wrong else 0)
-        run = Run(given.seed, scratch, given.keep, given.limit, given.programs)
+        run = Run(given.seed, scratch, given.keep, given.limit, given.programs, packages)
         done = run.run(given.start, given.files, given.jobs, given.seconds)
     finally:
         shutil.rmtree(scratch, ignore_errors=True)

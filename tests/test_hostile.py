@@ -74,7 +74,7 @@ def trap(write: Write, tmp_path: Path) -> tuple[Path, Path]:
     """A project, and the file that anything of it writes its name to when it runs."""
     marks = tmp_path / "marks"
     code = f"open({str(marks)!r}, 'a').write(__file__ + '\\n')\n"
-    folder = write({**{name: code + BAD for name in TRAPS}, **TEXTS})
+    folder = write({**dict.fromkeys(TRAPS, code + BAD), **TEXTS})
     (folder / ".venv/bin/python").chmod(0o755)
     return folder, marks
 

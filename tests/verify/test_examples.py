@@ -62,7 +62,7 @@ def test_seventy_billion_parameters_on_512_devices(seventy: tuple[Result, Any]) 
     parameters = [
         one for one in program.arrays if one.role == "in" and one.where.startswith("args[0]['parameters']")
     ]
-    assert 70e9 < sum(one.whole for one in parameters) / 4 < 71e9
+    assert 70e9 < sum(one.bytes_whole for one in parameters) / 4 < 71e9
     # Parameters and two moments, over all devices.
     assert program.argument_bytes < 1.01 * 3 * 4 * 70.6e9 / 512
     assert taken.ru_utime + taken.ru_stime < SECONDS
@@ -92,9 +92,10 @@ def test_each_gather_and_reduction_has_its_line_and_bytes(seventy: tuple[Result,
     gathered = [one for one in program.collectives if one.kind == "all-gather"]
     assert len(gathered) == 2 * len(matrices) + 2
     for one in gathered:
-        # The line that multiplies by it (the table is gathered where it is constrained).
+        # The line that uses it.
         name = re.findall(r"\['(\w+)'\]", one.of)[-1]
-        assert f'["{name}"]' in text_of("seventy_billion.py", one), one
+        used = text_of("seventy_billion.py", one)
+        assert f'["{name}"]' in used or (name == "embedding" and "table[tokens]" in used), one
     for one in program.collectives:
         if one.axes == ("tensor",) and one.bytes >= MIB:
             # What a tensor-parallel product leaves to be summed: one activation of two sequences.

@@ -10,6 +10,7 @@ from shardlint.program.shapes import Shape, shape_of
 from shardlint.program.values import Constant, Items, Made, Place, Value, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
+from shardlint_rules.mesh.stand_in import fuller
 
 _MESH = "jax.sharding.Mesh"
 _MAKE = "jax.make_mesh"
@@ -26,7 +27,8 @@ class MeshShapeAndNames(Rule):
     is a tuple.
 
     With `--pedantic` also a function that computes a list of names and then gives the mesh its
-    parameter instead.
+    parameter instead, and a mesh of one device that has all but some of the axes of another mesh of the
+    project: code written for that one cannot run under it.
 
     ## Why it hurts
     `ValueError: Mesh requires the ndim of its first argument (devices) to equal the length of its second
@@ -66,6 +68,8 @@ class MeshShapeAndNames(Rule):
             found = self._names(site, names, value) or self._lengths(site, names, value)
         if found is None and names is not None:
             found = self._unused_names(site, names)
+        if found is None and names is not None and site.api == _MESH:
+            found = self._lacks_an_axis(site, names)
         if found is not None:
             yield found
 
@@ -133,6 +137,23 @@ class MeshShapeAndNames(Rule):
             )
         shape = _single(site, site.argument("axis_shapes" if site.api == _MAKE else "axis_sizes"))
         return (None,) * len(shape.items) if isinstance(shape, Items) and not shape.open else None
+
+    def _lacks_an_axis(self, site: Site, node: ast.expr) -> Finding | None:
+        """A mesh of one device with all but one of the names of the mesh that it stands in for."""
+        found = fuller(site)
+        if found is None:
+            return None
+        mesh, axis = found
+        file = mesh.place.file
+        where = f"line {mesh.place.line}" if file is site.file else f"{file.path.name}:{mesh.place.line}"
+        return site.finding(
+            node,
+            f'no axis "{axis}"',
+            f'On {site.on("jax")} what names "{axis}", as the mesh made at {where} has it, raises ValueError under '
+            "this mesh of one device.",
+            help="give a mesh that stands in for another all of its axes",
+            certainty=Certainty.LIKELY,
+        )
 
     def _raises(self, site: Site, node: ast.expr, label: str, error: str, help: str) -> Finding:
         return site.finding(node, label, f"On {site.on('jax')} this raises {error}.", help=help)

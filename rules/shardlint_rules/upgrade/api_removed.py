@@ -114,7 +114,8 @@ class ApiRemoved(Rule):
         yield site.finding(
             given,
             f"removed in jax {show(entry.removed)}",
-            f"On {site.on('jax')} this raises AttributeError: jax {show(entry.removed)} removed the option {value.value}.",
+            f"On {site.on('jax')} this raises AttributeError: "
+            f"jax {show(entry.removed)} removed the option {value.value}.",
             help=entry.advice,
             fix=self._left_out(site, entry),
         )
