@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -198,6 +199,31 @@ def steering(write: Write) -> Path:
 def test_nothing_steers_a_terminal(steering: Path, command: list[str], code: int) -> None:
     ended, said = on_terminal(steering, *command)
     assert [line for line in said.split("\n") if not line.isprintable()] == []
+    assert said.strip()
+    assert ended == code, said
+
+
+@pytest.mark.skipif(os.name != "posix", reason="terminals of POSIX")
+@pytest.mark.parametrize(
+    ("command", "code"),
+    [
+        (["verify", f"fixtures{STEERING}.py"], 1),
+        (["verify", "--output-format=json", "."], 1),
+        (["verify", f"no{STEERING}.py"], 2),
+        (["verify", "--rules", STEERING], 2),
+        (["verify", "--mesh", STEERING, "."], 2),
+        (["run", "--", f"no{STEERING}"], 2),
+        (["run", "--report", f"no{STEERING}/x.json", "--", "true"], 2),
+    ],
+    ids=lambda value: " ".join(value).encode("unicode_escape").decode() if isinstance(value, list) else None,
+)
+def test_verify_and_run_steer_no_terminal(write: Write, command: list[str], code: int) -> None:
+    pytest.importorskip("jax")
+    failing = f"import shardlint.verify\nprint({STEERING!r})\nraise ValueError({STEERING!r})\n"
+    folder = write({f"fixtures{STEERING}.py": failing})
+    ended, said = on_terminal(folder, *command)
+    coloured = re.sub(r"\x1b\[[0-9;]*[mK]|\r", "", said)
+    assert [line for line in coloured.split("\n") if not line.isprintable()] == []
     assert said.strip()
     assert ended == code, said
 

@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from shardlint.files import replace_file
+from shardlint.plain import plain_lines
 from shardlint.verify.cache import default_folder
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
@@ -187,7 +188,7 @@ def verify(
         run = run_request(request, runner, results, update)
         _write(run, html, junit)
     except CannotRun as error:
-        click.echo(f"shardlint verify: {error}", err=True)
+        click.echo(f"shardlint verify: {plain_lines(str(error))}", err=True)
         sys.exit(2)
     if output_format == "json":
         from shardlint import __version__

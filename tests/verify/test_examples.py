@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import re
@@ -14,12 +15,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from shardlint.verify import levels
+from shardlint.verify import Fixture, levels
 from shardlint.verify.command import verify as command
 from shardlint.verify.facts import Collective
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import FAIL, PASS, Result
 from shardlint.verify.runner import Runner
+
+from .conftest import Verify
 
 EXAMPLES = Path(__file__).parents[2] / "fixtures" / "examples"
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
@@ -201,3 +204,30 @@ def test_numbers_of_real_models_are_those_of_one_device(runner: Runner, file: st
         (said,) = re.findall(r"largest difference from one device: (\S+)", "\n".join(result.notes))
         assert float(said) < 1e-13, result.fixture
         assert "(tolerance 1e-10)" in result.notes[-1]
+
+
+def test_haliax_donates_in_an_order_of_its_own(verify: Verify, runner: Runner) -> None:
+    if "haliax" not in runner.releases:
+        pytest.skip("haliax is not installed")
+    compiled, executed = verify(
+        """
+        import haliax as hax
+        A = hax.Axis("a", 8)
+        def train(x, state, extra):
+            return {"state": state + x, "x": x, "extra": extra}
+        step = hax.named_jit(train, axis_resources={"a": "data"}, donate_args=(False, True, True))
+        made = arg(lambda: hax.ones(A), spec=P("data"))
+        whole = arg(lambda: np.ones((3, 5), np.float32))
+        fx = Fixture(step, [MESH], [made, made, whole], {"state/*": P("data"), "x/*": P("data")}, donate=(0, 1))
+        """,
+        "execute",
+    )
+    for result in (compiled, executed):
+        (failure,) = result.failures
+        assert (failure.kind, failure.where[:7]) == ("donation", "args[0]"), result
+    assert compiled.how.startswith("compiled as it is (haliax.named_jit)")
+
+
+def test_a_partial_has_the_name_of_its_function() -> None:
+    for fn in (functools.partial(lines, file="a"), functools.partial(functools.partial(lines), "a")):
+        assert Fixture(fn, [{"data": 2}]).label() == f"{__name__}:lines"

@@ -215,6 +215,24 @@ def test_a_process_that_ends_or_raises_is_named(verify: Verify, tmp_path: Path) 
 
 
 @linux
+def test_programs_in_another_order_are_told_with_what_came_of_it(verify: Verify, tmp_path: Path) -> None:
+    source = """
+    def nonsense(x):
+        if jax.process_index() == 0:
+            return total(x)
+        y = twice(x)
+        raise ValueError("not what was expected")
+    fx = Fixture(nonsense, args=[X])
+    """
+    (result,) = processes(verify(MODEL + _dedent(source), None))
+    told = result.failures[0].message.splitlines()
+    assert told[0] == "process 1 raised ValueError: not what was expected"
+    assert told[-1].startswith("the first difference between what they ran is program 1: process 0 ran jit")
+    for place in ("return total(x)", "y = twice(x)"):
+        assert f"fx.py:{line_of(tmp_path, place)}" in told[-1]
+
+
+@linux
 def test_meshes_it_cannot_share_are_skipped(verify: Verify) -> None:
     source = """
     odd = Fixture(step, args=ARGS, processes=3)

@@ -28,7 +28,8 @@ class KeywordRenamed(Rule):
     Reports keyword arguments that the called function does not take on the target release: `check_rep` and
     `auto` of `jax.shard_map`, `check_vma` of the experimental one, `auto` there from jax 0.8 on,
     `in_axis_resources` of pjit, `axis_resources` of `with_sharding_constraint`, `axis_shapes` of
-    `jax.make_mesh` from jax 0.12 on and `axis_sizes` before. Also arguments of `jax.shard_map` given by
+    `jax.make_mesh` from jax 0.12 on and `axis_sizes` before, `a_min` and `a_max` of `jnp.clip` from jax 0.10
+    on. Also arguments of `jax.shard_map` given by
     position, which it takes by keyword only. Where the function comes from decides: `jax.shard_map` and
     `jax.experimental.shard_map.shard_map` have different keywords.
 
@@ -76,6 +77,7 @@ class KeywordRenamed(Rule):
         Calls("jax.make_mesh", near=("axis_shapes", "axis_sizes")),
         Calls("jax.pmap", near=("global_arg_shapes",)),
         Calls("jax.ShapeDtypeStruct", near=("vma",)),
+        Calls("jax.numpy.clip", near=("a_min", "a_max")),
     )
     fixes = "safe"
 

@@ -170,7 +170,7 @@ def _named_order(lowered: Any, order: _Order) -> _Order:
     Each of the first two holds what arrays the function itself has, and then (args, kwargs), without the others'.
     """
     leaves, _ = jax.tree_util.tree_flatten_with_path((order.args, order.kwargs))
-    given = {keys: leaf for keys, leaf in leaves}
+    given = dict(leaves)
     taken, _ = jax.tree_util.tree_flatten_with_path(lowered.args_info)
     return _Order(tuple(given.get(keys[3:], _OWN) for keys, _ in taken), {}, order.arrays)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from shardlint.plain import plain, plain_lines
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.runner import CannotRun
 from shardlint.verify.sanitizer import launch
@@ -98,7 +99,7 @@ def run(
         facts = examine(compiled, large)
         facts.notes += [*problems, *launch.remarks(given)]
     except CannotRun as error:
-        click.echo(f"shardlint run: {error}", err=True)
+        click.echo(f"shardlint run: {plain_lines(str(error))}", err=True)
         sys.exit(2)
     report = Report(words, ended, facts, large)
     colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
@@ -119,6 +120,6 @@ def _write(path: Path, report: Report) -> bool:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        click.echo(f"shardlint run: --report {path}: {error.strerror or error}", err=True)
+        click.echo(plain(f"shardlint run: --report {path}: {error.strerror or error}"), err=True)
         return False
     return True
