@@ -56,7 +56,8 @@ class Wakes:
                     table.setdefault(name, []).append(rule)
                     for word in _words(wake, name):
                         asked = wakes.words.setdefault(word, {})
-                        library = "" if isinstance(wake, Methods | Withs) else name.partition(".")[0]
+                        plain = not isinstance(wake, Methods | Withs) and _is_plain(word)
+                        library = name.partition(".")[0] if plain else ""
                         near, known = _near(wake, name, word), asked.get(library, set())
                         asked[library] = None if near is None or known is None else known | near
         return wakes
@@ -79,6 +80,7 @@ class Wakes:
         """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
         words = set(data.translate(_WORDS).split())
         # `update` is in every third file, and is Flax's in few: one that names neither Flax nor a part of it has none.
+        # (`device_put` may be handed on by a module of the project; it means the same thing everywhere.)
         named = {name for name, texts in _MENTIONS.items() if any(text in data for text in texts)}
         return [
             word
@@ -90,6 +92,11 @@ class Wakes:
                 for library, near in asked
             )
         ]
+
+
+def _is_plain(word: str) -> bool:
+    """Whether a word is one that people name all sorts of things by."""
+    return word not in ("jit", "pjit") and "_" not in word and sum(letter.isupper() for letter in word) < 2
 
 
 def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:

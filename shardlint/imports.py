@@ -75,7 +75,10 @@ def _taking(file: FileFacts, module: str, names: str) -> Edit:
 def spell_from(
     program: Program, file: FileFacts, node: ast.AST, name: str
 ) -> tuple[str, tuple[Edit, ...]] | None:
-    """As `spell`, for a name of a module that must itself be imported (`jax.extend.backend`); None without a free name."""
+    """As `spell`, for a name of a module that must itself be imported (`jax.extend.backend`).
+
+    None where no name is free.
+    """
     for binding in _imports(file):
         value = program.evaluator.binding(file, binding)
         if isinstance(value, Api) and value.written == name and _visible(file, node, binding):

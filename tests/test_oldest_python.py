@@ -39,8 +39,14 @@ def test_every_module_loads() -> None:
     python = oldest()
     if python is None:
         pytest.skip("there is no Python 3.11 here")
-    environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "rules")])}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "rules")]),
+    }
     done = subprocess.run(
-        [python, "-B", "-c", textwrap.dedent(SCRIPT), str(ROOT)], env=environment, capture_output=True, text=True
+        [python, "-B", "-c", textwrap.dedent(SCRIPT), str(ROOT)],
+        env=environment,
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr

@@ -38,7 +38,9 @@ PLACES = """
 def project(write: Write, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(workers, "_FILES", 4)
     monkeypatch.setattr(workers, "_processors", lambda: 2)
-    files: dict[str, str | bytes] = {f"step_{index:02}.py": BAD if index % 3 else "x = 1\n" for index in range(20)}
+    files: dict[str, str | bytes] = {
+        f"step_{index:02}.py": BAD if index % 3 else "x = 1\n" for index in range(20)
+    }
     return write({"places.py": PLACES, "torn.py": "def f(:\n  import jax\njax.device_put(\n", **files})
 
 

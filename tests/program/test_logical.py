@@ -57,6 +57,8 @@ def test_rules_in_tests_do_not_count(write: Write) -> None:
         ("other: 1\n", None),
     ],
 )  # fmt: skip
-def test_rules_in_yaml_stand_for_the_attribute_of_their_name(write: Write, config: str, found: object) -> None:
+def test_rules_in_yaml_stand_for_the_attribute_of_their_name(
+    write: Write, config: str, found: object
+) -> None:
     root = write({"train.py": TRAIN.format(given="config.logical_axis_rules"), "configs/base.yml": config})
     assert rules(root) == found

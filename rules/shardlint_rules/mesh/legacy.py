@@ -10,7 +10,7 @@ from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.contexts import MeshContext
 from shardlint.program.meshes import MESH_MAKERS, spec_of
-from shardlint.program.values import Api, Made, Parameter, Place, Value, Wrapped, options
+from shardlint.program.values import Api, Function, Made, Parameter, Place, Value, Wrapped, options
 from shardlint.rule import Edit
 from shardlint.site import Site
 from shardlint.targets import Targets
@@ -36,6 +36,8 @@ _FLAX_READS = (
 _JITS = ("jit", "pjit", "filter_jit")
 _EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for a fresh array"
 _PMAP = "pmap, which raises under jax.set_mesh"
+
+_LOOKED_INTO = 100
 
 _withs: WeakKeyDictionary[FileFacts, list[ast.With | ast.AsyncWith]] = WeakKeyDictionary()
 
@@ -103,9 +105,31 @@ def _in_the_block(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
     found = []
     if any(_eager_bare(site, call) for call in _calls(node)):
         found.append(_EAGER)
-    if "pmap" in site.file.source.text and site.file.mentions("pmap"):
+    if site.program.project.anywhere("pmap") and _runs_pmap(site, node):
         found.append(_PMAP)
     return found
+
+
+def _runs_pmap(site: Site, node: ast.With | ast.AsyncWith) -> bool:
+    """Whether a block runs something made by pmap, itself or in the functions it calls."""
+    todo = [Place(site.file, call) for call in _calls(node)]
+    seen: set[ast.AST] = set()
+    while todo and len(seen) < _LOOKED_INTO:
+        place = todo.pop()
+        if not isinstance(place.node, ast.Call):
+            continue
+        for option in options(site.program.value(place.file, place.node.func)):
+            inner: Value = option
+            while isinstance(inner, Wrapped):
+                if inner.api.name == "jax.pmap":
+                    return True
+                inner = inner.inner
+            if isinstance(inner, Function) and inner.node not in seen:
+                seen.add(inner.node)
+                file = inner.place.file
+                scopes = file.inner_scopes(file.scope(inner.node))
+                todo += [Place(file, call) for scope in scopes for call in scope.calls]
+    return False
 
 
 def _calls(node: ast.With | ast.AsyncWith) -> Iterator[ast.Call]:

@@ -118,7 +118,7 @@ class LegacyMeshContext(Rule):
         edits = to_set_mesh(site, context)
         if edits is None:
             return None
-        why = "fresh arrays are then replicated over the mesh"
+        why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
         return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 

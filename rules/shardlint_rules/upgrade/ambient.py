@@ -22,6 +22,7 @@ _ABSTRACT = "jax.sharding.get_abstract_mesh"
 _CONCRETE = "jax.sharding.get_mesh"
 # What a mesh without devices answers as one with devices does.
 _SHARED = frozenset({"axis_names", "axis_sizes", "axis_types", "empty", "shape", "shape_tuple", "size"})
+_WIDTH = 60
 _SHARD_MAP = "jax.shard_map"
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
 _NAMED = "jax.sharding.NamedSharding"
@@ -56,7 +57,7 @@ def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
             continue
         if site.program.region(site.file, read).traced != "never" or not site.runs("jax", ">=0.8.1"):
             what = site.text(site.file.parent(read) or read)
-            return f"of `{what}` the mesh in traced code, jax.sharding.get_abstract_mesh(), knows nothing"
+            return f"`{_short(what)}`, for which jax.sharding.get_abstract_mesh(), a mesh without devices, may not do"
         new = _CONCRETE
     if new == _CONCRETE and any(
         site.program.region(site.file, read).traced != "never" for read in [mesh, *reads]
@@ -87,6 +88,11 @@ def _reads(site: Site, mesh: ast.expr) -> list[ast.expr] | None:
                 return None
             reads.append(node)
     return reads
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "..."
 
 
 def _answered(site: Site, read: ast.expr) -> bool:

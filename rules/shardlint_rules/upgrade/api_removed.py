@@ -91,7 +91,7 @@ class ApiRemoved(Rule):
         fix, help = renamed(site, use), use.entry.advice
         if fix is None:
             fix, why = carried(site, use)
-            help += f"; not rewritten: {why}" if why else ""
+            help += f"; {why}" if why else ""
         yield site.finding(
             use.node,
             f"removed in {gone}",
@@ -160,4 +160,4 @@ def carried(site: Site, use: Use) -> tuple[Fix | None, str]:
         return joint.fix(site), joint.kept(site)
     else:
         return None, ""
-    return (None, made) if isinstance(made, str) else (made, "")
+    return (None, f"not rewritten: {made}") if isinstance(made, str) else (made, "")

@@ -135,7 +135,7 @@ def _blocks(site: Site, file: FileFacts) -> Iterator[_Block]:
 def _kept_block(at: Site, block: _Block) -> Iterator[Obstacle]:
     statement, item, context = block
     node = item.context_expr
-    text = f"`with {at.text(node)}:`"
+    text = f"`with {' '.join(at.text(node).split())}:`"
     if not surely_a_mesh(at.program, at.file, node):
         yield Obstacle(at.file.path, statement.lineno, f"{text}: the text does not show that it is a mesh")
     elif why := stays(at, statement, item, context):
@@ -233,7 +233,7 @@ def fix(site: Site) -> Fix | None:
         edits += new
         drops |= _dropped(node)
     others = [path.name for path in found.files if path != file.path]
-    why = "fresh arrays are then replicated over the mesh"
+    why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
     if others:
         shown = ", ".join(others[:_SHOWN]) + (", ..." if len(others) > _SHOWN else "")
         why += f"; it works only together with what moves in {shown}"
@@ -280,7 +280,7 @@ def kept(site: Site, said: Collection[str] = ()) -> str:
         return ""
     shown = "; ".join(one.shown(site.file.path) for one in new[:_SHOWN])
     more = f"; and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
-    return f"not rewritten, as all of it moves together or none: {shown}{more}"
+    return f"not rewritten, as all of it moves together or nothing does: {shown}{more}"
 
 
 def _root(node: ast.expr) -> ast.Name | None:
