@@ -32,6 +32,9 @@ SECONDS, MEMORY = 60, 2 * GIB
 linux = pytest.mark.skipif(sys.platform != "linux", reason="several processes are run on Linux only")
 
 
+measured = pytest.mark.skipif(sys.platform != "linux", reason="what a child took is told in other units here")
+
+
 def lines(file: str) -> list[str]:
     return (EXAMPLES / file).read_text(encoding="utf-8").splitlines()
 
@@ -55,7 +58,7 @@ def seventy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Any]:
     return result, taken
 
 
-@pytest.mark.skipif(not hasattr(os, "wait4"), reason="what a child took cannot be told here")
+@measured
 def test_seventy_billion_parameters_on_512_devices(seventy: tuple[Result, Any]) -> None:
     result, taken = seventy
     assert (result.status, result.level) == (PASS, "compile")
@@ -72,7 +75,7 @@ def test_seventy_billion_parameters_on_512_devices(seventy: tuple[Result, Any]) 
     assert taken.ru_maxrss * 1024 < MEMORY
 
 
-@pytest.mark.skipif(not hasattr(os, "wait4"), reason="what a child took cannot be told here")
+@measured
 def test_each_gather_and_reduction_has_its_line_and_bytes(seventy: tuple[Result, Any]) -> None:
     program = seventy[0].program
     assert program is not None
