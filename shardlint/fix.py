@@ -73,8 +73,20 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
             except (OSError, Unreadable) as error:
                 outcome.problem = f"not written: {error}"
         report.fixed.append(outcome)
+    if write:
+        _look_again(report, options)
     report.failed = checker.failed
     return report
+
+
+def _look_again(report: FixReport, options: Options) -> None:
+    """What is left in a mended file was seen while files that came later were as before: look at it as it is now."""
+    again = Checker(options)
+    for outcome in report.fixed:
+        if outcome.changed and outcome.left and not outcome.problem:
+            found, reason = again.check_file(outcome.path)
+            if reason is None:
+                outcome.left = found.findings if found is not None else []
 
 
 def fix_file(

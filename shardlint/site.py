@@ -18,7 +18,7 @@ from shardlint.program.traced import Region
 from shardlint.program.values import Api, CallArguments, Place, Value
 from shardlint.rule import Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.targets import Targets
-from shardlint.versions import show
+from shardlint.versions import allows, show
 
 if TYPE_CHECKING:
     import libcst as cst
@@ -157,6 +157,11 @@ class Site:
     def runs(self, package: str, specifier: str) -> bool:
         """Whether the project's release of a package is in a range such as ">=0.13.1"."""
         return self.targets.allows(package, specifier)
+
+    def pinned(self, package: str, specifier: str) -> bool:
+        """Whether the project itself pins a release in a range exactly, whatever release it is checked for."""
+        pinned = self.targets.found[package].pinned
+        return pinned is not None and allows(specifier, pinned)
 
     def on(self, package: str) -> str:
         """The package with its release, for messages: "jax 0.12"."""

@@ -52,10 +52,15 @@ class BadTarget(Exception):
 
 @dataclass(frozen=True)
 class Target:
-    """A package's release, and where it was found, for people: "pinned in uv.lock"."""
+    """A package's release, and where it was found, for people: "pinned in uv.lock".
+
+    `pinned` is the release that the project itself pins exactly, also where `--target` or the settings say another:
+    what its code was written for.
+    """
 
     release: Release
     source: str
+    pinned: Release | None = None
 
 
 @dataclass(frozen=True)
@@ -104,12 +109,17 @@ def find_targets(
     found: dict[str, Target] = {}
     for package in PACKAGES:
         if package in given:
-            found[package] = Target(parse(given[package]), "--target")
+            found[package] = Target(parse(given[package]), "--target", _exactly(exact, package))
         elif package in settings:
-            found[package] = Target(parse(settings[package]), f"targets in {settings_name}")
+            source = f"targets in {settings_name}"
+            found[package] = Target(parse(settings[package]), source, _exactly(exact, package))
         else:
             found[package] = _from_project(package, exact, ranges, installed)
     return Targets(found)
+
+
+def _exactly(exact: Mapping[str, tuple[Release, str]], package: str) -> Release | None:
+    return exact[package][0] if package in exact else None
 
 
 def _from_project(
@@ -120,7 +130,7 @@ def _from_project(
 ) -> Target:
     if package in exact:
         release, where = exact[package]
-        return Target(release, f"pinned in {where}")
+        return Target(release, f"pinned in {where}", release)
     spec, where = ranges.get(package, ("", ""))
     if package in installed and allows(spec, installed[package][0]):
         release, place = installed[package]

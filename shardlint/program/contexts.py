@@ -243,11 +243,21 @@ class Contexts:
                 "mesh"
             ):
                 return MeshContext("with mesh", None, place)
+            if isinstance(value, Parameter) and self._annotated(value):
+                return MeshContext("with mesh", None, place)
         if isinstance(place.node, ast.Call):
             callee = self.evaluator.value(Place(place.file, place.node.func))
             if isinstance(callee, Api) and _harmless(callee.name):
                 return None
         return MeshContext("unknown", None, place)
+
+    def _annotated(self, parameter: Parameter) -> bool:
+        """`mesh: Mesh`; not `Mesh | None`, which may be no mesh."""
+        node = parameter.place.node
+        if not isinstance(node, ast.arg) or not isinstance(node.annotation, ast.Name | ast.Attribute):
+            return False
+        named = options(self.evaluator.value(Place(parameter.place.file, node.annotation)))
+        return all(isinstance(one, Api) and one.name == "jax.sharding.Mesh" for one in named)
 
 
 def _runs_later(file: FileFacts, function: Scope) -> bool:

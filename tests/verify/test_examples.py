@@ -43,9 +43,13 @@ def text_of(file: str, one: Collective) -> str:
     return lines(file)[one.line.line - 1]
 
 
+def release_of(report: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(int(part) for part in report["releases"]["jax"].split(".")[:2])
+
+
 @pytest.fixture(scope="module")
-def seventy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Any]:
-    """The result of the step of 70 billion parameters, and what the command and all it started took."""
+def seventy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Any, tuple[int, ...]]:
+    """The result of the step of 70 billion parameters, what the command and all it started took, and jax's release."""
     report = tmp_path_factory.mktemp("seventy") / "report.json"
     line = [sys.executable, "-m", "shardlint", "verify", "--no-cache", "--python", PYTHON]
     line += ["--output-format", "json", str(EXAMPLES / "seventy_billion.py")]
@@ -53,14 +57,15 @@ def seventy(tmp_path_factory: pytest.TempPathFactory) -> tuple[Result, Any]:
         child = subprocess.Popen(line, stdout=out)
         _, status, taken = os.wait4(child.pid, 0)
         child.returncode = os.waitstatus_to_exitcode(status)
-    (result,) = [Result.read(one) for one in json.loads(report.read_text())["results"]]
+    found = json.loads(report.read_text())
+    (result,) = [Result.read(one) for one in found["results"]]
     assert child.returncode == 0, result.failures
-    return result, taken
+    return result, taken, release_of(found)
 
 
 @measured
-def test_seventy_billion_parameters_on_512_devices(seventy: tuple[Result, Any]) -> None:
-    result, taken = seventy
+def test_seventy_billion_parameters_on_512_devices(seventy: tuple[Result, Any, tuple[int, ...]]) -> None:
+    result, taken, _ = seventy
     assert (result.status, result.level) == (PASS, "compile")
     assert result.mesh == {"fsdp": 64, "tensor": 8}
     program = result.program
@@ -76,8 +81,11 @@ def test_seventy_billion_parameters_on_512_devices(seventy: tuple[Result, Any]) 
 
 
 @measured
-def test_each_gather_and_reduction_has_its_line_and_bytes(seventy: tuple[Result, Any]) -> None:
-    program = seventy[0].program
+def test_each_gather_and_reduction_has_its_line_and_bytes(
+    seventy: tuple[Result, Any, tuple[int, ...]],
+) -> None:
+    result, _, release = seventy
+    program = result.program
     assert program is not None
     assert {one.kind for one in program.collectives} == {"all-gather", "all-reduce"}
     moved: dict[tuple[str, tuple[str, ...]], int] = defaultdict(int)
@@ -95,18 +103,24 @@ def test_each_gather_and_reduction_has_its_line_and_bytes(seventy: tuple[Result,
     assert moved["all-gather", ("fsdp",)] == 2 * layers + tables
     scales = moved["all-reduce", ("fsdp",)] - layers - tables
     assert 0 <= scales < 4 * MIB
+
+    def older(used: str) -> bool:
+        """Some releases between 0.6 and 0.10 place what jax.checkpoint computes again at the scan around it."""
+        return (0, 6) < release < (0, 10) and "jax.lax.scan(jax.checkpoint(layer)" in used
+
     gathered = [one for one in program.collectives if one.kind == "all-gather"]
     assert len(gathered) == 2 * len(matrices) + 2
     for one in gathered:
         # The line that uses it.
         name = re.findall(r"\['(\w+)'\]", one.of)[-1]
         used = text_of("seventy_billion.py", one)
-        assert f'["{name}"]' in used or (name == "embedding" and "table[tokens]" in used), one
+        assert f'["{name}"]' in used or (name == "embedding" and "table[tokens]" in used) or older(used), one
     for one in program.collectives:
         if one.axes == ("tensor",) and one.bytes >= MIB:
             # What a tensor-parallel product leaves to be summed: one activation of two sequences.
             assert one.bytes == 2 * 4096 * 8192 * 2, one
-            assert re.search(r"einsum|table\[tokens\]|constrain", text_of("seventy_billion.py", one)), one
+            used = text_of("seventy_billion.py", one)
+            assert re.search(r"einsum|table\[tokens\]", used) or older(used), one
 
 
 @pytest.fixture(scope="module")
@@ -122,8 +136,7 @@ def faults(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Result]]:
     for one in report["results"]:
         result = Result.read(one)
         found[result.fixture.partition("::")[2]].append(result)
-    release = tuple(int(part) for part in report["releases"]["jax"].split(".")[:2])
-    if release < (0, 6):
+    if release_of(report) < (0, 6):
         for name in ("missing_psum", "same_key_on_each_shard"):  # jax.shard_map is not there
             del found[name], found[f"{name}_mended"]
     return found
@@ -199,14 +212,18 @@ def test_numbers_of_real_models_are_those_of_one_device(runner: Runner, file: st
     library, count = MODELS[file]
     if library not in runner.releases:
         pytest.skip(f"{library} is not installed")
+    if library == "flax" and runner.releases["flax"].startswith("0.11."):
+        pytest.skip("the example is for flax 0.12")
     results = verify_fixtures(runner, Request({EXAMPLES / file: []}))
     assert not [result for result in results if result.status == FAIL], results
     executed = [result for result in results if result.level == "execute"]
     assert [result.status for result in executed] == [PASS] * count
     for result in executed:
         (said,) = re.findall(r"largest difference from one device: (\S+)", "\n".join(result.notes))
-        assert float(said) < 1e-13, result.fixture
-        assert "(tolerance 1e-10)" in result.notes[-1]
+        # The transformer of equinox before 0.12 computes in float32 whatever it is given.
+        old = "transformer" in result.fixture and runner.releases["equinox"].startswith("0.11.")
+        assert float(said) < (1e-6 if old else 1e-13), result.fixture
+        assert old or "(tolerance 1e-10)" in result.notes[-1]
 
 
 def test_haliax_donates_in_an_order_of_its_own(verify: Verify, runner: Runner) -> None:

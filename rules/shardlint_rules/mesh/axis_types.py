@@ -20,6 +20,9 @@ CONSTRAINTS = {
 """Constraints, and the argument that holds their shardings."""
 # Since which jax a mesh made without axis_types has Explicit axes.
 _EXPLICIT_SINCE = {"jax.make_mesh": ">=0.9", "jax.sharding.AbstractMesh": ">=0.12"}
+_BEFORE_TYPES = "<0.5.3"
+# What shows that a project means Explicit axes.
+_EXPLICIT_WORDS = ("Explicit", "reshard", "out_sharding", "auto_axes", "explicit_axes")
 _DEPTH = 3
 # A function called through these has the parameters it was written with.
 _SAME_PARAMETERS = (
@@ -45,6 +48,19 @@ def axis_types(site: Site, mesh: Mesh) -> Literal["auto", "explicit", "other"]:
     if mesh.axis_types == "default":
         return "explicit" if turned_explicit(site, mesh.api) else "auto"
     return mesh.axis_types if mesh.axis_types in ("auto", "explicit") else "other"
+
+
+def written_for_auto(site: Site, api: str) -> bool:
+    """Whether the project was written for a release on which meshes made by `api` had Auto axes: the one it pins."""
+    if site.pinned("jax", _BEFORE_TYPES):
+        return True
+    since = _EXPLICIT_SINCE.get(api)
+    return since is not None and site.pinned("jax", since.replace(">=", "<")) and not speaks_of_explicit(site)
+
+
+def speaks_of_explicit(site: Site) -> bool:
+    """Whether the project has a word for Explicit axes anywhere."""
+    return any(site.program.project.anywhere(word) for word in _EXPLICIT_WORDS)
 
 
 @dataclass(frozen=True)

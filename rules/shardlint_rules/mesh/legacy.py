@@ -9,12 +9,12 @@ from weakref import WeakKeyDictionary
 from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.contexts import MeshContext
-from shardlint.program.meshes import MESH_MAKERS, spec_of
+from shardlint.program.meshes import MESH_MAKERS, Mesh, spec_of
 from shardlint.program.values import Api, Function, Made, Parameter, Place, Value, Wrapped, options
 from shardlint.rule import Edit
 from shardlint.site import Site
 from shardlint.targets import Targets
-from shardlint_rules.mesh.axis_types import CONSTRAINTS, axis_types
+from shardlint_rules.mesh.axis_types import CONSTRAINTS, axis_types, written_for_auto
 
 # What reads the mesh of `with mesh:` and not the one of jax.set_mesh, by a word that shows it.
 READ_THE_OLD = {
@@ -191,11 +191,18 @@ def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, c
     known = [mesh for mesh in meshes if mesh is not None]
     if not known or len(known) < len(meshes):
         return "the text does not show which mesh it is"
-    if any(axis_types(site, mesh) != "auto" for mesh in known):
+    if not all(_has_auto_axes(site, mesh) for mesh in known):
         return "not all axes of the mesh are Auto"
     if not _on_the_host(site, statement):
         return "nothing shows that it runs outside traced code, where alone jax.set_mesh may be called"
     return "; ".join(f"in it runs {why}" for why in _in_the_block(site, statement))
+
+
+def _has_auto_axes(site: Site, mesh: Mesh) -> bool:
+    """Whether all axes are Auto, or SL307 makes them so."""
+    if axis_types(site, mesh) == "auto":
+        return True
+    return mesh.axis_types == "default" and written_for_auto(site, mesh.api)
 
 
 def to_set_mesh(site: Site, context: MeshContext) -> list[Edit] | None:

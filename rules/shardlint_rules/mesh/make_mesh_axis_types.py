@@ -11,10 +11,13 @@ from shardlint.program import Program
 from shardlint.program.values import Api, Constant, Items, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.mesh.axis_types import CONSTRAINTS, targets, turned_explicit
-
-# What shows that a project means Explicit axes.
-_EXPLICIT_WORDS = ("Explicit", "reshard", "out_sharding", "auto_axes", "explicit_axes")
+from shardlint_rules.mesh.axis_types import (
+    CONSTRAINTS,
+    speaks_of_explicit,
+    targets,
+    turned_explicit,
+    written_for_auto,
+)
 
 
 class MakeMeshAxisTypes(Rule):
@@ -24,8 +27,9 @@ class MakeMeshAxisTypes(Rule):
     Reports `jax.make_mesh` and `AbstractMesh` without `axis_types` where a `with_sharding_constraint` or
     `eqx.filter_shard` of the project has a sharding over that mesh.
 
-    With `--pedantic` also where nothing in the project speaks of Explicit axes, so that the old default
-    may be meant.
+    Also where nothing in the project speaks of Explicit axes, and it pins a release of jax that made Auto
+    ones while it is checked for a newer one (`--target`). Without such a pin, only with `--pedantic`: the
+    old default may be meant.
 
     ## Why it hurts
     The default was Auto and became Explicit: for `make_mesh` with jax 0.9, for `AbstractMesh` with 0.12.
@@ -94,15 +98,20 @@ class MakeMeshAxisTypes(Rule):
                 help="say axis_types=(jax.sharding.AxisType.Auto,) * n, or constrain by jax.reshard",
                 fix=self._fix(site, types, Safety.SAFE),
             )
-        elif not any(site.program.project.anywhere(word) for word in _EXPLICIT_WORDS):
+        elif (for_auto := written_for_auto(site, site.api)) or not speaks_of_explicit(site):
+            known = (
+                "the jax that it pins made Auto axes"
+                if for_auto
+                else "nothing in this project speaks of them"
+            )
             yield site.finding(
                 site.call,
                 "its axes are Explicit",
-                f"On {site.on('jax')} {name} makes Explicit axes unless told otherwise, and nothing in this "
-                "project speaks of them: constraints raise, and many operations ask for an out_sharding.",
+                f"On {site.on('jax')} {name} makes Explicit axes unless told otherwise, and {known}: "
+                "constraints raise, and many operations ask for an out_sharding.",
                 help="say axis_types=(jax.sharding.AxisType.Auto,) * n",
-                fix=self._fix(site, types, Safety.UNSAFE),
-                certainty=Certainty.LIKELY,
+                fix=self._fix(site, types, Safety.SAFE if for_auto else Safety.UNSAFE),
+                certainty=Certainty.PROVEN if for_auto else Certainty.LIKELY,
             )
 
     def _fix(self, site: Site, types: ast.expr | None, safety: Safety) -> Fix | None:

@@ -127,7 +127,8 @@ class ApiRemoved(Rule):
         if entry.always is None or value != Constant(entry.always) or not isinstance(statement, ast.Expr):
             return None
         block = site.file.parent(statement)
-        alone = len(getattr(block, "body", ())) == 1
+        blocks = [getattr(block, name, []) for name in ("body", "orelse", "finalbody")]
+        alone = any(statements == [statement] for statements in blocks)
         edit = site.replace(statement, "pass") if alone else whole_line(site.file, statement)
         return site.fix(Safety.SAFE, "leave it out: this is what the release does", [edit])
 

@@ -57,9 +57,10 @@ class Obstacle:
 
 @dataclass
 class Plan:
-    """All of a project that would move, and what keeps it."""
+    """All of a project that would move, and what keeps it. Some of it may have `moved` already."""
 
     contexts: int = 0
+    moved: bool = False
     readers: int = 0
     files: list[Path] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
@@ -67,7 +68,12 @@ class Plan:
     @property
     def moves(self) -> bool:
         """Whether there is something to move, and all of it can."""
-        return self.contexts > 0 and self.readers > 0 and not self.obstacles
+        return self.entered and self.readers > 0 and not self.obstacles
+
+    @property
+    def entered(self) -> bool:
+        """Whether the project enters a mesh, the old way or the new one."""
+        return self.contexts > 0 or self.moved
 
 
 _Block = tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]
@@ -82,7 +88,7 @@ def plan(site: Site) -> Plan:
 
 
 def _plan(site: Site) -> Plan:
-    found = Plan()
+    found = Plan(moved=any(map(site.program.project.anywhere, ("set_mesh", "use_mesh"))))
     entered_meshes: set[ast.AST] = set()
     shard_maps: list[tuple[FileFacts, ast.Call]] = []
     for file in site.program.project.matching(_WHERE):
@@ -183,7 +189,7 @@ def _pjits(program: Program, file: FileFacts) -> Iterator[ast.expr]:
 
 
 def _kept_pjit(at: Site, node: ast.expr) -> Iterator[Obstacle]:
-    why = pjit.as_jit(at, node)
+    why = pjit.as_jit(at, node, True)
     if isinstance(why, str):
         yield Obstacle(at.file.path, node.lineno, f"pjit: {why}")
         return
@@ -218,14 +224,14 @@ def fix(site: Site) -> Fix | None:
     """All that moves in the site's file, where all of the project can move."""
     found = plan(site)
     if not found.moves:
-        return _alone(site) if not found.contexts else None
+        return None if found.entered else _alone(site)
     edits: list[Edit] = []
     file = site.file
     for _, item, _ in _blocks(site, file):
         edits += set_instead(_at(site, file, item.context_expr), item)
     drops: set[str] = set()
     for node, new in (
-        *((node, pjit.as_jit(_at(site, file, node), node)) for node in _pjits(site.program, file)),
+        *((node, pjit.as_jit(_at(site, file, node), node, True)) for node in _pjits(site.program, file)),
         *((node, ambient.as_new(_at(site, file, node), node)) for node in _reads(site.program, file)),
     ):
         if isinstance(new, str):
@@ -252,9 +258,9 @@ def _alone(site: Site) -> Fix | None:
     drops: set[str] = set()
     for node in _pjits(site.program, site.file):
         at = _at(site, site.file, node)
-        new = pjit.as_jit(at, node)
+        new = pjit.as_jit(at, node, False)
         root = _root(node)
-        if isinstance(new, str) or not (pjit.needs_no_context(at, node) or _set_already(site.program)):
+        if isinstance(new, str) or not pjit.needs_no_context(at, node):
             return None
         if root is not None and isinstance(node, ast.Name) and taken_elsewhere(at, root.id):
             return None
@@ -266,14 +272,10 @@ def _alone(site: Site) -> Fix | None:
     return site.fix(Safety.UNSAFE, "write jax.jit", _once(edits), why, sorted(drops))
 
 
-def _set_already(program: Program) -> bool:
-    return program.project.anywhere("set_mesh") or program.project.anywhere("use_mesh")
-
-
 def kept(site: Site, said: Collection[str] = ()) -> str:
     """Why nothing moves, as a clause; empty where all moves, or nothing is to be said beyond what was."""
     found = plan(site)
-    if not found.contexts and not found.obstacles and found.readers:
+    if not found.entered and not found.obstacles and found.readers:
         return "not rewritten: nothing in the project enters a mesh, so its callers decide"
     new = [one for one in found.obstacles if one.path is not None or one.why not in said]
     if not new or not found.readers:

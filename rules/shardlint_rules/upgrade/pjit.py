@@ -61,8 +61,12 @@ def decorates(site: Site, node: ast.expr) -> bool:
     return isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and node in parent.decorator_list
 
 
-def as_jit(site: Site, node: ast.expr) -> list[Edit] | str:
-    """Edits that write jax.jit for pjit; or why they are not made."""
+def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
+    """Edits that write jax.jit for pjit; or why they are not made.
+
+    Under a mesh that is entered, `None` for an output means replicated to pjit; to jax.jit, and to pjit elsewhere, it
+    means: as the compiler likes.
+    """
     if len(options(site.value(node))) != 1:
         return "it may be something else there"
     name, imports = site.spell("jax.jit")
@@ -83,19 +87,19 @@ def as_jit(site: Site, node: ast.expr) -> list[Edit] | str:
         if start is None:
             return "an argument stands in a bracket of its own"
         edits.append(Edit(start, start, f"{parameter}="))
-        if parameter == "out_shardings":
+        if parameter == "out_shardings" and under_a_mesh:
             edits += _replicated(site, argument)
     for keyword in call.keywords:
         if keyword.arg in _OLD_NAMES:
             start = site.file.span(keyword)[0]
             edits.append(Edit(start, start + len(keyword.arg), _OLD_NAMES[keyword.arg]))
-        if keyword.arg in ("out_shardings", "out_axis_resources"):
+        if keyword.arg in ("out_shardings", "out_axis_resources") and under_a_mesh:
             edits += _replicated(site, keyword.value)
     return edits
 
 
 def _replicated(site: Site, node: ast.expr) -> list[Edit]:
-    """`None` for an output as the `P()` that it means to pjit; to jax.jit it means: as the compiler likes."""
+    """`None` as the `P()` that it means."""
     edits: list[Edit] = []
     todo: list[ast.expr] = [node]
     while todo:
@@ -139,7 +143,7 @@ def needs_no_context(site: Site, node: ast.expr) -> bool:
     every = [
         leaf for given in shardings(site, node) for way in options(site.value(given)) for leaf in leaves(way)
     ]
-    return all(isinstance(leaf, Made) and leaf.api in SHARDINGS for leaf in every)
+    return all(leaf == Constant(None) or (isinstance(leaf, Made) and leaf.api in SHARDINGS) for leaf in every)
 
 
 def fresh_argument(site: Site, node: ast.expr) -> Place | None:

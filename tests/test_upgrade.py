@@ -1,0 +1,483 @@
+"""Small programs written for jax 0.4.30, carried to jax 0.12 by `fix --unsafe-fixes`, and run there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shardlint.check import Options, check
+from shardlint.fix import fix
+
+Write = Callable[..., Path]
+TARGETS = {"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}
+FAMILY = ("SL307", "SL312", "SL315", "SL9")
+OPTIONS = Options(targets=TARGETS)
+
+
+def run(root: Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    """Run the project's main.py on eight simulated devices."""
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))},
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_PLATFORMS": "cpu",
+    }
+    return subprocess.run(
+        [sys.executable, *flags, "main.py"],
+        cwd=root, env=environment, capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+
+
+def texts(root: Path) -> dict[str, str]:
+    return {path.relative_to(root).as_posix(): path.read_text() for path in sorted(root.rglob("*.py"))}
+
+
+def carried(root: Path) -> dict[str, str]:
+    """The project after the fix: nothing of the family is left, and a second fix changes nothing."""
+    report = fix([root], OPTIONS, unsafe=True, write=True)
+    assert not [outcome.problem for outcome in report.fixed if outcome.problem]
+    after = texts(root)
+    left = [finding.rule.code for file in check([root], OPTIONS).reports for finding in file.findings]
+    assert not [code for code in left if code.startswith(FAMILY)], left
+    assert not [finding for outcome in report.fixed for finding in outcome.left]
+    fix([root], OPTIONS, unsafe=True, write=True)
+    assert texts(root) == after, "a second fix changes it again"
+    return after
+
+
+def kept(root: Path) -> str:
+    """What the findings say of a project that is not carried; nothing of it changes."""
+    before = texts(root)
+    fix([root], OPTIONS, unsafe=True, write=True)
+    assert texts(root) == before
+    report = check([root], OPTIONS)
+    return "\n".join(finding.help for file in report.reports for finding in file.findings)
+
+
+jax = pytest.importorskip("jax")
+runs_there = pytest.mark.skipif(
+    tuple(map(int, jax.__version__.split(".")[:2])) < (0, 12), reason="runs what is written for jax 0.12"
+)
+
+
+def answers(root: Path) -> object:
+    """What the carried program prints as its last line. Warnings of jax that something goes are errors."""
+    done = run(root, "-W", "error::DeprecationWarning:__main__", "-W", "error::DeprecationWarning:parts")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+# what moves together
+
+TOGETHER = {
+    "parts.py": """\
+        import jax
+        import numpy as np
+        from jax.interpreters import pxla
+        from jax.sharding import Mesh, PartitionSpec as P
+
+
+        def make_mesh(data, model):
+            return Mesh(np.array(jax.devices()).reshape(data, model), ("data", "model"))
+
+
+        def constrain(x, *axes):
+            current = pxla.thread_resources.env.physical_mesh
+            if current.empty or not set(axes) <= set(current.axis_names):
+                return x
+            return jax.lax.with_sharding_constraint(x, P(*axes))
+        """,
+    "steps.py": """\
+        from functools import partial
+
+        from jax.experimental.pjit import pjit
+        from jax.sharding import PartitionSpec as P
+
+        from parts import constrain
+
+
+        @partial(pjit, in_axis_resources=(P("data", "model"), None), out_axis_resources=(P("data", "model"), None))
+        def step(w, x):
+            h = constrain(x @ w, "data")
+            return w - 0.1 * (x.T @ h), h
+
+
+        total = pjit(lambda w: w.sum(), P("data", "model"), None)
+        """,
+    "main.py": """\
+        import json
+
+        import jax
+        import numpy as np
+
+        from parts import make_mesh
+        from steps import step, total
+
+
+        def main():
+            mesh = make_mesh(4, 2)
+            w = np.arange(64, dtype=np.float32).reshape(8, 8) / 64
+            with mesh:
+                for _ in range(2):
+                    w, h = step(w, np.eye(8, dtype=np.float32))
+                sum = total(w)
+            print(json.dumps([str(w.sharding.spec), str(h.sharding.spec), round(float(sum), 4)]))
+
+
+        main()
+        """,
+}
+
+
+@runs_there
+def test_pjit_thread_resources_and_with_mesh_move_together(write: Write) -> None:
+    root = write(TOGETHER)
+    after = carried(root)
+    assert answers(root) == ["P('data', 'model')", "P()", 25.515]
+    everything = "".join(after.values())
+    assert not re.search(r"pjit|pxla|axis_resources|with mesh:", everything)
+    assert "with jax.set_mesh(mesh):" in after["main.py"]
+    assert 'out_shardings=(P("data", "model"), P())' in after["steps.py"], (
+        "None was replicated under `with mesh:`"
+    )
+    assert 'in_shardings=P("data", "model"), out_shardings=P()' in after["steps.py"]
+    assert "jax.sharding.get_abstract_mesh()" in after["parts.py"]
+
+
+@runs_there
+def test_half_of_it_alone_would_raise(write: Write) -> None:
+    """Why they move together: with the new context alone the old pjit finds no mesh for its specs."""
+    half = {name: text.replace("with mesh:", "with jax.set_mesh(mesh):") for name, text in TOGETHER.items()}
+    half["steps.py"] = half["steps.py"].replace("_axis_resources", "_shardings")
+    done = run(write(half))
+    assert done.returncode != 0 and "requires a non-empty mesh in context" in done.stderr
+
+
+@pytest.mark.parametrize("order", [("parts.py", "steps.py", "main.py"), ("main.py", "parts.py", "steps.py")])
+def test_a_file_at_a_time_comes_to_the_same(write: Write, order: tuple[str, ...]) -> None:
+    root = write(TOGETHER)
+    at_once = carried(root)
+    root = write(TOGETHER)
+    for name in order:
+        fix([root / name], OPTIONS, unsafe=True, write=True)
+    assert texts(root) == at_once
+
+
+def test_safe_fixes_leave_them_all(write: Write) -> None:
+    root = write({"main.py": TOGETHER["main.py"], "parts.py": TOGETHER["parts.py"]})
+    before = texts(root)
+    fix([root], OPTIONS, unsafe=False, write=True)
+    assert texts(root) == before
+
+
+def test_a_program_on_an_older_release_is_left_alone(write: Write) -> None:
+    root = write({name: text.replace("_axis_resources", "_shardings") for name, text in TOGETHER.items()})
+    before = texts(root)
+    fix([root], Options(targets={**TARGETS, "jax": "0.4.30"}), unsafe=True, write=True)
+    assert texts(root) == before
+
+
+OF_OLD = """\
+    import json
+
+    import jax
+    import numpy as np
+    from jax.sharding import PartitionSpec as P{more}
+
+    mesh = jax.make_mesh(axis_shapes=(4, 2), axis_names=("data", "model"))
+
+
+    @jax.jit
+    def double(x):
+        return jax.lax.with_sharding_constraint(2 * x, P("data"))
+
+
+    with {enter}:
+        y = double(np.ones((8, 4), np.float32))
+    print(json.dumps([str(y.sharding.spec), float(y.sum())]))
+    """
+
+
+@runs_there
+@pytest.mark.parametrize(
+    ("pin", "more", "enter"), [("0.6.2", ", use_mesh", "use_mesh(mesh)"), ("0.4.38", "", "mesh")]
+)
+def test_the_context_and_the_axis_types(write: Write, pin: str, more: str, enter: str) -> None:
+    """The pin tells that meshes had Auto axes when it was written; the target makes Explicit ones."""
+    program = OF_OLD.format(more=more, enter=enter)
+    root = write({"main.py": program, "requirements.txt": f"jax=={pin}\n"})
+    after = carried(root)["main.py"]
+    assert answers(root) == ["P('data',)", 64.0]
+    assert "with jax.set_mesh(mesh):" in after or "with set_mesh(mesh):" in after
+    assert "AxisType.Auto" in after and "axis_shapes" not in after
+
+
+@runs_there
+def test_positional_sharding(write: Write) -> None:
+    root = write({"main.py": """\
+        import json
+
+        import jax
+        import numpy as np
+        from jax.experimental import mesh_utils
+        from jax.sharding import PositionalSharding
+
+        line = PositionalSharding(mesh_utils.create_device_mesh((8,)))
+        grid = line.reshape(4, 2)
+        x = np.arange(64.0).reshape(8, 8)
+
+
+        def place(where):
+            return jax.device_put(x, where)
+
+
+        def told(y):
+            ids = {shard.device.id: shard.data.shape for shard in y.addressable_shards}
+            last = [shard.device.id for shard in y.addressable_shards if 63.0 in np.asarray(shard.data)]
+            return [len(ids), ids[0], last]
+
+
+        made = [place(grid), place(line.reshape(8, 1)), place(line.replicate()), place(grid.replicate(0))]
+        made += [place(grid.replicate(axis=1)), place(grid.T), place(PositionalSharding(jax.devices()).reshape(1, 8))]
+        made += [jax.jit(lambda y: y, out_shardings=grid)(x)]
+        print(json.dumps([told(y) for y in made]))
+        """})  # fmt: skip
+    carried(root)
+    every = list(range(8))
+    # What jax 0.5.3 answers for the program as it was.
+    assert answers(root) == [
+        [8, [2, 4], [7]],
+        [8, [1, 8], [7]],
+        [8, [8, 8], every],
+        [8, [8, 4], [1, 3, 5, 7]],
+        [8, [2, 8], [6, 7]],
+        [8, [4, 2], [7]],
+        [8, [8, 1], [7]],
+        [8, [2, 4], [7]],
+    ]
+
+
+@runs_there
+def test_device_put_sharded_and_replicated(write: Write) -> None:
+    root = write({"main.py": """\
+        import json
+
+        import jax
+        import jax.numpy as jnp
+        from jax import device_put_replicated as replicated
+
+        devices = jax.local_devices()
+        weights = replicated({"w": jnp.arange(4.0), "b": 1.0}, devices)
+        batch = jax.device_put_sharded([jnp.full((3,), index) for index in range(8)], devices)
+        y = jax.pmap(lambda p, x: p["w"].sum() + p["b"] + x.sum(), axis_name="i")(weights, batch)
+        placed = [[s.device.id for s in leaf.addressable_shards] for leaf in jax.tree_leaves([weights, batch])]
+        print(json.dumps([y.tolist(), weights["w"].shape, weights["b"].shape, batch.shape, placed]))
+        """})  # fmt: skip
+    carried(root)
+    every = list(range(8))
+    assert answers(root) == [
+        [7.0, 10.0, 13.0, 16.0, 19.0, 22.0, 25.0, 28.0],
+        [8, 4],
+        [8],
+        [8, 3],
+        [every, every, every],
+    ]
+
+
+@runs_there
+def test_experimental_shard_map_with_check_rep_and_auto(write: Write) -> None:
+    root = write({"main.py": """\
+        import json
+
+        import jax
+        import numpy as np
+        from jax.experimental.shard_map import shard_map
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+        mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+
+
+        def total(x):
+            return jax.lax.psum(x, "data")
+
+
+        def over(given, left):
+            return shard_map(total, given, P("data"), P(), check_rep=False, auto=frozenset(left))
+
+
+        one = jax.jit(shard_map(total, mesh, P("data"), out_specs=P(), auto=frozenset({"model"}), check_rep=False))
+        x = jax.device_put(np.ones((8, 4), np.float32), NamedSharding(mesh, P("data", "model")))
+        print(json.dumps([one(x).tolist(), jax.jit(over(mesh, ["model"]))(x).tolist()]))
+        """})  # fmt: skip
+    after = carried(root)["main.py"]
+    assert answers(root) == [[[4.0] * 4] * 2] * 2
+    assert 'axis_names={"data"}' in after and "axis_names=set(given.axis_names) - frozenset(left)" in after
+
+
+@runs_there
+def test_names_options_and_keywords(write: Write) -> None:
+    root = write({"main.py": """\
+        import json
+
+        import jax
+        import jax.numpy as jnp
+        from jax.config import config
+        from jax.lib import xla_bridge
+
+        config.update("jax_array", True)
+        config.update("jax_threefry_partitionable", True)
+
+
+        def clipped(tree, key: jax.random.KeyArray):
+            return jax.tree_map(lambda x: jnp.clip(x, a_min=0), tree)
+
+
+        found = clipped({"a": jnp.array([-1.0, 2.0])}, None)
+        print(json.dumps([jax.tree_leaves(found)[0].tolist(), xla_bridge.get_backend().platform]))
+        """})  # fmt: skip
+    carried(root)
+    assert answers(root) == [[0.0, 2.0], "cpu"]
+
+
+# what is refused, and why
+
+USES_A_MESH = """\
+    import jax
+    import numpy as np
+    from jax.experimental.pjit import pjit
+    from jax.sharding import Mesh, PartitionSpec as P
+
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    """
+
+
+def refused(write: Write, more: str, **files: str) -> str:
+    import textwrap
+
+    text = textwrap.dedent(USES_A_MESH) + textwrap.dedent(more)
+    return kept(write({"main.py": text, **{f"{name}.py": body for name, body in files.items()}}))
+
+
+RUN_IT = """\
+
+    double = pjit(lambda x: 2 * x, in_shardings=P("data"))
+    with mesh:
+        double(np.ones(8))
+    """
+
+
+def test_without_an_obstacle_it_is_carried(write: Write) -> None:
+    import textwrap
+
+    root = write({"main.py": textwrap.dedent(USES_A_MESH) + textwrap.dedent(RUN_IT)})
+    assert "with jax.set_mesh(mesh):" in carried(root)["main.py"]
+
+
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        pytest.param(
+            RUN_IT + "    fast = {'jit': pjit}\n", "pjit is handed on there, and the calls of it are not all seen",
+            id="pjit as a value",
+        ),
+        pytest.param(
+            RUN_IT + "\n\n    def run(given_mesh, f):\n        with given_mesh:\n            return f()\n",
+            "`with given_mesh:`: the text does not show that it is a mesh", id="a mesh that is not known",
+        ),
+        pytest.param(
+            RUN_IT + "\n\n    def run(given: Mesh, f):\n        with given:\n            return jax.jit(f)()\n",
+            "`with given:`: the text does not show which mesh it is", id="a mesh of unknown axis types",
+        ),
+        pytest.param(
+            RUN_IT + "\n    with mesh as entered:\n        double(np.ones(8))\n", "it binds the mesh to a name", id="as",
+        ),
+        pytest.param(
+            RUN_IT + "\n\n    @jax.jit\n    def inner(x):\n        with mesh:\n"
+            "            return jax.lax.with_sharding_constraint(x, P('data'))\n",
+            "nothing shows that it runs outside traced code", id="traced",
+        ),
+        pytest.param(
+            RUN_IT + "    flat = Mesh(np.array(jax.devices()), ('all',))\n    with mesh:\n"
+            "        jax.jit(jax.shard_map(lambda x: x, mesh=flat, in_specs=P('all'), out_specs=P('all')))(np.ones(8))\n",
+            "shard_map over a mesh that is not the one entered", id="shard_map over another mesh",
+        ),
+        pytest.param(
+            RUN_IT + "\n    with mesh:\n        jax.pmap(lambda x: x)(np.ones((8, 1)))\n",
+            "in it runs pmap, which raises under jax.set_mesh", id="pmap",
+        ),
+        pytest.param(
+            "\n    double = pjit(lambda x: 2 * x, in_shardings=P('data'))\n    with mesh:\n"
+            "        double(jax.numpy.ones(8))\n",
+            "an array made there is replicated over the mesh under jax.set_mesh", id="a fresh array",
+        ),
+        pytest.param(
+            "\n    double = pjit(lambda x: 2 * x, in_shardings=P('data'))\n    with mesh:\n"
+            "        double(np.ones(8))\n        jax.lax.with_sharding_constraint(jax.numpy.ones(8), P('data'))\n",
+            "a constraint by a bare spec outside jit", id="eager constraint",
+        ),
+        pytest.param(
+            RUN_IT + "\n\n    def enter(stack):\n        stack.enter_context(mesh)\n",
+            "a mesh is entered, but not by a `with` statement", id="by hand",
+        ),
+        pytest.param(
+            RUN_IT + "\n    from jax.interpreters import pxla\n\n\n    def devices(x):\n"
+            "        return pxla.thread_resources.env.physical_mesh.devices\n",
+            "a mesh without devices, may not do", id="its devices",
+        ),
+    ],
+)  # fmt: skip
+def test_one_obstacle_keeps_all(write: Write, more: str, why: str) -> None:
+    said = refused(write, more)
+    assert "moves together or nothing does" in said and why in said
+
+
+def test_a_name_that_another_file_takes_is_an_obstacle(write: Write) -> None:
+    said = refused(write, RUN_IT, other="from main import pjit\n\nagain = pjit(len)\n")
+    assert "another file takes it from this one" in said
+
+
+def test_a_library_without_contexts_of_its_own(write: Write) -> None:
+    said = refused(write, "\n    double = pjit(lambda x: 2 * x, in_shardings=P('data'))\n")
+    assert "nothing in the project enters a mesh, so its callers decide" in said
+
+
+def test_an_older_flax_reads_the_old_mesh(write: Write) -> None:
+    files = {
+        **TOGETHER,
+        "model.py": "import flax.linen as nn\n\nkernel = nn.with_partitioning(None, ('data',))\n",
+    }
+    root = write(files)
+    older = Options(targets={**TARGETS, "flax": "0.8.5"})
+    before = texts(root)
+    fix([root], older, unsafe=True, write=True)
+    after = texts(root)
+    assert "with mesh:" in after["main.py"] and after["parts.py"] == before["parts.py"].replace("\r", "")
+    told = [finding.help for file in check([root], older).reports for finding in file.findings]
+    assert any("flax before 0.12.2" in help for help in told)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (
+            "def build(devices):\n    return PositionalSharding(devices)\n",
+            "how many dimensions `devices` has",
+        ),
+        ("kinds = (PositionalSharding, int)\n", "is not called"),
+        ("line = PositionalSharding(jax.devices())\nn = line.shape\n", "its `shape` is read"),
+        (
+            "def turn(where):\n    return where.reshape(4, 2)\n\n\ngrid = turn(PositionalSharding(jax.devices()))\n",
+            "`turn` at line 9 uses what only it has",
+        ),
+        ("def grid(*shape):\n    return PositionalSharding(jax.devices()).reshape(*shape)\n", "is reshaped"),
+    ],
+)
+def test_positional_sharding_that_is_not_followed(write: Write, text: str, why: str) -> None:
+    said = kept(write({"main.py": "import jax\nfrom jax.sharding import PositionalSharding\n\n\n" + text}))
+    assert f"not rewritten: {why}" in said or why in said
