@@ -288,6 +288,13 @@ def test_what_is_asked_for_wins(write: Write) -> None:
     assert (show(found["flax"].release), found["flax"].source) == ("0.10", "targets in pyproject.toml")
 
 
+def test_what_the_project_pins_is_known_whatever_is_asked_for(write: Write) -> None:
+    root = write({"requirements.txt": "jax==0.4.30\nflax>=0.8\n"})
+    found = find_targets(root, {"jax": "0.12"}, {}, "pyproject.toml").found
+    assert (show(found["jax"].release), found["jax"].pinned) == ("0.12", parse("0.4.30"))
+    assert found["flax"].pinned is None and found["equinox"].pinned is None
+
+
 @pytest.mark.parametrize("option", ["jax", "jax=", "jax=latest", "=0.8", "", "torch=2.0", "jax<0.5"])
 def test_bad_targets_say_what_to_write(option: str) -> None:
     with pytest.raises(BadTarget) as error:
