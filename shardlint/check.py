@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from shardlint.dispatch import Wakes, sites
-from shardlint.facts import NotParsed, read_facts
+from shardlint.facts import CutWrong, FileFacts, NotParsed
 from shardlint.own import FileNotParsed, SuppressionWithoutReason, UnusedSuppression
 from shardlint.program import Program, project_root
 from shardlint.registry import matching, select
@@ -178,10 +178,13 @@ class Checker:
 
     def _findings(self, scope: _Scope, absolute: Path, source: Source, hits: list[str]) -> list[Finding]:
         scope.program.trim()
-        facts = scope.program.project.facts(absolute)
-        if facts is None or facts.source.text != source.text:
-            facts = read_facts(source, absolute)
-            scope.program.project.remember(absolute, facts)
+        while True:
+            try:
+                return self._at_sites(scope, scope.program.project.checked(source, absolute), hits)
+            except CutWrong as error:
+                scope.program.read_whole(error.path)
+
+    def _at_sites(self, scope: _Scope, facts: FileFacts, hits: list[str]) -> list[Finding]:
         found: dict[tuple[str, int, int], Finding] = {}
         for site in sites(scope.program, facts, scope.wakes, scope.targets, hits):
             for finding in _checked(site):
@@ -243,7 +246,7 @@ def _checked(site: Site) -> Iterator[Finding]:
     """A rule's findings at a site; what goes wrong in it is told with the rule and the line."""
     try:
         yield from site.rule.check(site)
-    except RecursionError:
+    except (RecursionError, CutWrong):
         raise
     except Exception as error:
         line = getattr(site.syntax, "lineno", 1)

@@ -44,6 +44,8 @@ class Wakes:
     words: dict[str, dict[str, set[bytes] | None]] = field(default_factory=dict)
     """Identifiers to look for: for each library they may be of, the texts of which one must stand in the file too
     (None: it is enough alone). A file without any of them needs no parse."""
+    within: dict[str, set[str] | None] = field(default_factory=dict)
+    """For each of them, the texts of which one must stand in the same function (None: that says nothing)."""
 
     @classmethod
     def of(cls, rules: Iterable[Rule]) -> Wakes:
@@ -60,6 +62,9 @@ class Wakes:
                         library = name.partition(".")[0] if plain else ""
                         near, known = _near(wake, name, word), asked.get(library, set())
                         asked[library] = None if near is None or known is None else known | near
+                        inside = wakes.within.get(word, set())
+                        beside = set(wake.within) if isinstance(wake, Calls | Methods) else set()
+                        wakes.within[word] = inside | beside if beside and inside is not None else None
         return wakes
 
     def _table(self, wake: Wake) -> dict[str, list[Rule]]:
@@ -70,28 +75,46 @@ class Wakes:
         return self.calls if isinstance(wake, Calls) else self.uses
 
     @cached_property
-    def _needles(self) -> tuple[tuple[str, bytes, tuple[tuple[str, tuple[bytes, ...]], ...]], ...]:
-        return tuple(
-            (word, word.encode(), tuple((library, tuple(near or ())) for library, near in asked.items()))
+    def _needles(self) -> dict[bytes, tuple[str, tuple[tuple[str, tuple[bytes, ...]], ...]]]:
+        return {
+            word.encode(): (word, tuple((library, tuple(near or ())) for library, near in asked.items()))
             for word, asked in self.words.items()
-        )
+        }
 
     def hits(self, data: bytes) -> list[str]:
         """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
-        words = set(data.translate(_WORDS).split())
-        # `update` is in every third file, and is Flax's in few: one that names neither Flax nor a part of it has none.
-        # (`device_put` may be handed on by a module of the project; it means the same thing everywhere.)
-        named = {name for name, texts in _MENTIONS.items() if any(text in data for text in texts)}
-        return [
-            word
-            for word, needle, asked in self._needles
-            if needle in words
-            and any(
-                (library in named or library not in _MENTIONS)
-                and (not near or any(text in data for text in near))
+        words = self._needles.keys() & data.translate(_WORDS).split()
+        if not words:
+            return []
+        texts = _Texts(data)
+        found = []
+        for needle in words:
+            word, asked = self._needles[needle]
+            if any(
+                (not near or any(map(texts.__getitem__, near))) and (library not in _MENTIONS or texts.mention(library))
                 for library, near in asked
-            )
-        ]
+            ):
+                found.append(word)
+        return sorted(found)
+
+
+class _Texts(dict[bytes, bool]):
+    """Which texts a file holds: each is looked for once."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def __missing__(self, text: bytes) -> bool:
+        found = self[text] = text in self.data
+        return found
+
+    def mention(self, library: str) -> bool:
+        """Whether a file names a library or a part of it.
+
+        `update` is in every third file, and is Flax's in few: one that names neither Flax nor a part of it has none.
+        (`device_put` may be handed on by a module of the project; it means the same thing everywhere.)
+        """
+        return any(map(self.__getitem__, _MENTIONS[library]))
 
 
 def _is_plain(word: str) -> bool:
@@ -135,7 +158,7 @@ def sites(
     """The sites of a file, in text order. `hits` are the wake words that its text holds."""
     found: dict[tuple[int, str, int], Site] = {}
     names = [word for word in hits if word != _WITH]
-    for node in _mentions(file, names):
+    for node in _mentions(file, names, wakes):
         for site in _at(program, file, node, wakes, targets):
             found.setdefault((id(site.syntax), site.rule.code, 0 if site.form != "partial" else 1), site)
     if len(names) < len(hits):
@@ -148,27 +171,25 @@ def sites(
 
 
 def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) -> Iterator[Site]:
-    for node in file.evaluated():
-        if not isinstance(node, ast.With | ast.AsyncWith):
-            continue
-        file.walked(file.home(node))
+    rules = list(dict.fromkeys(rule for rules in wakes.withs.values() for rule in rules))
+    for node in file.withs:
         for item in node.items:
-            for rule in dict.fromkeys(rule for rules in wakes.withs.values() for rule in rules):
+            for rule in rules:
                 yield Site(program, file, item.context_expr, Api("", ""), "with", targets, rule)
 
 
-def _mentions(file: FileFacts, hits: Iterable[str]) -> Iterator[ast.AST]:
+def _mentions(file: FileFacts, hits: Iterable[str], wakes: Wakes) -> Iterator[ast.AST]:
     """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`)."""
-    todo = list(hits)
+    todo = [(word, tuple(sorted(wakes.within[word] or ()))) for word in hits]
     seen = set(todo)
-    for word in todo:
+    for word, beside in todo:
         # A rule that wakes for a module wakes for what is taken from it: `from jax.experimental.maps import xmap`.
-        for node in (*file.mentions(word), *file.taken_from(word)):
+        for node in (*file.mentions(word, beside), *file.taken_from(word)):
             yield node
             for alias in _aliases(file, node):
-                if alias not in seen:
-                    seen.add(alias)
-                    todo.append(alias)
+                if (alias, beside) not in seen:
+                    seen.add((alias, beside))
+                    todo.append((alias, beside))
 
 
 def _aliases(file: FileFacts, node: ast.AST) -> Iterator[str]:

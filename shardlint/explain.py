@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardlint.facts import FileFacts, Scope, read_facts
+from shardlint.facts import CutWrong, FileFacts, Scope
 from shardlint.program import Program, project_root
 from shardlint.program.contexts import Context
 from shardlint.program.evaluate import scope_label
@@ -40,19 +40,27 @@ def explain(path: Path, line: int) -> Iterator[str]:
     """
     absolute = path.resolve()
     source = decode(path, read_bytes(path))
-    facts = read_facts(source, absolute)
     if not 1 <= line <= len(source.line_starts):
         raise LookupError(f"{path} has {len(source.line_starts)} lines, so no line {line}")
     settings = find_settings(absolute.parent)
     root = project_root(absolute)
     program = Program(root, jit_decorators=settings.jit_decorators)
-    program.project.remember(absolute, facts)
-    yield f"{path}:{line}: {source.line(line).strip()}"
     targets = find_targets(root, {}, settings.targets, settings.name)
     releases = (
         f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
     )
+    told: list[str] | None = None
+    while told is None:
+        try:
+            told = list(_about(program, program.project.checked(source, absolute), line))
+        except CutWrong as error:
+            program.read_whole(error.path)
+    yield f"{path}:{line}: {source.line(line).strip()}"
     yield f"  releases  {', '.join(releases)}"
+    yield from told
+
+
+def _about(program: Program, facts: FileFacts, line: int) -> Iterator[str]:
     nodes = list(_on_line(facts, line))
     if not nodes:
         yield "  nothing is evaluated on this line"

@@ -100,19 +100,25 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Calls:
-    """Wake for calls of these library functions (canonical names), also through aliases and `functools.partial`.
+class _Called:
+    """What wakes for calls.
 
-    `near` are words without which a call is of no interest, a keyword's name for one: a file that holds none of them is
-    not looked into for these calls.
+    `near` are texts without which a call is of no interest: a file that holds none of them is not looked into for these
+    calls. `within` is the same of the function the call stands in, for what the call itself must say: a keyword.
     """
 
     names: tuple[str, ...]
     near: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
 
-    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
+    def __init__(self, *names: str, near: tuple[str, ...] = (), within: tuple[str, ...] = ()) -> None:
         object.__setattr__(self, "names", names)
-        object.__setattr__(self, "near", near)
+        object.__setattr__(self, "near", near or within)
+        object.__setattr__(self, "within", within)
+
+
+class Calls(_Called):
+    """Wake for calls of these library functions (canonical names), also through aliases and `functools.partial`."""
 
 
 @dataclass(frozen=True)
@@ -128,20 +134,11 @@ class Uses:
         object.__setattr__(self, "names", names)
 
 
-@dataclass(frozen=True)
-class Methods:
+class Methods(_Called):
     """Wake for calls of methods with these names, on anything that is not a library's own module or class.
 
-    For names that one library alone uses (`get_metadata`): what the object is, the text seldom tells. `near` is as
-    for `Calls`.
+    For names that one library alone uses (`get_metadata`): what the object is, the text seldom tells.
     """
-
-    names: tuple[str, ...]
-    near: tuple[str, ...] = ()
-
-    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
-        object.__setattr__(self, "names", names)
-        object.__setattr__(self, "near", near)
 
 
 @dataclass(frozen=True)

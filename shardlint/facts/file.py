@@ -5,14 +5,19 @@ from __future__ import annotations
 import ast
 import re
 import sys
-import warnings
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
-from shardlint.facts.scope import Binding, Scope, Walker, split
+from shardlint.facts.later import cuts, left_out, parse
+from shardlint.facts.scope import Binding, Scope, Tables, Walker
 from shardlint.sources.text import Source
+
+# A compound statement begins its line.
+_WITH = re.compile(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
+# An example of code in a string is cut like code, and found out; the second time it is left in place.
+_CUTS = 3
 
 
 class NotParsed(Exception):
@@ -27,20 +32,17 @@ class NotParsed(Exception):
 class FileFacts:
     """One parsed file. Everything beyond the statement tree is collected on demand, a scope at a time."""
 
-    def __init__(self, source: Source, tree: ast.Module, path: Path) -> None:
+    def __init__(self, source: Source, tree: ast.Module, path: Path, tables: Tables) -> None:
         self.source = source
         self.path = path
         """Absolute path: what identifies the file in a program."""
         self.tree = tree
-        self.module, self._scopes, self._homes = split(tree)
-        self._walker = Walker(self._scopes, self._homes)
-        self._spans = sorted(
-            (node.lineno, -(node.end_lineno or node.lineno), index, scope)
-            for index, (node, scope) in enumerate(self._scopes.items())
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
-        )
-        self._starts = [span[0] for span in self._spans]
-        self._mentions: dict[str, list[ast.AST]] = {}
+        self.module = tables.module
+        self._tables = tables
+        self._scopes, self._homes = tables.scopes, tables.homes
+        self._walker = Walker(tables)
+        self._sorted: set[Scope] = set()
+        self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
         self.chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
         """The statements around each statement that was asked about: see `program.reach`."""
 
@@ -57,12 +59,8 @@ class FileFacts:
 
         The facts answer nothing afterwards.
         """
-        for scope in list(self._scopes.values()):
-            scope.parent = None
-            for table in (scope.children, scope.bindings, scope.named, scope.calls, scope.returns):
-                table.clear()
-        self._scopes.clear()
-        self._homes.clear()
+        self._tables.clear()
+        self._sorted.clear()
         self._mentions.clear()
         self.chains.clear()
 
@@ -111,24 +109,37 @@ class FileFacts:
 
     def scope_at(self, line: int) -> Scope:
         """The innermost function or class whose lines hold this one, else the module."""
-        best = self.module
-        index = bisect_right(self._starts, line)
-        width = None
-        for start, negative_end, _, scope in reversed(self._spans[:index]):
-            if -negative_end >= line and (width is None or -negative_end - start < width):
-                return scope
-        return best
+        scope, inner = self.module, self._defined_at(self.module, line)
+        while inner is not None:
+            scope, inner = inner, self._defined_at(inner, line)
+        return scope
 
-    def mentions(self, name: str) -> list[ast.AST]:
-        """Every Name, Attribute, keyword, import alias, argument and definition with this name, in text order."""
-        if name not in self._mentions:
+    def _defined_at(self, scope: Scope, line: int) -> Scope | None:
+        """The function or class in a scope's own block whose lines hold this one."""
+        if left_out(scope.node) is not None:
+            _ = scope.body
+        found = scope.definitions
+        if scope not in self._sorted:  # `except` clauses stand before `finally`, and are visited after it
+            found.sort(key=_first_line)
+            self._sorted.add(scope)
+        index = bisect_right(found, line, key=_first_line) - 1
+        return found[index] if index >= 0 and line <= (found[index].node.end_lineno or 0) else None
+
+    def mentions(self, name: str, beside: tuple[str, ...] = ()) -> list[ast.AST]:
+        """Every Name, Attribute, keyword, import alias, argument and definition with this name, in text order.
+
+        `beside` are texts of which one must stand in the same function: without any, a function that nobody has looked
+        into yet is not looked into.
+        """
+        key = (name, beside)
+        if key not in self._mentions:
             nodes: list[ast.AST] = []
             done: set[int] = set()
-            for scope in self._around(name):
+            for scope in self._around(name, beside):
                 self._collect(scope, name, nodes, done)
             nodes.sort(key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
-            self._mentions[name] = nodes
-        return self._mentions[name]
+            self._mentions[key] = nodes
+        return self._mentions[key]
 
     def mentions_in(self, scope: Scope, name: str) -> list[ast.AST]:
         """The mentions on the lines of a scope: a name of its own is mentioned nowhere else."""
@@ -140,16 +151,36 @@ class FileFacts:
 
     def taken_from(self, word: str) -> list[ast.AST]:
         """What `from` statements with this word in their module's name import."""
-        return [alias for scope in self._around(word) for alias in scope.taken.get(word, ())]
+        lines = {line for line in self._lines(word) if "from" in self.source.line(line)}
+        scopes = self._outward(self._evaluating(line, word) for line in lines)
+        return [alias for scope in scopes for alias in scope.taken.get(word, ())]
 
-    def _around(self, word: str) -> list[Scope]:
+    def _around(self, word: str, beside: tuple[str, ...]) -> list[Scope]:
         """The scopes, walked, whose lines hold a word, and those around them."""
-        lines = {self.source.position(start)[0] for start in _words(self.source.text, word)}
-        scopes: dict[int, Scope] = {}
-        for innermost in {self.scope_at(line) for line in lines}:
-            for scope in innermost.outward():
-                scopes[id(scope)] = scope
+        return self._outward(self._evaluating(line, word, beside) for line in self._lines(word))
+
+    def _lines(self, word: str) -> set[int]:
+        return {self.source.position(start)[0] for start in _words(self.source.text, word)}
+
+    def _outward(self, innermost: Iterable[Scope]) -> list[Scope]:
+        scopes = {id(scope): scope for inner in set(innermost) for scope in inner.outward()}
         return [self.walked(scope) for scope in list(scopes.values())]
+
+    def _evaluating(self, line: int, word: str, beside: tuple[str, ...] = ()) -> Scope:
+        """The innermost scope that evaluates a word on a line: for a header, not the function it opens.
+
+        So that asking for a function's name does not make its body be parsed; nor is a body without `beside`.
+        """
+        scope, inner = self.module, self._defined_at(self.module, line)
+        while inner is not None:
+            cut = left_out(inner.node)
+            if cut is not None:
+                if line < cut.line and not _is_parameter(inner.node, word):
+                    return scope
+                if beside and not any(self.source.text.find(text, cut.begin, cut.end) >= 0 for text in beside):
+                    return scope
+            scope, inner = inner, self._defined_at(inner, line)
+        return scope
 
     def _collect(self, scope: Scope, name: str, nodes: list[ast.AST], done: set[int]) -> None:
         if id(scope) in done:
@@ -165,6 +196,16 @@ class FileFacts:
         yield self.walked(scope)
         for child in list(scope.children):
             yield from self.inner_scopes(child)
+
+    @cached_property
+    def withs(self) -> list[ast.With | ast.AsyncWith]:
+        """The `with` statements, in text order."""
+        lines = [self.source.position(match.end())[0] for match in _WITH.finditer(self.source.text)]
+        scopes = {id(scope): self.walked(scope) for scope in map(self.scope_at, lines)}
+        found = [
+            node for node in self._homes if isinstance(node, ast.With | ast.AsyncWith) and id(self.home(node)) in scopes
+        ]
+        return sorted(found, key=_line)
 
     def evaluated(self) -> Iterator[ast.AST]:
         """Every node of the scopes looked into so far."""
@@ -201,16 +242,29 @@ def _words(text: str, name: str) -> Iterator[int]:
         start = text.find(name, end)
 
 
-def read_facts(source: Source, path: Path) -> FileFacts:
-    """Parse a file.
+def _first_line(scope: Scope) -> int:
+    return _line(scope.node)
 
-    Raises `NotParsed` for text this Python cannot parse, with the line, and for nesting too deep to read.
+
+def _is_parameter(node: ast.AST, word: str) -> bool:
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    args = node.args
+    every = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
+    return any(arg is not None and arg.arg == word for arg in every)
+
+
+def read_facts(source: Source, path: Path, *, later: bool = False) -> FileFacts:
+    """Parse a file; with `later` the bodies of its functions only when they are looked into.
+
+    Raises `NotParsed` for text this Python cannot parse, with the line, and for nesting too deep to read. A body
+    looked into later raises `CutWrong` for the same reasons: then read the file again without `later`.
     """
+    facts = _cut(source, path) if later else None
+    if facts is not None:
+        return facts
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # invalid escapes are the user's business, not ours
-            tree = ast.parse(source.text, filename=str(path))
-        return FileFacts(source, tree, path)
+        tree = parse(source.text, path)
+        return FileFacts(source, tree, path, Tables(tree, {}))
     except SyntaxError as error:
         version = ".".join(map(str, sys.version_info[:2]))
         line = error.lineno or 1
@@ -221,3 +275,22 @@ def read_facts(source: Source, path: Path) -> FileFacts:
         raise NotParsed("the file is nested too deeply to parse") from None
     except ValueError as error:
         raise NotParsed(f"cannot be parsed: {error}") from None
+
+
+def _cut(source: Source, path: Path) -> FileFacts | None:
+    """The facts without the bodies of functions; None where the text cannot be cut."""
+    no_functions: set[int] = set()
+    for _ in range(_CUTS):
+        text, left = cuts(source.text, path, no_functions)
+        if not left:
+            return None
+        try:
+            tree = parse(text, path)
+            tables = Tables(tree, left)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        if not left:
+            return FileFacts(source, tree, path, tables)
+        no_functions |= left.keys()  # an example in a string
+        tables.clear()
+    return None

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+from shardlint.facts.later import Cut, leave_out
+
 Kind = Literal["module", "class", "function", "lambda", "comprehension"]
 BindingKind = Literal[
     "import", "from", "star", "def", "class", "assign", "unpack", "augment", "for", "with", "param", "except", "walrus",
@@ -50,6 +52,8 @@ class Scope:
     node: ast.AST
     parent: Scope | None
     children: list[Scope] = field(default_factory=list)
+    definitions: list[Scope] = field(default_factory=list)
+    """The functions and classes among the children."""
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
     named: dict[str, list[ast.AST]] = field(default_factory=dict)
     taken: dict[str, list[ast.AST]] = field(default_factory=dict)
@@ -84,40 +88,73 @@ class Scope:
         return next((scope for scope in self.outward() if scope.kind in ("function", "lambda")), None)
 
 
-def split(tree: ast.Module) -> tuple[Scope, dict[ast.AST, Scope], dict[ast.AST, tuple[ast.AST, Scope]]]:
-    """The scope tree of a module by statements alone, the scopes by node, and each statement's parent and scope."""
-    top = Scope("module", tree, None)
-    scopes: dict[ast.AST, Scope] = {tree: top}
-    homes: dict[ast.AST, tuple[ast.AST, Scope]] = {}
+class Tables:
+    """The scope tree of a module by statements alone: the scopes by node, and every statement's parent and scope.
 
-    def visit(statements: list[ast.stmt], parent: ast.AST, scope: Scope) -> None:
+    `left_out` are function bodies that are not parsed yet, by their last line: they are added when they are looked
+    into. What remains in it was no function.
+    """
+
+    def __init__(self, tree: ast.Module, left_out: dict[int, Cut]) -> None:
+        self.module = Scope("module", tree, None)
+        self.scopes: dict[ast.AST, Scope] = {tree: self.module}
+        self.homes: dict[ast.AST, tuple[ast.AST, Scope]] = {}
+        self.left_out = left_out
+        self._enter(tree.body, tree, self.module)
+
+    def _enter(self, statements: list[ast.stmt], parent: ast.AST, scope: Scope) -> None:
         for statement in statements:
-            homes[statement] = (parent, scope)
+            self.homes[statement] = (parent, scope)
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 kind: Kind = "class" if isinstance(statement, ast.ClassDef) else "function"
                 inner = Scope(kind, statement, scope)
                 scope.children.append(inner)
-                scopes[statement] = inner
-                visit(statement.body, statement, inner)
+                scope.definitions.append(inner)
+                self.scopes[statement] = inner
+                if not self._is_left_out(statement):
+                    self._enter(statement.body, statement, inner)
                 continue
             for name in ("body", "orelse", "finalbody"):
                 block = getattr(statement, name, None)
                 if block:
-                    visit(block, statement, scope)
+                    self._enter(block, statement, scope)
             for clause in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
-                homes[clause] = (statement, scope)
-                visit(clause.body, clause, scope)
+                self.homes[clause] = (statement, scope)
+                self._enter(clause.body, clause, scope)
 
-    visit(tree.body, tree, top)
-    return top, scopes, homes
+    def _is_left_out(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
+        if not self.left_out or isinstance(node, ast.ClassDef) or len(node.body) != 1:
+            return False
+        only = node.body[0]
+        if not isinstance(only, ast.Expr) or not isinstance(only.value, ast.Name):
+            return False
+        cut = self.left_out.pop(only.lineno, None)
+        if cut is None:
+            return False
+        leave_out(node, cut, self._looked_into)
+        return True
+
+    def _looked_into(self, node: ast.AST) -> None:
+        scope = self.scopes[node]
+        self._enter(scope.body, node, scope)
+
+    def clear(self) -> None:
+        """Break the cycles between scopes and nodes."""
+        for node, scope in self.scopes.items():
+            node.__dict__.pop("_cut", None)
+            scope.parent = None
+            for table in (scope.children, scope.definitions, scope.bindings, scope.named, scope.calls, scope.returns):
+                table.clear()
+        self.scopes.clear()
+        self.homes.clear()
 
 
 class Walker:
     """Collects what one scope says. Lambdas and comprehensions met on the way are collected with it."""
 
-    def __init__(self, scopes: dict[ast.AST, Scope], homes: dict[ast.AST, tuple[ast.AST, Scope]]) -> None:
-        self.scopes = scopes
-        self.homes = homes
+    def __init__(self, tables: Tables) -> None:
+        self.scopes = tables.scopes
+        self.homes = tables.homes
 
     def walk(self, scope: Scope) -> None:
         """Fill in the scope's tables (once)."""

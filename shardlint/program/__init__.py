@@ -54,15 +54,21 @@ class Program:
         Never in the middle of a file: two parses of one file would not know each other's nodes.
         """
         if self.project.parsed > _KEPT:
-            # They know each other; emptied, they go at once and no collector need look for them.
-            for room in [
-                room
-                for name, room in vars(self).items()
-                if name not in ("project", "jit_decorators", "_meshes")
-            ]:
-                vars(room).clear()
-            self.project.forget()
-            self._start()
+            self.forget()
+
+    def read_whole(self, path: Path) -> None:
+        """Begin again, with a file read whole of which a part cannot be parsed by itself (`CutWrong`)."""
+        self.project.read_whole(path)
+        self.forget()
+
+    def forget(self) -> None:
+        """Let go of all parsed trees and all that was learned from them."""
+        # They know each other; emptied, they go at once and no collector need look for them.
+        kept = ("project", "jit_decorators", "_meshes")
+        for room in [room for name, room in vars(self).items() if name not in kept]:
+            vars(room).clear()
+        self.project.forget()
+        self._start()
 
     def value(self, file: FileFacts, node: ast.AST) -> Value:
         """What an expression is."""

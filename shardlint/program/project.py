@@ -40,6 +40,8 @@ class Project:
         self.root = root
         self._overlay = overlay or {}
         self._facts: dict[Path, FileFacts | None] = {}
+        self._whole: set[Path] = set()
+        """Files that cannot be read a function at a time."""
         self._modules: dict[tuple[Path, str], Path | None] = {}
         self._relative: dict[tuple[Path, int, str], Path | None] = {}
         self._tops: dict[Path, Path] = {}
@@ -52,15 +54,22 @@ class Project:
             return self._facts[path]
         try:
             source = self._overlay.get(path) or decode(path, read_bytes(path))
-            facts: FileFacts | None = read_facts(source, path)
+            facts: FileFacts | None = read_facts(source, path, later=path not in self._whole)
         except (Unreadable, NotParsed):
             facts = None
         self._facts[path] = facts
         return facts
 
-    def remember(self, path: Path, facts: FileFacts) -> None:
-        """Keep a file parsed by the caller for whoever asks next."""
-        self._facts[path] = facts
+    def read_whole(self, path: Path) -> None:
+        """From now on read a file whole: a part of it cannot be parsed by itself (`CutWrong`)."""
+        self._whole.add(path)
+
+    def checked(self, source: Source, path: Path) -> FileFacts:
+        """The facts of a file whose text the caller has read. Raises `NotParsed`."""
+        facts = self.facts(path)
+        if facts is None or facts.source.text != source.text:
+            facts = self._facts[path] = read_facts(source, path, later=path not in self._whole)
+        return facts
 
     @property
     def parsed(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import itertools
 import os
 import re
 import stat
@@ -43,7 +44,10 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """Character offset of the start of every line."""
-        return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
+        if "\r" in self.text:
+            return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
+        lengths = [len(line) + 1 for line in self.text.split("\n")]
+        return [0, *itertools.accumulate(lengths[:-1])]
 
     @cached_property
     def newline(self) -> str:

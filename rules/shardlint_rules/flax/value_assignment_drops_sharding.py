@@ -82,7 +82,7 @@ class ValueAssignmentDropsSharding(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (
-        Calls(*_JNP, *_RANDOM, *_INITIALIZERS, *_NUMPY, *_COPIES, near=_NEAR),
+        Calls(*_JNP, *_RANDOM, *_INITIALIZERS, *_NUMPY, *_COPIES, within=_NEAR),
         Methods("set_value"),
         Calls(init.UPDATE, near=("numpy",)),
     )
@@ -90,9 +90,7 @@ class ValueAssignmentDropsSharding(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an assignment, or for an update."""
-        if site.form not in ("call", "method") or site.expected_to_fail or site.guarded:
-            return
-        if site.region.traced in ("always", "sometimes"):
+        if site.form not in ("call", "method"):
             return
         if site.api == init.UPDATE:
             finding = self._update(site)
@@ -100,7 +98,9 @@ class ValueAssignmentDropsSharding(Rule):
             finding = self._set_value(site)
         else:
             finding = self._assignment(site)
-        if finding is not None:
+        if finding is None or site.expected_to_fail or site.guarded:
+            return
+        if site.region.traced not in ("always", "sometimes"):
             yield finding
 
     def _assignment(self, site: Site) -> Finding | None:

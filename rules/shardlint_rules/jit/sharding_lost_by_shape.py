@@ -53,27 +53,21 @@ class ShardingLostByShape(Rule):
     name = "sharding-lost-by-shape"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*_MAKERS, near=(".shape",)),)
+    wakes = (Calls(*_MAKERS, within=(".shape",)),)
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an array made with the shape of a sharded one."""
         arguments = site.arguments
-        if (
-            site.form != "call"
-            or arguments.open_keywords
-            or arguments.open_positional
-            or site.expected_to_fail
-        ):
-            return
-        if any(name in arguments.keywords for name in _WHERE) or site.region.traced in (
-            "always",
-            "sometimes",
-        ):
+        if site.form != "call" or arguments.open_keywords or arguments.open_positional:
             return
         shape = arguments.get("shape", ("shape",))
         node = shape.node if shape is not None else None
-        if not isinstance(node, ast.Attribute) or node.attr != "shape" or not _is_sharded(site, node.value):
+        if not isinstance(node, ast.Attribute) or node.attr != "shape":
+            return
+        if any(name in arguments.keywords for name in _WHERE) or not _is_sharded(site, node.value):
+            return
+        if site.expected_to_fail or site.region.traced in ("always", "sometimes"):
             return
         whole = _mapped_by(site) or site.call
         if placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole):

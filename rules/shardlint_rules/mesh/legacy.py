@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from weakref import WeakKeyDictionary
 
 from shardlint.facts import FileFacts
 from shardlint.program import Program
@@ -39,18 +38,12 @@ _PMAP = "pmap, which raises under jax.set_mesh"
 
 _LOOKED_INTO = 100
 
-_withs: WeakKeyDictionary[FileFacts, list[ast.With | ast.AsyncWith]] = WeakKeyDictionary()
-
 
 def entered(
     program: Program, file: FileFacts
 ) -> Iterator[tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]]:
-    """The `with` items of a file that enter a mesh itself, in no particular order."""
-    if file not in _withs:
-        for scope in file.inner_scopes(file.module):
-            file.walked(scope)
-        _withs[file] = [node for node in file.evaluated() if isinstance(node, ast.With | ast.AsyncWith)]
-    for node in _withs[file]:
+    """The `with` items of a file that enter a mesh itself."""
+    for node in file.withs:
         yield from items(program, file, node)
 
 
