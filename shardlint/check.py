@@ -72,6 +72,8 @@ class _Scope:
     rules: tuple[Rule, ...]
     codes: frozenset[str]
     wakes: Wakes
+    proving: Wakes
+    """Without the rules that only find what is likely, where nobody asks for that."""
     targets: Targets
     program: Program
     pedantic: bool
@@ -131,14 +133,16 @@ class Checker:
         rules = tuple(
             rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.holds.items())
         )
+        pedantic = options.pedantic or settings.pedantic
         return _Scope(
             settings,
             rules,
             frozenset(rule.code for rule in rules),
             Wakes.of(rules),
+            Wakes.of(rule for rule in rules if pedantic or rule.certainty is Certainty.PROVEN),
             targets,
             Program(root, self._overlay, settings.jit_decorators),
-            options.pedantic or settings.pedantic,
+            pedantic,
             tuple(
                 (pattern, frozenset(matching(codes))) for pattern, codes in settings.per_file_ignores.items()
             ),
@@ -152,8 +156,11 @@ class Checker:
             data = read_bytes(path) if data is None else data
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
-        hits = scope.wakes.hits(data)
-        if not hits and b"shardlint:" not in data:
+        # A likely finding that is not asked for still makes its suppression a used one.
+        commented = b"shardlint:" in data
+        wakes = scope.wakes if commented else scope.proving
+        hits = wakes.hits(data)
+        if not hits and not commented:
             return None, None
         try:
             source = self._overlay.get(absolute) or decode(path, data)
@@ -163,7 +170,7 @@ class Checker:
         found: list[Finding] = []
         if hits:
             try:
-                found = self._findings(scope, absolute, source, hits)
+                found = self._findings(scope, absolute, source, wakes, hits)
             except NotParsed as error:
                 return self._not_parsed(scope, path, source, error)
             except RecursionError:
@@ -176,17 +183,17 @@ class Checker:
         kept = self._suppress(scope, source, found, comments, path)
         return (FileReport(path, source, kept) if kept else None), None
 
-    def _findings(self, scope: _Scope, absolute: Path, source: Source, hits: list[str]) -> list[Finding]:
+    def _findings(self, scope: _Scope, absolute: Path, source: Source, wakes: Wakes, hits: list[str]) -> list[Finding]:
         scope.program.trim()
         while True:
             try:
-                return self._at_sites(scope, scope.program.project.checked(source, absolute), hits)
+                return self._at_sites(scope, scope.program.project.checked(source, absolute), wakes, hits)
             except CutWrong as error:
                 scope.program.read_whole(error.path)
 
-    def _at_sites(self, scope: _Scope, facts: FileFacts, hits: list[str]) -> list[Finding]:
+    def _at_sites(self, scope: _Scope, facts: FileFacts, wakes: Wakes, hits: list[str]) -> list[Finding]:
         found: dict[tuple[str, int, int], Finding] = {}
-        for site in sites(scope.program, facts, scope.wakes, scope.targets, hits):
+        for site in sites(scope.program, facts, wakes, scope.targets, hits):
             for finding in _checked(site):
                 found.setdefault((finding.rule.code, finding.start, finding.end), finding)
         return sorted(found.values(), key=lambda finding: (finding.start, finding.end, finding.rule.code))
@@ -203,7 +210,6 @@ class Checker:
             covering = [comment for comment in comments if comment.covers(finding.rule.code, first, last)]
             for comment in covering:
                 comment.used.add(finding.rule.code)
-            # A likely finding that is not asked for still makes its suppression a used one.
             if not covering and (finding.certainty is Certainty.PROVEN or scope.pedantic):
                 kept.append(finding)
         if "SL002" in scope.codes and not self.options.select and not self.options.harm:

@@ -157,7 +157,9 @@ Wake = Calls | Uses | Methods | Withs
 class Rule(ABC):
     """A rule: one file, one class. Its docstring, with fixed headings, is its page.
 
-    `holds` says for which releases the claim was proven: a rule is silent for other targets.
+    `holds` says for which releases the claim was proven: a rule is silent for other targets. `certainty` is that of
+    its findings: one that says likely finds nothing proven, and is not asked where nobody wants what is likely; one
+    that says proven may still call a finding likely.
     """
 
     code: ClassVar[str]

@@ -18,6 +18,15 @@ BindingKind = Literal[
     "import", "from", "star", "def", "class", "assign", "unpack", "augment", "for", "with", "param", "except", "walrus",
     "match", "comprehension", "delete", "declared",
 ]  # fmt: skip
+_OPENING = frozenset(
+    (ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp, ast.NamedExpr, ast.Yield, ast.YieldFrom)
+)
+# Nodes that all places share: they have no parent of their own.
+_NO_PLACE = frozenset(
+    kind
+    for family in (ast.expr_context, ast.operator, ast.boolop, ast.unaryop, ast.cmpop)
+    for kind in family.__subclasses__()
+)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
 
@@ -353,26 +362,38 @@ class Walker:
                 self._target(element, target, scope, inner, value, None if starred else position)
 
     def _visit(self, node: ast.AST, parent: ast.AST, scope: Scope) -> None:
-        self.homes[node] = (parent, scope)
-        match node:
-            case ast.Name():
-                scope.named.setdefault(node.id, []).append(node)
-            case ast.Attribute():
-                scope.named.setdefault(node.attr, []).append(node)
-                self._visit(node.value, node, scope)
-            case ast.Call():
-                scope.calls.append(node)
-                self._visit(node.func, node, scope)
-                for argument in node.args:
-                    self._visit(argument, node, scope)
-                for keyword in node.keywords:
-                    self._visit(keyword, node, scope)
-            case ast.keyword():
-                if node.arg is not None:
-                    scope.named.setdefault(node.arg, []).append(node)
-                self._visit(node.value, node, scope)
-            case ast.Constant():
+        """Collect an expression. Most of a walk is spent here: names and calls come first, and nothing is matched."""
+        homes, named = self.homes, scope.named
+        todo = [(node, parent)]
+        while todo:
+            node, parent = todo.pop()
+            homes[node] = (parent, scope)
+            kind = type(node)
+            if kind is ast.Name:
+                named.setdefault(node.id, []).append(node)  # type: ignore[attr-defined]
+            elif kind is ast.Attribute:
+                named.setdefault(node.attr, []).append(node)  # type: ignore[attr-defined]
+                todo.append((node.value, node))  # type: ignore[attr-defined]
+            elif kind is ast.Constant:
                 pass
+            elif kind is ast.Call:
+                scope.calls.append(node)  # type: ignore[arg-type]
+                todo += [(keyword, node) for keyword in reversed(node.keywords)]  # type: ignore[attr-defined]
+                todo += [(argument, node) for argument in reversed(node.args)]  # type: ignore[attr-defined]
+                todo.append((node.func, node))  # type: ignore[attr-defined]
+            elif kind is ast.keyword:
+                if node.arg is not None:  # type: ignore[attr-defined]
+                    named.setdefault(node.arg, []).append(node)  # type: ignore[attr-defined]
+                todo.append((node.value, node))  # type: ignore[attr-defined]
+            elif kind in _OPENING:
+                self._opening(node, scope)
+            else:
+                inside = [(child, node) for child in ast.iter_child_nodes(node) if type(child) not in _NO_PLACE]
+                todo += reversed(inside)
+
+    def _opening(self, node: ast.AST, scope: Scope) -> None:
+        """What opens a scope of its own, or binds a name or leaves the function in the middle of an expression."""
+        match node:
             case ast.Lambda():
                 self._lambda(node, scope)
             case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
@@ -387,12 +408,6 @@ class Walker:
                 scope.returns.append(node)
                 if node.value is not None:
                     self._visit(node.value, node, scope)
-            case _:
-                for child in ast.iter_child_nodes(node):
-                    if not isinstance(
-                        child, ast.expr_context | ast.operator | ast.boolop | ast.unaryop | ast.cmpop
-                    ):
-                        self._visit(child, node, scope)
 
     def _lambda(self, node: ast.Lambda, scope: Scope) -> None:
         for part in _signature_parts(node.args):

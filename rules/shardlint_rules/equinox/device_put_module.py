@@ -62,18 +62,18 @@ class DevicePutModule(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, for the leaf that does most harm."""
         tree = site.argument("x")
-        if tree is None or site.form != "call" or site.expected_to_fail or site.guarded:
+        if tree is None or site.form != "call" or not site.program.project.anywhere("equinox"):
             return
-        if not site.program.project.anywhere("equinox") or site.region.traced in ("always", "sometimes"):
-            return  # there it places nothing anyway: SL201
         found = [
             (instance, leaf)
             for _, instance in site.program.modules.within(site.value(tree))
             for leaf in site.program.modules.leaves(instance)
             if leaf.kind in ("function", "text", "number")
         ]
-        if not found:
+        if not found or site.expected_to_fail or site.guarded:
             return
+        if site.region.traced in ("always", "sometimes"):
+            return  # there it places nothing anyway: SL201
         instance, leaf = min(found, key=lambda one: (not _sure(*one), one[1].kind == "number"))
         silent = leaf.kind == "number"
         yield site.finding(

@@ -75,14 +75,17 @@ class WeightsBecomeConstants(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a jit."""
         found = jitted(site)
-        if found is None or site.expected_to_fail or site.region.traced in ("always", "sometimes"):
+        if found is None:
             return
         baked = _baked(site, found)
+        variable = carried(site, found.fun) if baked is None else None
+        if baked is None and variable is None:
+            return
+        if site.expected_to_fail or site.region.traced in ("always", "sometimes"):
+            return
         if baked is not None:
             yield self._module(site, found, baked)
-            return
-        variable = carried(site, found.fun)
-        if variable is not None:
+        elif variable is not None:
             yield site.finding(
                 found.name,
                 f"`{variable.name}`, placed at line {variable.line}, is no argument",

@@ -79,10 +79,10 @@ class DevicePutInJit(Rule):
         )
 
     def _certainty(self, site: Site, target: ast.expr) -> Certainty | None:
-        if site.region.traced not in ("always", "sometimes"):
-            return None
         places, explicit = self._places(site, target), self._explicit(site, target)
         if places is None or explicit is True or _knows_it_is_traced(site):
+            return None
+        if site.region.traced not in ("always", "sometimes"):
             return None
         # Its input may come from another memory, which device_put does leave.
         memories = any(word in site.file.source.text for word in ("pinned_host", "memory_kind"))

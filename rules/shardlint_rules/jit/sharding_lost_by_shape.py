@@ -13,6 +13,8 @@ from shardlint_rules.jit.placed import placed_around, placed_later, spread
 
 _MAKERS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
 _MAPS = ("jax.tree.map",)
+# The shape itself, not a size of it: `x.shape[0]` is in many more files.
+_WHOLE = (".shape)", ".shape,", ".shape\n")
 _WHERE = ("device", "out_sharding", "sharding")
 
 
@@ -53,7 +55,7 @@ class ShardingLostByShape(Rule):
     name = "sharding-lost-by-shape"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*_MAKERS, within=(".shape",)),)
+    wakes = (Calls(*_MAKERS, within=_WHOLE),)
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
