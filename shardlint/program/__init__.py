@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable, Hashable
 from pathlib import Path
+from typing import TypeVar, cast
 
 from shardlint.facts import FileFacts
 from shardlint.program.callers import Callers
@@ -16,11 +18,13 @@ from shardlint.program.mappings import AxisMappings, Mappings
 from shardlint.program.mesh_table import SharedMesh, shared_meshes
 from shardlint.program.meshes import AxisTypes
 from shardlint.program.modules import Modules
+from shardlint.program.needs import Remembered
 from shardlint.program.project import Project, project_root
 from shardlint.program.traced import Region, Tracing
 from shardlint.program.values import Place, Value
 from shardlint.sources.text import Source
 
+Answer = TypeVar("Answer")
 # Trees are some twenty times their source: how many files are kept parsed at once.
 _KEPT = 96
 
@@ -34,8 +38,10 @@ class Program:
         self, root: Path, overlay: dict[Path, Source] | None = None, jit_decorators: tuple[str, ...] = ()
     ) -> None:
         self.project = Project(root, overlay)
+        self._answers: Remembered[Hashable, object] = Remembered(self.project.needs)
         self.jit_decorators = frozenset(jit_decorators)
-        self._meshes: dict[AxisTypes, tuple[SharedMesh, ...]] = {}
+        self.needs = self.project.needs
+        self._meshes: Remembered[AxisTypes, tuple[SharedMesh, ...]] = Remembered(self.needs)
         self._start()
 
     def _start(self) -> None:
@@ -64,7 +70,7 @@ class Program:
     def forget(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""
         # They know each other; emptied, they go at once and no collector need look for them.
-        kept = ("project", "jit_decorators", "_meshes")
+        kept = ("project", "needs", "jit_decorators", "_meshes", "_answers")
         for room in [room for name, room in vars(self).items() if name not in kept]:
             vars(room).clear()
         self.project.forget()
@@ -100,6 +106,8 @@ class Program:
 
     def shared_meshes(self, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
         """The meshes that the project hands around, if all are made with axes of this type; else none."""
-        if axis_types not in self._meshes:
-            self._meshes[axis_types] = shared_meshes(self, axis_types)
-        return self._meshes[axis_types]
+        return self._meshes.get(axis_types, lambda: shared_meshes(self, axis_types))
+
+    def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """What a rule's question to the whole project comes to; asked once. The answer must hold no node of a file."""
+        return cast(Answer, self._answers.get(question, answer))

@@ -13,6 +13,7 @@ from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.flow import Ends, Flow
 from shardlint.program.meshes import MESH_MAKERS, Mesh, mesh_of
+from shardlint.program.needs import Remembered
 from shardlint.program.values import Api, Function, Made, Parameter, Place, Unknown, Value, Wrapped, options
 
 ContextKind = Literal["with mesh", "set_mesh", "use_mesh", "abstract", "unknown"]
@@ -66,9 +67,10 @@ class Contexts:
     def __init__(self, evaluator: Evaluator, flow: Flow) -> None:
         self.evaluator = evaluator
         self.flow = flow
-        self._known: dict[tuple[ast.AST, bool], Context] = {}
+        needs = flow.project.needs
+        self._known: Remembered[tuple[ast.AST, bool], Context] = Remembered(needs)
         self._open: set[ast.AST] = set()
-        self._set_in_function: bool | None = None
+        self._elsewhere: Remembered[str, bool] = Remembered(needs)
 
     def context(self, file: FileFacts, node: ast.AST) -> Context:
         """The mesh contexts of a node."""
@@ -114,14 +116,16 @@ class Contexts:
         if function.node in self._open or len(self._open) > _DEPTH:
             return Context((), False, len(self._open) <= _DEPTH)
         self._open.add(function.node)
+        before = self.flow.project.needs.begin()
         try:
             result = self._merged(self.flow.ends(file, function.node), nested)
             if _runs_later(file, function):
                 result = Context(result.contexts, result.bare, False)
         finally:
             self._open.discard(function.node)
+            needed = self.flow.project.needs.end(before)
         if not self._open:
-            self._known[key] = result
+            self._known.keep(key, result, needed)
         return result
 
     def _merged(self, ends: Ends, nested: bool) -> Context:
@@ -196,13 +200,14 @@ class Contexts:
             return True
         if self._sets_in_function(file):
             return True
-        if self._set_in_function is None:
-            self._set_in_function = self.flow.project.anywhere("set_mesh") and any(
-                other is None
-                or (not _is_test(other, self.flow.project.root) and self._sets_in_function(other))
-                for other in self.flow.project.with_attribute(file, "set_mesh")
-            )
-        return self._set_in_function
+        return self._elsewhere.get("set_mesh", lambda: self._set_in_a_function(file))
+
+    def _set_in_a_function(self, file: FileFacts) -> bool:
+        project = self.flow.project
+        return project.anywhere("set_mesh") and any(
+            other is None or (not _is_test(other, project.root) and self._sets_in_function(other))
+            for other in project.with_attribute(file, "set_mesh")
+        )
 
     def _sets_in_function(self, file: FileFacts) -> bool:
         """Whether a function of the file sets a mesh and leaves it set; who called it before is not known."""

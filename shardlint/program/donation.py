@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from shardlint.facts import FileFacts
 from shardlint.program.evaluate import Evaluator
+from shardlint.program.needs import Remembered
 from shardlint.program.signatures import JITS, Jitted, jitted, names, numbers, positions
 from shardlint.program.updates import Updates
 from shardlint.program.values import Api, CallArguments, Constant, Made, Place, Value, Wrapped, options
@@ -68,13 +69,13 @@ class Donations:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
         self.updates = Updates(evaluator)
-        self._calls: dict[ast.AST, DonatingCall | None] = {}
+        self._calls: Remembered[ast.AST, DonatingCall | None] = Remembered(evaluator.project.needs)
 
     def of(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
         """What a call donates; None where it donates nothing, or not on every way, or the text does not tell."""
         if call not in self._calls:
-            self._calls[call] = None  # a call inside its own answer tells nothing
-            self._calls[call] = self._of(file, call)
+            self._calls.begin(call, None)  # a call inside its own answer tells nothing
+            self._calls.make(call, lambda: self._of(file, call))
         return self._calls[call]
 
     def _of(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:

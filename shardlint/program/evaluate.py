@@ -16,6 +16,7 @@ from shardlint.program import api
 from shardlint.program.calling import Calling
 from shardlint.program.classes import Classes
 from shardlint.program.linking import Linker
+from shardlint.program.needs import Remembered
 from shardlint.program.project import Project
 from shardlint.program.reach import lookup
 from shardlint.program.values import (
@@ -50,11 +51,11 @@ class Evaluator:
     def __init__(self, project: Project, jit_decorators: frozenset[str] = frozenset()) -> None:
         self.project = project
         self.jit_decorators = jit_decorators
-        self._known: dict[ast.AST, Value] = {}
+        self._known: Remembered[ast.AST, Value] = Remembered(project.needs)
         self._depth = 0
         self._open: set[ast.AST] = set()
         self._cut = False
-        self._passing: dict[ast.AST, Value] = {}
+        self._passing: Remembered[ast.AST, Value] = Remembered(project.needs)
         self._steps = 0
         self.linker = Linker(self)
         self.classes = Classes(self)
@@ -75,17 +76,19 @@ class Evaluator:
             return Unknown("the definition is circular or too deep")
         self._depth += 1
         self._open.add(node)
+        before = self.project.needs.begin()
         try:
             result = self._evaluate(place, environment)
         finally:
             self._depth -= 1
             self._open.discard(node)
+            needed = self.project.needs.end(before)
         # What was cut short from here may be whole when asked for from elsewhere: it holds for this question only.
         if environment is None:
-            (self._passing if self._cut else self._known)[node] = result
+            (self._passing if self._cut else self._known).keep(node, result, needed)
         if self._depth == 0:
             self._cut = False
-            self._passing.clear()
+            self._passing = Remembered(self.project.needs)
         return result
 
     @contextmanager

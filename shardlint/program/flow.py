@@ -13,6 +13,7 @@ from typing import Literal
 from shardlint.facts import FileFacts
 from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
+from shardlint.program.needs import Remembered
 from shardlint.program.project import Project
 from shardlint.program.reach import lookup, may_refer
 from shardlint.program.values import (
@@ -100,33 +101,42 @@ class Flow:
     def __init__(self, project: Project, evaluator: Evaluator) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._ends: dict[ast.AST, Ends] = {}
+        self._ends: Remembered[ast.AST, Ends] = Remembered(project.needs)
 
     def ends(self, file: FileFacts, node: ast.AST) -> Ends:
         """Where the function or lambda defined by `node` is called."""
-        if node not in self._ends:
-            ends = self._ends[node] = Ends()
-            if isinstance(node, ast.Lambda):
-                self._expression(Place(file, node), (), ends, 0)
-            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                self._definition(file, node, ends)
-        return self._ends[node]
+        if isinstance(node, ast.Lambda):
+            return self._found(node, lambda ends: self._expression(Place(file, node), (), ends, 0))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return self._found(node, lambda ends: self._definition(file, node, ends))
+        return Ends()
+
+    def _found(self, node: ast.AST, follow: Callable[[Ends], None]) -> Ends:
+        """The ends of a node, followed once. Asked for on its own way, those found so far."""
+        if node in self._ends:
+            return self._ends[node]
+        ends = Ends()
+        self._ends.begin(node, ends)
+
+        def whole() -> Ends:
+            follow(ends)
+            return ends
+
+        return self._ends.make(node, whole)
 
     def class_ends(self, file: FileFacts, node: ast.ClassDef) -> Ends:
         """Where a class is called, that is, its instances are made."""
-        if node not in self._ends:
-            ends = self._ends[node] = Ends()
+
+        def follow(ends: Ends) -> None:
             for decorator in node.decorator_list:
                 ends.add(End("escaped", Place(file, decorator), (), "a class decorator may call it"))
             self._name(file, node, node.name, (), ends, 0)
-        return self._ends[node]
+
+        return self._found(node, follow)
 
     def calls(self, place: Place) -> Ends:
         """Where what an expression makes (`jax.jit(f)`) is called."""
-        if place.node not in self._ends:
-            ends = self._ends[place.node] = Ends()
-            self._expression(place, (), ends, 0)
-        return self._ends[place.node]
+        return self._found(place.node, lambda ends: self._expression(place, (), ends, 0))
 
     def _definition(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, ends: Ends) -> None:
         wrappers: tuple[Wrapper, ...] = ()

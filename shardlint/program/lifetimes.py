@@ -11,6 +11,7 @@ from shardlint.facts import FileFacts, Scope
 from shardlint.program.buffers import Buffer, Memory, Story, Use, merged
 from shardlint.program.donation import Donations
 from shardlint.program.evaluation import Evaluation
+from shardlint.program.needs import Remembered
 from shardlint.program.reads import Reading
 
 _Loop = ast.For | ast.AsyncFor | ast.While
@@ -22,13 +23,11 @@ class Lifetimes:
 
     def __init__(self, donations: Donations) -> None:
         self.donations = donations
-        self._known: dict[ast.AST, Story] = {}
+        self._known: Remembered[ast.AST, Story] = Remembered(donations.evaluator.project.needs)
 
     def story(self, file: FileFacts, scope: Scope) -> Story:
         """What happens in one function or module."""
-        if scope.node not in self._known:
-            self._known[scope.node] = _Walk(file, file.walked(scope), self.donations).run()
-        return self._known[scope.node]
+        return self._known.get(scope.node, lambda: _Walk(file, file.walked(scope), self.donations).run())
 
     def stories(self, file: FileFacts) -> list[tuple[Scope, Story]]:
         """The functions of a file in which something is donated, and what happens there."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
 from shardlint.facts import FileFacts, NotParsed, read_facts
+from shardlint.program.needs import Needs
 from shardlint.sources.find import walk
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 
@@ -45,11 +46,14 @@ class Project:
         self._modules: dict[tuple[Path, str], Path | None] = {}
         self._relative: dict[tuple[Path, int, str], Path | None] = {}
         self._tops: dict[Path, Path] = {}
-        self._anywhere: dict[str, bool] = {}
         self._searches = 0
+        self.needs = Needs()
+        self.answers: dict[Question, list[Path]] = {}
+        """What searches of the project's texts found. They may be known before anything is read."""
 
     def facts(self, path: Path) -> FileFacts | None:
         """The facts of a file, or None where it cannot be read or parsed: then nothing is known through it."""
+        self.needs.note(path)
         if path in self._facts:
             return self._facts[path]
         try:
@@ -108,30 +112,24 @@ class Project:
 
         None when there are too many to read.
         """
-        stem = (path.parent.name if path.stem == "__init__" else path.stem).encode()
-        starred = [other for other, data in self._with(stem) if b"import *" in data]
-        named = [other for other, data in self._with(name.encode()) if stem in data]
+        stem = path.parent.name if path.stem == "__init__" else path.stem
+        named = self._search(("named", name, stem))
+        starred = self._search(("starred", stem))
         yield from self._read([*named, *(other for other in starred if other not in named)], path)
 
     def with_attribute(self, file: FileFacts, name: str) -> Iterator[FileFacts | None]:
         """Files in which `.name` stands, the given one first. None when there are too many to read."""
         yield file
-        word = name.encode()
-        yield from self._read(
-            [path for path, data in self._with(word) if holds_word(data, word, after=b".")], file.path
-        )
+        yield from self._read(self._search(("attribute", name)), file.path)
 
     def calling(self, names: tuple[str, ...]) -> Iterator[FileFacts | None]:
         """Files, tests aside, in which `name(` stands for one of the names. None when there are too many to read."""
-        calls = [f"{name}(".encode() for name in names]
-        found = [path for path, data in (self._texts or {}).items() if any(call in data for call in calls)]
+        found = self._search(("calling", *names))
         yield from self._read([path for path in found if not self.is_test(path)], None)
 
     def matching(self, pattern: re.Pattern[bytes]) -> Iterator[FileFacts | None]:
         """Files in whose text a pattern is found. None when there are too many to read."""
-        yield from self._read(
-            [path for path, data in (self._texts or {}).items() if pattern.search(data)], None
-        )
+        yield from self._read(self._search(("matching", pattern.pattern.decode("latin-1"))), None)
 
     def is_test(self, path: Path) -> bool:
         """Whether a file is a test, by its name or a folder's."""
@@ -142,21 +140,32 @@ class Project:
 
     def anywhere(self, text: str) -> bool:
         """Whether any file of the project holds a dotted name; True also when the project is too large to search."""
-        if text not in self._anywhere:
-            texts = self._texts
-            self._anywhere[text] = texts is None or any(
-                holds_word(data, text.encode()) for data in texts.values()
-            )
-        return self._anywhere[text]
+        return self._texts is None or bool(self._search(("anywhere", text)))
 
-    def _with(self, word: bytes) -> Iterator[tuple[Path, bytes]]:
-        """The files that hold a word, with their bytes; none when the project is too large (`_read` says so)."""
+    def _search(self, question: Question) -> list[Path]:
+        """The files of which `holds` is true; of `anywhere` the first one. None when the project is too large."""
+        self.needs.note(question)
+        if question not in self.answers:
+            texts = self._texts or {}
+            word = question[1].encode()
+            if question[0] in ("named", "starred", "attribute"):
+                word = question[-1 if question[0] == "starred" else 1].encode()
+                found = [path for path in self._with(word) if holds(question, texts[path])]
+            elif question[0] == "anywhere":
+                first = next((path for path in self._with(word) if holds(question, texts[path])), None)
+                found = [first] if first is not None else []
+            else:
+                found = [path for path, data in texts.items() if holds(question, data)]
+            self.answers[question] = found
+        return self.answers[question]
+
+    def _with(self, word: bytes) -> Iterable[Path]:
+        """Files that may hold a word: an index says which do, once many have been asked for."""
         texts = self._texts or {}
+        if not _WORDS.fullmatch(word):
+            return texts
         self._searches += 1
-        if self._searches <= _SEARCHES_BEFORE_INDEX or not word.isascii():
-            yield from ((path, data) for path, data in texts.items() if holds_word(data, word))
-        else:
-            yield from ((path, texts[path]) for path in self._index.get(word, ()))
+        return texts if self._searches <= _SEARCHES_BEFORE_INDEX else self._index.get(word, ())
 
     @cached_property
     def _index(self) -> dict[bytes, list[Path]]:
@@ -190,8 +199,9 @@ class Project:
         """The project's file for an absolute module name, seen from the file that imports it."""
         top = self._top(importer.parent)
         key = (top, dotted)
+        self.needs.note(("module", str(top), dotted))
         if key not in self._modules:
-            self._modules[key] = self._search(dotted, top)
+            self._modules[key] = self.module_file(dotted, top)
         return self._modules[key]
 
     def _top(self, folder: Path) -> Path:
@@ -203,7 +213,8 @@ class Project:
             self._tops[folder] = top
         return self._tops[folder]
 
-    def _search(self, dotted: str, top: Path) -> Path | None:
+    def module_file(self, dotted: str, top: Path) -> Path | None:
+        """The file of an absolute module name, for importers in the package at or below a folder."""
         if not dotted:
             return None
         relative = dotted.replace(".", "/")
@@ -228,11 +239,13 @@ class Project:
     def relative(self, importer: Path, level: int, dotted: str) -> Path | None:
         """The project's file for a relative import (`from ..a import b`: level 2, dotted "a")."""
         key = (importer.parent, level, dotted)
+        self.needs.note(("relative", str(importer.parent), str(level), dotted))
         if key not in self._relative:
-            self._relative[key] = self._beside(*key)
+            self._relative[key] = self.file_beside(*key)
         return self._relative[key]
 
-    def _beside(self, folder: Path, level: int, dotted: str) -> Path | None:
+    def file_beside(self, folder: Path, level: int, dotted: str) -> Path | None:
+        """The file of a relative import in a folder."""
         for _ in range(level - 1):
             folder = folder.parent
         base = folder / dotted.replace(".", "/") if dotted else folder
@@ -243,6 +256,25 @@ class Project:
 
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+Question = tuple[str, ...]
+
+
+def holds(question: Question, data: bytes) -> bool:
+    """Whether a file's bytes are what a search looks for."""
+    match question:
+        case ("named", name, stem):
+            return stem.encode() in data and holds_word(data, name.encode())
+        case ("starred", stem):
+            return b"import *" in data and holds_word(data, stem.encode())
+        case ("attribute", name):
+            return holds_word(data, name.encode(), after=b".")
+        case ("anywhere", text):
+            return holds_word(data, text.encode())
+        case ("calling", *names):
+            return any(f"{name}(".encode() in data for name in names)
+        case ("matching", pattern):
+            return re.search(pattern.encode("latin-1"), data) is not None
+    raise ValueError(f"no such search: {question}")
 
 
 def holds_word(data: bytes, word: bytes, after: bytes = b"") -> bool:

@@ -9,6 +9,7 @@ from typing import Literal
 from shardlint.facts import FileFacts, Scope
 from shardlint.program.evaluate import scope_label
 from shardlint.program.flow import End, Flow
+from shardlint.program.needs import Remembered
 from shardlint.program.values import Place
 
 _DEPTH = 10
@@ -61,7 +62,7 @@ class Tracing:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self._known: dict[ast.AST, Region] = {}
+        self._known: Remembered[ast.AST, Region] = Remembered(flow.project.needs)
         self._open: set[ast.AST] = set()
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
@@ -80,12 +81,14 @@ class Tracing:
         if node in self._open or len(self._open) > _DEPTH:
             return _UNKNOWN  # recursion says nothing new
         self._open.add(node)
+        before = self.flow.project.needs.begin()
         try:
             region = self._decide(file, scope)
         finally:
             self._open.discard(node)
+            needed = self.flow.project.needs.end(before)
         if not self._open or region.proven:
-            self._known[node] = region
+            self._known.keep(node, region, needed)
         return region
 
     def _decide(self, file: FileFacts, scope: Scope) -> Region:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from shardlint.facts import FileFacts
 from shardlint.program.evaluate import Evaluator
+from shardlint.program.needs import Remembered
 from shardlint.program.signatures import Definition
 from shardlint.program.values import Api, Function, Made, Place, Value, Wrapped, options
 
@@ -56,7 +57,7 @@ class Updates:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
-        self._known: dict[tuple[ast.AST, str], Update | None] = {}
+        self._known: Remembered[tuple[ast.AST, str], Update | None] = Remembered(evaluator.project.needs)
 
     def of(self, function: Value, parameter: str | None, depth: int = 0) -> Update | None:
         """What a function returns of one of its parameters; None where its body is not known."""
@@ -66,8 +67,9 @@ class Updates:
             return None
         key = (function.node, parameter)
         if key not in self._known:
-            self._known[key] = None
-            self._known[key] = _Body(self, function.place.file, function.node, parameter, depth).update()
+            self._known.begin(key, None)  # a function inside its own answer tells nothing
+            body = _Body(self, function.place.file, function.node, parameter, depth)
+            self._known.make(key, body.update)
         return self._known[key]
 
 

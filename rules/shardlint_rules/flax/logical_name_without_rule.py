@@ -6,7 +6,6 @@ import ast
 import difflib
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
-from weakref import WeakKeyDictionary
 
 from shardlint.program import Program
 from shardlint.program.logical import LogicalRules, project_rules, rules_of
@@ -21,7 +20,6 @@ _TAKERS: Mapping[str, tuple[int, int, str]] = {
     "flax.linen.with_sharding_constraint": (1, 2, "rules"),
     "flax.linen.with_logical_partitioning": (1, 3, "rules"),
 }
-_known: WeakKeyDictionary[Program, tuple[LogicalRules, ...] | None] = WeakKeyDictionary()
 
 
 class LogicalNameWithoutRule(Rule):
@@ -110,9 +108,7 @@ def _tables(site: Site, place: Place | None) -> tuple[LogicalRules, ...]:
         found = [rules_of(option) for option in options(site.program.evaluator.value(place))]
         known = tuple(rules for rules in found if rules is not None)
         return known if len(known) == len(found) else ()
-    if site.program not in _known:
-        _known[site.program] = project_rules(site.program)
-    return _known[site.program] or ()
+    return site.program.once("logical rules", lambda: project_rules(site.program)) or ()
 
 
 def _names(site: Site, place: Place) -> Iterator[tuple[ast.expr, str]]:

@@ -12,7 +12,6 @@ import re
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from weakref import WeakKeyDictionary
 
 from shardlint.facts import FileFacts
 from shardlint.program import Program
@@ -77,14 +76,11 @@ class Plan:
 
 
 _Block = tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]
-_plans: WeakKeyDictionary[Program, Plan] = WeakKeyDictionary()
 
 
 def plan(site: Site) -> Plan:
     """The plan for the site's project."""
-    if site.program not in _plans:
-        _plans[site.program] = _plan(site)
-    return _plans[site.program]
+    return site.program.once("joint plan", lambda: _plan(site))
 
 
 def _plan(site: Site) -> Plan:

@@ -1,0 +1,116 @@
+"""What an answer rests on: the files that were read for it and the questions put to the whole project.
+
+Answers are remembered, so a later question may be answered without reading anything. What each rests on is remembered
+with it, and counts for whoever asks again. Each file and each question has a bit; what an answer needs is an integer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Generic, TypeVar
+
+Need = Path | tuple[str, ...]
+"""A file, or a question: its kind and what is asked."""
+
+Key = TypeVar("Key")
+Answer = TypeVar("Answer")
+
+
+class Needs:
+    """The bits of a project, and what has been needed since somebody began to ask."""
+
+    def __init__(self) -> None:
+        self.bits: dict[Need, int] = {}
+        self.now = 0
+        self._used = 0
+        self._unfinished: dict[int, int] = {}
+
+    def _bit(self) -> int:
+        self._used += 1
+        return 1 << (self._used - 1)
+
+    def note(self, need: Need) -> None:
+        """Something was read or asked."""
+        bit = self.bits.get(need)
+        if bit is None:
+            bit = self.bits[need] = self._bit()
+        self.now |= bit
+
+    def unfinished(self) -> int:
+        """A bit for an answer that is still being made, used by what is part of it."""
+        bit = self._bit()
+        self.now |= bit
+        return bit
+
+    def finished(self, bit: int, needed: int) -> None:
+        """What the answer came to need."""
+        self._unfinished[bit] = needed
+
+    def whole(self, needed: int) -> int:
+        """What is needed, with what answers came to need that were unfinished then."""
+        todo = [bit for bit in self._unfinished if bit & needed]
+        done = set(todo)
+        while todo:
+            needed |= self._unfinished[todo.pop()]
+            new = [bit for bit in self._unfinished if bit & needed and bit not in done]
+            done.update(new)
+            todo += new
+        return needed
+
+    def begin(self) -> int:
+        """Begin an answer: what is needed from here on is its own. Returns what to give to `end`."""
+        before, self.now = self.now, 0
+        return before
+
+    def end(self, before: int) -> int:
+        """What the answer needed. Whoever asked for it needs that too."""
+        own = self.now
+        self.now |= before
+        return own
+
+
+class Remembered(Generic[Key, Answer]):
+    """Answers by what was asked, each with its needs."""
+
+    def __init__(self, needs: Needs) -> None:
+        self.needs = needs
+        self._known: dict[Key, tuple[Answer, int]] = {}
+        self._begun: dict[Key, int] = {}
+
+    def __contains__(self, key: Key) -> bool:
+        return key in self._known
+
+    def __getitem__(self, key: Key) -> Answer:
+        answer, needed = self._known[key]
+        if key in self._begun:
+            self._begun[key] = self._begun[key] or self.needs.unfinished()
+            needed = self._begun[key]
+        self.needs.now |= needed
+        return answer
+
+    def keep(self, key: Key, answer: Answer, needed: int) -> None:
+        """Remember an answer."""
+        self._known[key] = (answer, needed)
+
+    def begin(self, key: Key, answer: Answer) -> None:
+        """What to answer for now to whoever asks on the way to the answer, which `make` makes."""
+        self._known[key] = (answer, 0)
+        self._begun[key] = 0
+
+    def get(self, key: Key, make: Callable[[], Answer]) -> Answer:
+        """The answer, made now if it is not known."""
+        return self[key] if key in self._known else self.make(key, make)
+
+    def make(self, key: Key, make: Callable[[], Answer]) -> Answer:
+        """Make an answer and remember it."""
+        before = self.needs.begin()
+        try:
+            answer = make()
+        finally:
+            needed = self.needs.end(before)
+            bit = self._begun.pop(key, 0)
+            if bit:
+                self.needs.finished(bit, needed)
+        self._known[key] = (answer, needed)
+        return answer
