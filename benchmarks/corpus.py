@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import subprocess
 import sys
@@ -69,17 +70,27 @@ class Package:
 
 def build(work: Path, pins: Sequence[str] = PACKAGES) -> list[Package]:
     """Download and unpack what is missing, take away what is not asked for, and count."""
-    corpus, wheels = work / "corpus", work / "wheels"
+    corpus = work / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
     for folder in corpus.iterdir():
         if folder.name not in (".git", *pins):
             shutil.rmtree(folder) if folder.is_dir() else folder.unlink()
     for pin in pins:
         if not (corpus / pin).is_dir():
-            _unpack(_wheel(pin, wheels / pin), corpus / pin)
+            _unpack(_wheel(pin, work / "wheels" / pin), corpus / pin)
     # The repository's own .gitignore leaves .benchmark out; what stands above a .git is not asked.
     (corpus / ".git").mkdir(exist_ok=True)
     return [_counted(pin, corpus / pin) for pin in pins]
+
+
+def one(work: Path, name: str) -> Package:
+    """One of the packages, apart from the corpus."""
+    (pin,) = (pin for pin in PACKAGES if pin.split("==")[0] == name)
+    folder = work / "apart" / pin
+    if not folder.is_dir():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _unpack(_wheel(pin, work / "wheels" / pin), folder)
+    return _counted(pin, folder)
 
 
 def _wheel(pin: str, folder: Path) -> Path:
@@ -106,10 +117,14 @@ def _unpack(wheel: Path, target: Path) -> None:
 
 def _counted(pin: str, folder: Path) -> Package:
     name, _, release = pin.partition("==")
-    texts = [path.read_bytes() for path in sources(folder)]
-    lines = [text.count(b"\n") for text in texts]
-    jax_lines = sum(count for count, text in zip(lines, texts, strict=True) if b"jax" in text)
-    return Package(name, release, folder, len(texts), sum(lines), jax_lines, sum(map(len, texts)))
+    files = lines = jax_lines = size = 0
+    for path in sources(folder):
+        text = path.read_bytes()
+        count = text.count(b"\n")
+        files, lines, size = files + 1, lines + count, size + len(text)
+        if b"jax" in text:
+            jax_lines += count
+    return Package(name, release, folder, files, lines, jax_lines, size)
 
 
 def sources(folder: Path) -> Iterator[Path]:
@@ -120,6 +135,21 @@ def sources(folder: Path) -> Iterator[Path]:
 def named(packages: Sequence[Package], names: Sequence[str]) -> list[Package]:
     """The packages with these names; all of them where none is there."""
     return [package for package in packages if package.name in names] or list(packages)
+
+
+def holding(packages: Sequence[Package], word: bytes, size: int) -> list[Path]:
+    """Files that hold a word: as many as make up `size` bytes, one of each package in turn."""
+    files = [
+        [path for path in sorted(sources(package.folder)) if word in path.read_bytes()]
+        for package in packages
+    ]
+    found: list[Path] = []
+    for path in (path for turn in itertools.zip_longest(*files) for path in turn if path is not None):
+        if size <= 0:
+            break
+        found.append(path)
+        size -= path.stat().st_size
+    return found
 
 
 def build_single_files(work: Path) -> Path:

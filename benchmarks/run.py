@@ -1,158 +1,182 @@
-"""How long checking takes, beside ruff and Fixit: `make bench` builds the corpus, times all at once, writes results.md.
+"""How long checking takes, beside other tools on the same files: `make bench` builds the corpus and writes results.md.
 
-The corpus is published packages at pinned versions, so anyone can repeat it. Everything is kept in `.benchmark/`;
-delete it to start over. Needs Linux or macOS (`os.wait4` tells what a child and its children used).
+Everything is timed in one run, in turn. The corpus and the tools are kept in `.benchmark/`; delete it to start over.
+Needs Linux or macOS (`os.wait4` tells what a child and its children used).
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import platform
 import shutil
-import statistics
 import subprocess
-import sys
-import time
-import venv
-import zipfile
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from importlib.metadata import version
+from collections.abc import Iterable
 from pathlib import Path
 
-HERE = Path(__file__).parent
-WORK = HERE.parent / ".benchmark"
-CORPUS, WHEELS, ONE, TOOLS = WORK / "corpus", WORK / "wheels", WORK / "one", WORK / "tools"
-RUFF, FIXIT = "0.17.6", "2.2.1"
+import corpus
+import peers
+import report
+from corpus import Package
+from timing import Command
 
-# Pure Python, and as much of it JAX as there is: libraries, trainers, models, simulators.
-PACKAGES = """
-axlearn==0.0.1.post20240213000026 blackjax==1.7.1 brax==0.14.2 chex==0.1.92 diffrax==0.7.2 distrax==0.1.9
-dm-haiku==0.0.17 easydel==0.3.0 equinox==0.13.8 evosax==0.3.2 flax==0.12.12 haliax==1.3 jax==0.12.0.1 jaxopt==0.8.5
-keras==3.15.1 levanter==1.1 lineax==0.1.1 mujoco-mjx==3.17.0 numpyro==0.22.0 optax==0.2.8 optimistix==0.1.0
-orbax-checkpoint==0.12.8 ott-jax==0.6.0 penzai==0.2.5 tensorflow-probability==0.25.0 tinygp==0.3.1
-""".split()
-# Fixit needs minutes for the whole: it gets these, and its time is scaled by their share of the bytes.
-SUBSET = ("equinox", "lineax", "optax")
-FIXIT_RULES = ("CompareSingletonPrimitivesByIs", "NoInheritFromObject", "UseFstring")
-
-CLEAN = "import math\n\n\ndef area(radius: float) -> float:\n    return math.pi * radius**2\n"
-FINDING = """\
-import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
-
-mesh = Mesh(jax.devices(), ("data",))
+HERE = Path(__file__).resolve().parent
 
 
-@jax.jit
-def step(x):
-    x = jax.device_put(x, NamedSharding(mesh, P("data")))
-    return x * 2
-"""
+class Edit:
+    """Appends a comment to one file of the corpus, another one each time, and takes it back."""
+
+    def __init__(self, work: Path, files: list[Path], settle: list[str], variables: dict[str, str]) -> None:
+        self._work = work
+        self._files = files
+        self._settle = settle
+        self._variables = variables
+        self._turn = 0
+
+    def make(self) -> None:
+        """Change the next file."""
+        restore(self._work)
+        # Prime, so that neighbours in one folder do not follow each other.
+        path = self._files[self._turn * 7919 % len(self._files)]
+        self._turn += 1
+        kept = self._work / "edited"
+        kept.mkdir()
+        shutil.copy2(path, kept / "text.py")
+        (kept / "path.txt").write_text(str(path))
+        with path.open("a") as file:
+            file.write(f"\n# changed {self._turn}\n")
+
+    def undo(self) -> None:
+        """Put the file back, and let the tool see that: the next change is to be the only one."""
+        restore(self._work)
+        environment = {**os.environ, **self._variables}
+        subprocess.run(self._settle, cwd=self._work, env=environment, capture_output=True)
 
 
-@dataclass
-class Timing:
-    """What the runs of one command took."""
+def restore(work: Path) -> None:
+    """Put back a file that `Edit` has changed, in this run or in one that was ended."""
+    kept = work / "edited"
+    if (kept / "path.txt").is_file():
+        shutil.copy2(kept / "text.py", (kept / "path.txt").read_text())
+    shutil.rmtree(kept, ignore_errors=True)
 
-    what: str
-    command: Sequence[str]
-    codes: tuple[int, ...] = (0, 1)
-    scale: float = 1.0
-    before: Callable[[], None] | None = None
-    wall: list[float] = field(default_factory=list)
-    cpu: list[float] = field(default_factory=list)
-    memory: int = 0
 
-    def run(self) -> None:
-        """Run it once more."""
-        if self.before is not None:
-            self.before()
-        # An empty value lets Python keep its compiled modules, as it does for users; some machines set it.
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
-        with (WORK / "output.txt").open("wb") as output:
-            start = time.perf_counter()
-            child = subprocess.Popen(
-                self.command, cwd=WORK, env=environment, stdout=output, stderr=subprocess.STDOUT
+def whole_corpus(work: Path, programs: Path, packages: list[Package], with_slow: bool) -> dict[str, Command]:
+    """The commands over the corpus; the slow tools get a part of it."""
+    everything = str(work / "corpus")
+    ours = peers.shardlint(programs)
+    uncached, cached = [*ours, "--no-cache", everything], [*ours, everything]
+    ruff = peers.ruff(work)
+    uncached_ruff = [*ruff, "--no-cache", everything]
+    cached_ruff = [*ruff, "--cache-dir", str(work / "ruff-cache"), everything]
+    filled = {"SHARDLINT_CACHE_DIR": str(work / "shardlint-cache")}
+    new = work / "shardlint-cache-new"
+    files = [
+        path
+        for package in packages
+        for path in sorted(corpus.sources(package.folder))
+        if b"jax" in path.read_bytes()
+    ]
+    edit, ruff_edit = Edit(work, files, cached, filled), Edit(work, files, cached_ruff, {})
+    commands = {
+        "cold": Command("shardlint, cold", uncached),
+        "written": Command(
+            "shardlint, cold, cache written",
+            cached,
+            variables={"SHARDLINT_CACHE_DIR": str(new)},
+            before=lambda: shutil.rmtree(new, ignore_errors=True),
+        ),
+        "warm": Command("shardlint, warm", cached, variables=filled),
+        "changed": Command(
+            "shardlint, warm, one file changed",
+            cached,
+            variables=filled,
+            before=edit.make,
+            after=edit.undo,
+        ),
+        "ruff cold": Command("ruff, cold", uncached_ruff),
+        "ruff warm": Command("ruff, warm", cached_ruff),
+        "ruff changed": Command(
+            "ruff, warm, one file changed", cached_ruff, before=ruff_edit.make, after=ruff_edit.undo
+        ),
+    }
+    size = sum(package.size for package in packages)
+    for peer in peers.slow(work) if with_slow else ():
+        part = corpus.named(packages, peer.packages)
+        scale = size / sum(package.size for package in part)
+        folders = [str(package.folder) for package in part]
+        what = f"{peer.name}, scaled" if peer.packages else peer.name
+        commands[peer.name] = Command(what, [*peer.command, *folders], scale=scale)
+        if peer.name == peers.FLAKE8:
+            torch = corpus.holding(packages, b"torch", size // 60)
+            scale = size / sum(path.stat().st_size for path in torch)
+            arguments = [*peer.command, *map(str, torch)]
+            what = f"{peer.name}, only files with `torch`, scaled"
+            commands[f"{peer.name}, torch"] = Command(what, arguments, scale=scale)
+    return commands
+
+
+def one_file(work: Path, programs: Path, with_slow: bool) -> dict[str, Command]:
+    """The commands over one file, which was edited just before, as it is when a commit hook runs."""
+    one = corpus.build_single_files(work)
+    ours, ruff = peers.shardlint(programs), [*peers.ruff(work), "--no-cache"]
+    clean, finding, fixable = (one / f"{name}.py" for name in ("clean", "finding", "fixable"))
+    filled = {"SHARDLINT_CACHE_DIR": str(work / "shardlint-cache")}
+    turn = iter(range(1_000_000))
+
+    def edited(path: Path, text: str) -> None:
+        path.write_text(f"{text}# edit {next(turn)}\n")
+
+    def is_fixed() -> None:
+        if fixable.read_text() == corpus.FIXABLE:
+            raise SystemExit(f"`shardlint fix` did not change {fixable}")
+
+    commands = {
+        "pass": Command("`python -c pass`", [*peers.interpreter(programs), "-c", "pass"], (0,)),
+        "clean": Command(
+            "shardlint, a clean file",
+            [*ours, str(clean)],
+            (0,),
+            variables=filled,
+            before=lambda: edited(clean, corpus.CLEAN),
+        ),
+        "finding": Command(
+            "shardlint, a file with a finding",
+            [*ours, str(finding)],
+            (1,),
+            variables=filled,
+            before=lambda: edited(finding, corpus.FINDING),
+        ),
+        "fix": Command(
+            "`shardlint fix`",
+            [*peers.shardlint(programs, "fix"), str(fixable)],
+            (0,),
+            variables=filled,
+            before=lambda: fixable.write_text(corpus.FIXABLE),
+            after=is_fixed,
+        ),
+        "ruff clean": Command("ruff, a clean file", [*ruff, str(clean)], (0,)),
+        "ruff finding": Command(
+            "ruff, a file with a finding", [*ruff, "--select", "ALL", str(finding)], (1,)
+        ),
+    }
+    for peer in peers.slow(work) if with_slow else ():
+        if peer.name != peers.SEMGREP:  # it was told that the corpus is all there is
+            commands[f"{peer.name} clean"] = Command(
+                f"{peer.name}, a clean file", [*peer.command, str(clean)]
             )
-            _, status, used = os.wait4(child.pid, 0)
-            self.wall.append(time.perf_counter() - start)
-        child.returncode = os.waitstatus_to_exitcode(status)
-        if child.returncode not in self.codes:
-            tail = (WORK / "output.txt").read_text("utf-8", "replace")[-2000:]
-            raise SystemExit(f"{self.what} ended with {child.returncode}:\n{tail}")
-        self.cpu.append(used.ru_utime + used.ru_stime)
-        self.memory = max(self.memory, used.ru_maxrss * (1 if sys.platform == "darwin" else 1024))
-
-    @property
-    def seconds(self) -> float:
-        """Median wall time, scaled to the whole corpus."""
-        return statistics.median(self.wall) * self.scale
-
-    @property
-    def cpu_seconds(self) -> float:
-        """Median processor time, scaled to the whole corpus."""
-        return statistics.median(self.cpu) * self.scale
+    return commands
 
 
-def build_corpus() -> dict[str, tuple[str, int, int]]:
-    """Download and unpack the packages: name to version, files, bytes."""
-    WHEELS.mkdir(parents=True, exist_ok=True)
-    sizes = {}
-    for pin in PACKAGES:
-        name, _, release = pin.partition("==")
-        target = CORPUS / name
-        if not target.is_dir():
-            print(f"fetching {pin}", flush=True)
-            options = ["--quiet", "--no-deps", "--only-binary", ":all:", "--disable-pip-version-check"]
-            command = [sys.executable, "-m", "pip", "download", *options, "--dest", str(WHEELS / name), pin]
-            subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-            (wheel,) = (WHEELS / name).glob("*.whl")
-            unpacked = target.with_suffix(".new")
-            shutil.rmtree(unpacked, ignore_errors=True)
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(unpacked, [n for n in archive.namelist() if n.endswith((".py", ".pyi"))])
-            (unpacked / "setup.cfg").touch()  # each is a project of its own
-            unpacked.rename(target)
-        files = [path for path in target.rglob("*.py*") if path.is_file()]
-        sizes[name] = (release, len(files), sum(path.stat().st_size for path in files))
-    (CORPUS / ".git").mkdir(exist_ok=True)  # our own .gitignore leaves .benchmark out; it ends here
-    return sizes
-
-
-def build_tools() -> Path:
-    """An environment with the other tools."""
-    if not (TOOLS / "ready").exists():
-        print(f"installing ruff {RUFF} and fixit {FIXIT}", flush=True)
-        venv.create(TOOLS, with_pip=True, clear=True)
-        pip = [
-            str(TOOLS / "bin" / "python"),
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--disable-pip-version-check",
-        ]
-        subprocess.run([*pip, f"ruff=={RUFF}", f"fixit=={FIXIT}"], check=True)
-        (TOOLS / "ready").touch()
-    return TOOLS / "bin"
-
-
-def build_files() -> None:
-    """The single files, and the settings that Fixit wants."""
-    ONE.mkdir(exist_ok=True)
-    (ONE / "setup.cfg").touch()
-    (ONE / "clean.py").write_text(CLEAN)
-    (ONE / "finding.py").write_text(FINDING)
-    rules = ", ".join(f'"fixit.rules.{_module(rule)}:{rule}"' for rule in FIXIT_RULES)
-    (WORK / "fixit.toml").write_text(
-        f'[tool.fixit]\nroot = true\nenable = [{rules}]\ndisable = ["fixit.rules"]\n'
-    )
-
-
-def _module(rule: str) -> str:
-    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in rule).lstrip("_")
+def measure(work: Path, commands: Iterable[Command], rounds: int) -> None:
+    """Run all in turn, `rounds` times, and once more for the memory, which costs time to look at."""
+    commands = list(commands)
+    for turn in range(rounds + 1):
+        sample = turn == rounds
+        for command in commands:
+            run = command.run(work, sample)
+            command.runs.append(run)
+            label = "memory" if sample else f"{turn + 1}/{rounds}"
+            print(f"{label} {command.what}: {run.wall:.3f} s, {run.memory / 1e6:.0f} MB", flush=True)
 
 
 def main() -> None:
@@ -160,125 +184,45 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3, help="runs over the corpus (default 3)")
     parser.add_argument("--short-rounds", type=int, default=11, help="runs over one file (default 11)")
-    parser.add_argument("--without-fixit", action="store_true", help="leave out Fixit, which takes longest")
+    parser.add_argument(
+        "--without-slow", action="store_true", help="leave out jaxlint, semgrep, flake8 and Fixit"
+    )
+    parser.add_argument("--packages", nargs="+", metavar="NAME", help="only these of the packages")
+    parser.add_argument("--work", type=Path, default=HERE.parent / ".benchmark", help="where all is kept")
+    parser.add_argument("--output", type=Path, default=HERE / "results.md", help="the report")
     given = parser.parse_args()
-    WORK.mkdir(exist_ok=True)
-    sizes = build_corpus()
-    tools = build_tools()
-    build_files()
-    share = sum(sizes[name][2] for name in SUBSET) / sum(size for _, _, size in sizes.values())
-    ours = [sys.executable, "-m", "shardlint", "check", "--output-format", "concise"]
-    ruff = [str(tools / "ruff"), "check", "--isolated", "--quiet", "--output-format", "concise"]
-    fixit = [str(tools / "fixit"), "--config-file", str(WORK / "fixit.toml"), "--quiet", "lint"]
-    cache = WORK / "ruff-cache"
-    whole = [
-        Timing("shardlint, cold", [*ours, str(CORPUS)]),
-        Timing("shardlint, warm", [*ours, str(CORPUS)]),
-        Timing("ruff, cold", [*ruff, "--no-cache", str(CORPUS)]),
-        Timing("ruff, warm", [*ruff, "--cache-dir", str(cache), str(CORPUS)]),
-    ]
-    if not given.without_fixit:
-        subset = [str(CORPUS / name) for name in SUBSET]
-        whole.append(
-            Timing(f"Fixit with {len(FIXIT_RULES)} rules, scaled", [*fixit, *subset], (0, 1), 1 / share)
-        )
-    one = [
-        Timing("`python -c pass`", [sys.executable, "-c", "pass"], (0,)),
-        Timing("shardlint, a clean file", [*ours, str(ONE / "clean.py")], (0,)),
-        Timing("shardlint, a file with a finding", [*ours, str(ONE / "finding.py")], (1,)),
-        Timing("ruff, a clean file", [*ruff, "--no-cache", str(ONE / "clean.py")], (0,)),
-        Timing(
-            "ruff, a file with a finding",
-            [*ruff, "--no-cache", "--select", "ALL", str(ONE / "finding.py")],
-            (1,),
-        ),
-        Timing("Fixit, a clean file", [*fixit, str(ONE / "clean.py")], (0,)),
-    ]
-    for timing in (*one, *(timing for timing in whole if timing.what == "ruff, warm")):
-        timing.run()  # once unmeasured: compiled modules, ruff's cache
-        timing.wall.clear()
-        timing.cpu.clear()
-    for path in CORPUS.rglob("*.py"):
-        path.read_bytes()  # no command is to pay for fetching the files from the disk
-    for timings, rounds in ((one, given.short_rounds), (whole, given.rounds)):
-        for turn in range(rounds):
-            for timing in timings:
-                timing.run()
-                print(f"{turn + 1}/{rounds} {timing.what}: {timing.wall[-1]:.3f} s", flush=True)
-    findings = _summary(ours)
-    report = "\n".join(_report(sizes, whole, one, share, findings, given.rounds, given.short_rounds))
-    (HERE / "results.md").write_text(report, "utf-8")
-    print(report)
+    work = given.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    restore(work)
+    pins = [pin for pin in corpus.PACKAGES if not given.packages or pin.split("==")[0] in given.packages]
+    packages = corpus.build(work, pins)
+    programs = peers.install_shardlint(work)
+    whole = whole_corpus(work, programs, packages, not given.without_slow)
+    one = one_file(work, programs, not given.without_slow)
+    for package in packages:
+        for path in corpus.sources(package.folder):
+            path.read_bytes()  # no command is to pay for fetching the files from the disk
+    print("filling the caches", flush=True)
+    for command in (whole["warm"], whole["ruff warm"], *one.values()):
+        command.run(work)  # not measured: also compiles modules
+    measure(work, one.values(), given.short_rounds)
+    measure(work, whole.values(), given.rounds)
+    findings = same_findings(work, whole["cold"], whole["warm"])
+    text = report.text(work, programs, packages, whole, one, findings, (given.rounds, given.short_rounds))
+    given.output.write_text(text, "utf-8")
+    print(text)
 
 
-def _summary(ours: Sequence[str]) -> str:
-    lines = subprocess.run([*ours, str(CORPUS)], capture_output=True, text=True, cwd=WORK).stdout.splitlines()
-    return lines[-1].partition(".")[0] if lines else "nothing said"
-
-
-def _report(
-    sizes: dict[str, tuple[str, int, int]],
-    whole: list[Timing],
-    one: list[Timing],
-    share: float,
-    findings: str,
-    rounds: int,
-    short: int,
-) -> list[str]:
-    files, size = sum(f for _, f, _ in sizes.values()), sum(s for _, _, s in sizes.values())
-    return [
-        "# Benchmark",
-        "",
-        "Generated by `make bench`; do not edit. All commands were timed in one run, in turn; the times are medians.",
-        "",
-        f"- shardlint {version('shardlint')} ({findings}), ruff {RUFF} (default rules), Fixit {FIXIT}"
-        f" ({', '.join(FIXIT_RULES)})",
-        f"- {platform.python_implementation()} {platform.python_version()}, {platform.system()} {platform.machine()},"
-        f" {len(os.sched_getaffinity(0)) if hasattr(os, 'sched_getaffinity') else os.cpu_count()} cores",
-        f"- {files:,} files, {size / 1e6:.1f} MB of Python from {len(sizes)} published packages",
-        "",
-        f"## The whole corpus ({rounds} runs each)",
-        "",
-        *_table(whole, whole[0], "against shardlint, cold"),
-        "",
-        "shardlint keeps no cache yet, so its warm run is a second cold one. ruff runs on all cores; the processor time"
-        " tells what was done in all.",
-        f"Fixit was given {', '.join(SUBSET)}, {share:.1%} of the bytes; its time is scaled by that, its memory is not."
-        if len(whole) > 4
-        else "Fixit was left out.",
-        "",
-        f"## One file ({short} runs each)",
-        "",
-        *_table(one, one[0], "against `python -c pass`"),
-        "",
-        "A peak of 20 MB is that of the process that does the timing; what used less cannot be told.",
-        "",
-        "## The packages",
-        "",
-        "| package | version | files | MB |",
-        "| --- | --- | ---: | ---: |",
-        *(
-            f"| {name} | {release} | {count} | {bytes_ / 1e6:.1f} |"
-            for name, (release, count, bytes_) in sizes.items()
-        ),
-        "",
-    ]
-
-
-def _table(timings: list[Timing], base: Timing, against: str) -> list[str]:
-    return [
-        f"| | wall, s | processor, s | {against} | peak memory, MB |",
-        "| --- | ---: | ---: | ---: | ---: |",
-        *(
-            f"| {timing.what} | {_shown(timing.seconds)} | {_shown(timing.cpu_seconds)} "
-            f"| {timing.seconds / base.seconds:.2f} | {timing.memory / 1e6:.0f} |"
-            for timing in timings
-        ),
-    ]
-
-
-def _shown(seconds: float) -> str:
-    return f"{seconds:.3f}" if seconds < 1 else f"{seconds:.1f}"
+def same_findings(work: Path, cold: Command, warm: Command) -> str:
+    """What shardlint found, in short; that the cache answers otherwise ends the benchmark."""
+    said = []
+    for command in (cold, warm):
+        environment = {**os.environ, **command.variables}
+        ended = subprocess.run(command.arguments, cwd=work, env=environment, capture_output=True, text=True)
+        said.append(ended.stdout.splitlines())
+    if said[0] != said[1]:
+        raise SystemExit("with the cache, shardlint says something else than without")
+    return said[0][-1].partition(".")[0] if said[0] else "nothing said"
 
 
 if __name__ == "__main__":

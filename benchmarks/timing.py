@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import statistics
 import subprocess
@@ -28,10 +29,15 @@ class Run:
 
     wall: float
     cpu: float
-    largest: int
-    """Peak memory of the largest process, in bytes, as the system counts it."""
+    largest: int | None
+    """Peak memory of the largest process, in bytes; None where it is less than that of the process that times."""
     tree: int | None
     """Peak memory of all its processes together, in bytes, if sampled: shared pages are counted once."""
+
+    @property
+    def memory(self) -> int:
+        """The larger of the two: a sample can miss a peak, and one process does not tell of the others."""
+        return max(self.largest or 0, self.tree or 0)
 
 
 @dataclass
@@ -44,8 +50,8 @@ class Command:
     scale: float = 1.0
     """Times are multiplied by this: the command was given a part of the corpus."""
     variables: Mapping[str, str] = field(default_factory=dict)
-    before: Callable[[], None] | None = None
-    after: Callable[[], None] | None = None
+    before: Callable[[], object] | None = None
+    after: Callable[[], object] | None = None
     runs: list[Run] = field(default_factory=list)
 
     def run(self, work: Path, sample: bool = False) -> Run:
@@ -74,9 +80,9 @@ class Command:
         return statistics.median(run.cpu for run in self.timed) * self.scale
 
     @property
-    def largest(self) -> int:
-        """Most memory that one of its processes had, in bytes."""
-        return max(run.largest for run in self.runs)
+    def largest(self) -> int | None:
+        """Most memory that one of its processes had, in bytes; None where that cannot be told."""
+        return max((run.largest for run in self.runs if run.largest is not None), default=None)
 
     @property
     def tree(self) -> int | None:
@@ -85,8 +91,8 @@ class Command:
 
     @property
     def memory(self) -> int:
-        """The larger of the two: a sample can miss a peak, and one process does not tell of the others."""
-        return max(self.largest, self.tree or 0)
+        """The larger of the two, over all runs."""
+        return max(run.memory for run in self.runs)
 
 
 def run(
@@ -133,7 +139,10 @@ def run(
     if child.returncode not in codes:
         tail = said.read_text("utf-8", "replace")[-2000:]
         raise SystemExit(f"{what} ended with {child.returncode}:\n{tail}")
-    return Run(wall, used.ru_utime + used.ru_stime, used.ru_maxrss * _UNIT, tree)
+    # A child starts as a copy of this process, and the system counts that as its own.
+    here = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    largest = used.ru_maxrss * _UNIT if used.ru_maxrss > here else None
+    return Run(wall, used.ru_utime + used.ru_stime, largest, tree)
 
 
 def _end(pid: int, ended: threading.Event) -> None:

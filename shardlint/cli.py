@@ -89,10 +89,13 @@ def _options(kwargs: dict[str, Any]) -> Options:
 @click.option(
     "--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True
 )
+@click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
 @click.option(
     "--stdin-filename", type=click.Path(path_type=Path), help="Name of the text on standard input (path -)."
 )
-def check(paths: tuple[Path, ...], output_format: str, stdin_filename: Path | None, **kwargs: Any) -> None:
+def check(
+    paths: tuple[Path, ...], output_format: str, no_cache: bool, stdin_filename: Path | None, **kwargs: Any
+) -> None:
     """Report sharding mistakes. Nothing of the checked project is run.
 
     PATHS are files and folders (default: this folder); "-" reads standard input.
@@ -104,7 +107,7 @@ def check(paths: tuple[Path, ...], output_format: str, stdin_filename: Path | No
     stdin = None
     if paths == (Path("-"),) or (stdin_filename is not None and not paths):
         stdin = (stdin_filename or Path("stdin.py"), sys.stdin.buffer.read())
-    report = run(paths or (Path(),), _options(kwargs), stdin)
+    report = run(paths or (Path(),), _options(kwargs), stdin, cached=not no_cache)
     if output_format == "json":
         click.echo(json_.dumps(report))
     else:
@@ -189,7 +192,8 @@ def rules() -> None:
 @click.option("--target", multiple=True, metavar="PKG=VERSION")
 def targets(path: Path, target: tuple[str, ...]) -> None:
     """Show which releases a project is checked for, and why."""
-    from shardlint.check import Checker, Options
+    from shardlint.checker import Checker
+    from shardlint.outcome import Options
     from shardlint.plain import plain
     from shardlint.targets import parse_targets
     from shardlint.versions import show

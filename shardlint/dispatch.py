@@ -11,6 +11,7 @@ from shardlint.facts import FileFacts
 from shardlint.program import Program, api
 from shardlint.program.values import Api, Made, Value, Wrapped, options
 from shardlint.rule import Calls, Methods, Rule, Wake, Withs
+from shardlint.screen import Screen
 from shardlint.site import Form, Site
 from shardlint.targets import Targets
 
@@ -18,21 +19,7 @@ from shardlint.targets import Targets
 _SPELLINGS: dict[str, set[str]] = {}
 for _written, _name in api.spellings():
     _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
-# Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
-_WORDS = bytes(
-    byte if byte > 127 or byte == ord("_") or chr(byte).isalnum() else ord(" ") for byte in range(256)
-)
-
 _WITH = "with"
-# How a file that uses a library names it or a part of it, also where a module of the project hands that on.
-_MENTIONS = {
-    "jax": (b"jax", b"jnp"),
-    "flax": (b"flax", b"nnx", b"linen"),
-    "equinox": (b"equinox", b"eqx"),
-    "haliax": (b"haliax", b"hax"),
-}
-
-
 @dataclass
 class Wakes:
     """The rules of a run, by what wakes them."""
@@ -75,46 +62,14 @@ class Wakes:
         return self.calls if isinstance(wake, Calls) else self.uses
 
     @cached_property
-    def _needles(self) -> dict[bytes, tuple[str, tuple[tuple[str, tuple[bytes, ...]], ...]]]:
-        return {
-            word.encode(): (word, tuple((library, tuple(near or ())) for library, near in asked.items()))
-            for word, asked in self.words.items()
-        }
-
-    def hits(self, data: bytes) -> list[str]:
-        """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
-        words = self._needles.keys() & data.translate(_WORDS).split()
-        if not words:
-            return []
-        texts = _Texts(data)
-        found = []
-        for needle in words:
-            word, asked = self._needles[needle]
-            if any(
-                (not near or any(map(texts.__getitem__, near))) and (library not in _MENTIONS or texts.mention(library))
-                for library, near in asked
-            ):
-                found.append(word)
-        return sorted(found)
-
-
-class _Texts(dict[bytes, bool]):
-    """Which texts a file holds: each is looked for once."""
-
-    def __init__(self, data: bytes) -> None:
-        self.data = data
-
-    def __missing__(self, text: bytes) -> bool:
-        found = self[text] = text in self.data
-        return found
-
-    def mention(self, library: str) -> bool:
-        """Whether a file names a library or a part of it.
-
-        `update` is in every third file, and is Flax's in few: one that names neither Flax nor a part of it has none.
-        (`device_put` may be handed on by a module of the project; it means the same thing everywhere.)
-        """
-        return any(map(self.__getitem__, _MENTIONS[library]))
+    def screen(self) -> Screen:
+        """What tells by a file's bytes whether any of the rules may wake."""
+        return Screen(
+            {
+                word: {library: None if near is None else tuple(sorted(near)) for library, near in asked.items()}
+                for word, asked in self.words.items()
+            }
+        )
 
 
 def _is_plain(word: str) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shardlint.facts import CutWrong, FileFacts, Scope
-from shardlint.program import Program, project_root
+from shardlint.places import project_root
+from shardlint.program import Program
 from shardlint.program.contexts import Context
 from shardlint.program.evaluate import scope_label
 from shardlint.program.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of

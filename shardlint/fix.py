@@ -9,10 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardlint.check import Checker, Options, chosen
+from shardlint.check import chosen
+from shardlint.checker import Checker
 from shardlint.facts import NotParsed, read_facts
 from shardlint.files import replace_file
 from shardlint.imports import dropped
+from shardlint.outcome import Options, Outcome
+from shardlint.places import Places
 from shardlint.plain import plain
 from shardlint.rule import Edit, Finding, Fix, Safety
 from shardlint.sources.text import Source, Unreadable
@@ -56,13 +59,16 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
     Raises `BadSettings` and `UnknownRule`. A file that cannot be read, mended or written is reported; the others go on.
     """
     report = FixReport()
-    checker = Checker(options)
-    found = chosen(paths, checker)
+    places = Places()
+    checker = Checker(options, places=places)
+    found = chosen(paths, options, places)
     report.missing += found.missing
     report.skipped += found.skipped
     for file in found.files:
         report.files += 1
-        outcome, reason = fix_file(checker, file, options, unsafe)
+        first = checker.check_file(file)
+        report.failed = report.failed or first.failed
+        outcome, reason = fix_file(first, options, unsafe)
         if reason is not None:
             report.skipped.append((file, reason))
         if outcome is None:
@@ -75,7 +81,6 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
         report.fixed.append(outcome)
     if write:
         _look_again(report, options)
-    report.failed = checker.failed
     return report
 
 
@@ -84,16 +89,14 @@ def _look_again(report: FixReport, options: Options) -> None:
     again = Checker(options)
     for outcome in report.fixed:
         if outcome.changed and outcome.left and not outcome.problem:
-            found, reason = again.check_file(outcome.path)
-            if reason is None:
-                outcome.left = found.findings if found is not None else []
+            found = again.check_file(outcome.path)
+            if found.reason is None:
+                outcome.left = found.report.findings if found.report is not None else []
 
 
-def fix_file(
-    checker: Checker, path: Path, options: Options, unsafe: bool
-) -> tuple[FixedFile | None, str | None]:
-    """Mend one file in memory: apply what can be applied, check again, until nothing more can be."""
-    found, reason = checker.check_file(path)
+def fix_file(first: Outcome, options: Options, unsafe: bool) -> tuple[FixedFile | None, str | None]:
+    """Mend a checked file in memory: apply what can be applied, check again, until nothing more can be."""
+    path, found, reason = first.path, first.report, first.reason
     if found is None:
         return None, reason
     outcome = FixedFile(path, found.source, found.source, left=found.findings)
@@ -122,7 +125,7 @@ def fix_file(
         outcome.after = after
         outcome.mended += applied
         again = Checker(options, {path.resolve(): after})
-        report, _ = again.check_file(path, after.encode())
+        report = again.check_file(path, after.encode()).report
         findings = report.findings if report is not None else []
         if not findings:
             break

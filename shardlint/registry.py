@@ -63,6 +63,11 @@ def _packs() -> tuple[ModuleType, ...]:
     return tuple(importlib.import_module(point.value) for point in entry_points(group=GROUP))
 
 
+def pack_folders() -> list[Path]:
+    """The folders of the packs' own files, data too."""
+    return [Path(place) for pack in _packs() for place in pack.__path__]
+
+
 @lru_cache(maxsize=1)
 def entries() -> Mapping[str, Entry]:
     """All rules of all packs, by code. Raises `BrokenPack` when two packs claim a code."""

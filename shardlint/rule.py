@@ -19,6 +19,7 @@ __all__ = [
     "Fix",
     "Harm",
     "Methods",
+    "Named",
     "Rule",
     "Safety",
     "Uses",
@@ -81,6 +82,14 @@ class Fix:
 
 
 @dataclass(frozen=True)
+class Named:
+    """A rule that need not be loaded to tell what it found."""
+
+    code: str
+    name: str
+
+
+@dataclass(frozen=True)
 class Finding:
     """One finding. `start` and `end` are character offsets in the file's text.
 
@@ -88,7 +97,7 @@ class Finding:
     to write instead where there is no fix to apply.
     """
 
-    rule: type[Rule]
+    rule: type[Rule] | Named
     start: int
     end: int
     label: str

@@ -48,14 +48,18 @@ def find_settings(folder: Path) -> Settings:
     Raises `BadSettings`.
     """
     folder = folder.resolve()
-    for candidate in (folder, *folder.parents):
-        own = candidate / "shardlint.toml"
-        if own.is_file():
-            return read_settings(own)
-        project = candidate / "pyproject.toml"
-        if project.is_file() and b"tool.shardlint" in _bytes(project):
-            return read_settings(project)
-    return Settings()
+    return next(filter(None, map(settings_in, (folder, *folder.parents))), None) or Settings()
+
+
+def settings_in(folder: Path) -> Settings | None:
+    """The settings that a folder itself holds, if any. Raises `BadSettings`."""
+    own = folder / "shardlint.toml"
+    if own.is_file():
+        return read_settings(own)
+    project = folder / "pyproject.toml"
+    if project.is_file() and b"tool.shardlint" in _bytes(project):
+        return read_settings(project)
+    return None
 
 
 def read_settings(path: Path) -> Settings:

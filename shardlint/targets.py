@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from shardlint.environments import site_packages
 from shardlint.versions import Release, allows, compare, parse, show
 
 # Releases known when this shardlint was released: the newest of each minor series, newest last, and those where an
@@ -331,21 +332,10 @@ def _text(path: Path, errors: str) -> str:
 
 def _installed(root: Path) -> dict[str, tuple[Release, str]]:
     """Releases in the project's own environment, else in the one this runs in, by the names of dist-info folders."""
-    places: list[tuple[Path, str]] = []
-    for name in (".venv", "venv"):
-        places += [(path, name) for path in _site_packages(root / name)]
-    active = os.environ.get("VIRTUAL_ENV")
-    if active:
-        places += [(path, "the active environment") for path in _site_packages(Path(active))]
-    places += [
-        (Path(entry), "this environment")
-        for entry in sys.path
-        if entry.endswith(("site-packages", "dist-packages"))
-    ]
     found: dict[str, tuple[Release, str]] = {}
-    for folder, name in places:
+    for folder, name in site_packages(str(root)):
         try:
-            entries = [path.name for path in folder.iterdir()]
+            entries = os.listdir(folder)
         except OSError:
             continue
         for entry in entries:
@@ -358,7 +348,3 @@ def _installed(root: Path) -> dict[str, tuple[Release, str]]:
                 except ValueError:
                     continue
     return found
-
-
-def _site_packages(environment: Path) -> list[Path]:
-    return [*environment.glob("lib/python3*/site-packages"), environment / "Lib" / "site-packages"]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import gc
-import multiprocessing
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from shardlint.check import Checker, Options, Outcome, outcome
+if TYPE_CHECKING:
+    from shardlint.checker import Checker
+    from shardlint.outcome import Outcome
+    from shardlint.places import ScopeKey
+    from shardlint.program.project import Answers
 
 # Below this a second process reads and links again more than it saves.
 _FILES = 400
@@ -27,34 +29,63 @@ def worth_it(files: Sequence[Path]) -> bool:
     return len(files) >= _FILES and _processors() > 1 and sys.platform == "linux"
 
 
-def side_by_side(files: Sequence[Path], options: Options) -> Iterator[Outcome]:
+def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     """What comes of each file, in order. What a lost process had to do is done again in this one."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+
+    checker.targets(files[0].resolve())  # loads the rules once for all
     count = min(_processors(), _MOST, max(1, 2 * len(files) // _FILES))
-    size = -(-len(files) // (count * _TURNS))
-    parts = [files[start : start + size] for start in range(0, len(files), size)]
-    done = 0
+    parts = _parts(files, checker, count)
+    found: dict[Path, Outcome] = {}
     try:
         with ProcessPoolExecutor(
-            count, multiprocessing.get_context("fork"), initializer=_begin, initargs=(options,)
+            count, multiprocessing.get_context("fork"), initializer=_begin, initargs=(checker,)
         ) as pool:
-            for outcomes in pool.map(_part, parts):
-                yield from outcomes
-                done += 1
+            for outcomes, answers in pool.map(_part, parts):
+                checker.learn(answers)
+                found.update((outcome.path, outcome) for outcome in outcomes)
     except BrokenProcessPool:
-        _begin(options)
-        for part in parts[done:]:
-            yield from _part(part)
+        _begin(checker)
+        left = [file for file in files if file not in found]
+        found.update((outcome.path, outcome) for outcome in _part(left)[0])
+    yield from (found[file] for file in files)
 
 
-def _begin(options: Options) -> None:
+def _parts(files: Sequence[Path], checker: Checker, count: int) -> list[Sequence[Path]]:
+    """The files in parts, a project each, the largest first; one that is most of the work in several."""
+    projects: dict[str, list[Path]] = {}
+    sizes: dict[str, int] = {}
+    for file in files:
+        root = checker.root(file)
+        projects.setdefault(root, []).append(file)
+        sizes[root] = sizes.get(root, 0) + _size(file)
+    most = sum(sizes.values()) / (count * 1.5)
+    parts: list[Sequence[Path]] = []
+    for root in sorted(projects, key=lambda root: -sizes[root]):
+        inside = projects[root]
+        step = len(inside) if sizes[root] <= most else -(-len(inside) // (count * _TURNS))
+        parts += [inside[start : start + step] for start in range(0, len(inside), step)]
+    return parts
+
+
+def _size(file: Path) -> int:
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0
+
+
+def _begin(checker: Checker) -> None:
     global _checker
     gc.disable()
-    _checker = Checker(options)
+    _checker = checker
 
 
-def _part(files: Sequence[Path]) -> list[Outcome]:
+def _part(files: Sequence[Path]) -> tuple[list[Outcome], dict[ScopeKey, Answers]]:
     assert _checker is not None
-    return [outcome(_checker, file) for file in files]
+    return [_checker.check_file(file) for file in files], _checker.answers()
 
 
 def _processors() -> int:

@@ -123,7 +123,7 @@ class FileFacts:
             found.sort(key=_first_line)
             self._sorted.add(scope)
         index = bisect_right(found, line, key=_first_line) - 1
-        return found[index] if index >= 0 and line <= (found[index].node.end_lineno or 0) else None
+        return found[index] if index >= 0 and line <= (getattr(found[index].node, "end_lineno", 0) or 0) else None
 
     def mentions(self, name: str, beside: tuple[str, ...] = ()) -> list[ast.AST]:
         """Every Name, Attribute, keyword, import alias, argument and definition with this name, in text order.

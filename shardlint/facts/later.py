@@ -99,9 +99,10 @@ def _look_into(node: _Later) -> object:
     cut, entered = node.__dict__["_cut"]
     body = cut.parse()
     del node.__dict__["_cut"]
-    node.__class__ = ast.FunctionDef if isinstance(node, ast.FunctionDef) else ast.AsyncFunctionDef  # type: ignore[assignment]
+    whole = ast.FunctionDef if isinstance(node, ast.FunctionDef) else ast.AsyncFunctionDef
+    node.__class__ = whole  # type: ignore[assignment]
     node.body = body  # type: ignore[attr-defined]
-    entered(node)  # type: ignore[arg-type]
+    entered(node)
     return body
 
 

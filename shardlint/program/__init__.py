@@ -19,7 +19,7 @@ from shardlint.program.mesh_table import SharedMesh, shared_meshes
 from shardlint.program.meshes import AxisTypes
 from shardlint.program.modules import Modules
 from shardlint.program.needs import Remembered
-from shardlint.program.project import Project, project_root
+from shardlint.program.project import Project
 from shardlint.program.traced import Region, Tracing
 from shardlint.program.values import Place, Value
 from shardlint.sources.text import Source
@@ -28,7 +28,7 @@ Answer = TypeVar("Answer")
 # Trees are some twenty times their source: how many files are kept parsed at once.
 _KEPT = 96
 
-__all__ = ["Program", "project_root"]
+__all__ = ["Program"]
 
 
 class Program:

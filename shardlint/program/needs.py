@@ -47,8 +47,12 @@ class Needs:
         """What the answer came to need."""
         self._unfinished[bit] = needed
 
-    def whole(self, needed: int) -> int:
-        """What is needed, with what answers came to need that were unfinished then."""
+    def named(self, needed: int) -> tuple[Need, ...]:
+        """What bits stand for, with what answers came to need that were unfinished then."""
+        whole = self._whole(needed)
+        return tuple(need for need, bit in self.bits.items() if bit & whole)
+
+    def _whole(self, needed: int) -> int:
         todo = [bit for bit in self._unfinished if bit & needed]
         done = set(todo)
         while todo:

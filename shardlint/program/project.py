@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 
 from shardlint.facts import FileFacts, NotParsed, read_facts
 from shardlint.program.needs import Needs
+from shardlint.searches import Question, holds
 from shardlint.sources.find import walk
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 
-_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", "shardlint.toml", ".git", ".hg")
 _SOURCE_FOLDERS = ("", "src", "lib", "python")
 # Reverse search reads the whole project; past this size it answers "unknown" instead.
 _SEARCH_BYTES = 400_000_000
@@ -23,15 +23,7 @@ _SEARCHES_BEFORE_INDEX = 24
 _WORDS = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
 
 
-def project_root(path: Path) -> Path:
-    """The project a file belongs to: the nearest marked folder above it, else the folder of its top package."""
-    folder = path if path.is_dir() else path.parent
-    for candidate in (folder, *folder.parents):
-        if any((candidate / marker).exists() for marker in _MARKERS):
-            return candidate
-    while (folder / "__init__.py").is_file() and folder.parent != folder:
-        folder = folder.parent
-    return folder
+Answers = Mapping[Question, list[Path]]
 
 
 class Project:
@@ -43,8 +35,6 @@ class Project:
         self._facts: dict[Path, FileFacts | None] = {}
         self._whole: set[Path] = set()
         """Files that cannot be read a function at a time."""
-        self._modules: dict[tuple[Path, str], Path | None] = {}
-        self._relative: dict[tuple[Path, int, str], Path | None] = {}
         self._tops: dict[Path, Path] = {}
         self._searches = 0
         self.needs = Needs()
@@ -88,23 +78,23 @@ class Project:
         self._facts.clear()
 
     @cached_property
-    def files(self) -> list[Path]:
-        """Every Python file of the project, found when first asked for."""
-        return list(walk(self.root))
+    def _files(self) -> dict[Path, int]:
+        """Every Python file of the project with its size, found when first asked for."""
+        return {Path(path): size for path, (size, _) in walk(self.root)}
 
     @cached_property
-    def _texts(self) -> dict[Path, bytes] | None:
+    def _too_large(self) -> bool:
+        return sum(self._files.values()) > _SEARCH_BYTES
+
+    @cached_property
+    def _texts(self) -> dict[Path, bytes]:
+        """What the files hold; nothing when that is too much to search."""
         texts: dict[Path, bytes] = {}
-        size = 0
-        for path in self.files:
+        for path in self._files if not self._too_large else ():
             try:
-                data = path.read_bytes() if path not in self._overlay else self._overlay[path].text.encode()
+                texts[path] = path.read_bytes() if path not in self._overlay else self._overlay[path].text.encode()
             except OSError:
                 continue
-            size += len(data)
-            if size > _SEARCH_BYTES:
-                return None
-            texts[path] = data
         return texts
 
     def importing(self, path: Path, name: str) -> Iterator[FileFacts | None]:
@@ -140,13 +130,13 @@ class Project:
 
     def anywhere(self, text: str) -> bool:
         """Whether any file of the project holds a dotted name; True also when the project is too large to search."""
-        return self._texts is None or bool(self._search(("anywhere", text)))
+        return bool(self._search(("anywhere", text))) or self._too_large
 
     def _search(self, question: Question) -> list[Path]:
         """The files of which `holds` is true; of `anywhere` the first one. None when the project is too large."""
         self.needs.note(question)
         if question not in self.answers:
-            texts = self._texts or {}
+            texts = self._texts
             word = question[1].encode()
             if question[0] in ("named", "starred", "attribute"):
                 word = question[-1 if question[0] == "starred" else 1].encode()
@@ -161,7 +151,7 @@ class Project:
 
     def _with(self, word: bytes) -> Iterable[Path]:
         """Files that may hold a word: an index says which do, once many have been asked for."""
-        texts = self._texts or {}
+        texts = self._texts
         if not _WORDS.fullmatch(word):
             return texts
         self._searches += 1
@@ -170,13 +160,13 @@ class Project:
     @cached_property
     def _index(self) -> dict[bytes, list[Path]]:
         index: dict[bytes, list[Path]] = {}
-        for path, data in (self._texts or {}).items():
+        for path, data in self._texts.items():
             for word in set(_WORDS.findall(data)):
                 index.setdefault(word, []).append(path)
         return index
 
     def _read(self, paths: list[Path], but: Path | None) -> Iterator[FileFacts | None]:
-        if self._texts is None or len(paths) > _SEARCH_FILES:
+        if self._too_large or len(paths) > _SEARCH_FILES:
             yield None
             return
         for path in paths:
@@ -197,12 +187,20 @@ class Project:
 
     def resolve(self, dotted: str, importer: Path) -> Path | None:
         """The project's file for an absolute module name, seen from the file that imports it."""
-        top = self._top(importer.parent)
-        key = (top, dotted)
-        self.needs.note(("module", str(top), dotted))
-        if key not in self._modules:
-            self._modules[key] = self.module_file(dotted, top)
-        return self._modules[key]
+        return self._module(("module", str(self._top(importer.parent)), dotted))
+
+    def _module(self, question: Question) -> Path | None:
+        self.needs.note(question)
+        if question not in self.answers:
+            found = self.module_file(question)
+            self.answers[question] = [found] if found is not None else []
+        return next(iter(self.answers[question]), None)
+
+    def module_file(self, question: Question) -> Path | None:
+        """The file of a module, by absolute name from a package's folder or by relative name from a file's."""
+        if question[0] == "module":
+            return self._by_name(question[2], Path(question[1]))
+        return self._beside(Path(question[1]), int(question[2]), question[3])
 
     def _top(self, folder: Path) -> Path:
         """The folder that holds the outermost package a folder is part of."""
@@ -213,8 +211,7 @@ class Project:
             self._tops[folder] = top
         return self._tops[folder]
 
-    def module_file(self, dotted: str, top: Path) -> Path | None:
-        """The file of an absolute module name, for importers in the package at or below a folder."""
+    def _by_name(self, dotted: str, top: Path) -> Path | None:
         if not dotted:
             return None
         relative = dotted.replace(".", "/")
@@ -238,14 +235,9 @@ class Project:
 
     def relative(self, importer: Path, level: int, dotted: str) -> Path | None:
         """The project's file for a relative import (`from ..a import b`: level 2, dotted "a")."""
-        key = (importer.parent, level, dotted)
-        self.needs.note(("relative", str(importer.parent), str(level), dotted))
-        if key not in self._relative:
-            self._relative[key] = self.file_beside(*key)
-        return self._relative[key]
+        return self._module(("relative", str(importer.parent), str(level), dotted))
 
-    def file_beside(self, folder: Path, level: int, dotted: str) -> Path | None:
-        """The file of a relative import in a folder."""
+    def _beside(self, folder: Path, level: int, dotted: str) -> Path | None:
         for _ in range(level - 1):
             folder = folder.parent
         base = folder / dotted.replace(".", "/") if dotted else folder
@@ -253,38 +245,3 @@ class Project:
             if candidate is not None and (candidate in self._overlay or candidate.is_file()):
                 return candidate
         return None
-
-
-_WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
-Question = tuple[str, ...]
-
-
-def holds(question: Question, data: bytes) -> bool:
-    """Whether a file's bytes are what a search looks for."""
-    match question:
-        case ("named", name, stem):
-            return stem.encode() in data and holds_word(data, name.encode())
-        case ("starred", stem):
-            return b"import *" in data and holds_word(data, stem.encode())
-        case ("attribute", name):
-            return holds_word(data, name.encode(), after=b".")
-        case ("anywhere", text):
-            return holds_word(data, text.encode())
-        case ("calling", *names):
-            return any(f"{name}(".encode() in data for name in names)
-        case ("matching", pattern):
-            return re.search(pattern.encode("latin-1"), data) is not None
-    raise ValueError(f"no such search: {question}")
-
-
-def holds_word(data: bytes, word: bytes, after: bytes = b"") -> bool:
-    """Whether bytes hold a word on its own. `find` runs at memory speed; a regular expression is 40 times slower."""
-    needle = after + word
-    start = data.find(needle)
-    while start >= 0:
-        end = start + len(needle)
-        left_free = bool(after) or start == 0 or data[start - 1] not in _WORD
-        if left_free and (end == len(data) or data[end] not in _WORD):
-            return True
-        start = data.find(needle, start + 1)
-    return False

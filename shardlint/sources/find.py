@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardlint.sources.tree import Stamp, Tree
+
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
-
-SUFFIXES = (".py", ".pyi")
 
 # Directories no one means when they say "check this project".
 ALWAYS_EXCLUDED = frozenset(
@@ -26,11 +26,15 @@ class Found:
     """The files to check, in a stable order, and what was named but left out."""
 
     files: list[Path] = field(default_factory=list)
+    real: list[str] = field(default_factory=list)
+    """The absolute path of each, links followed: what identifies it."""
     skipped: list[tuple[Path, str]] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
 
 
-def find(paths: Sequence[Path], exclude: Sequence[str] = (), root: Path | None = None) -> Found:
+def find(
+    paths: Sequence[Path], exclude: Sequence[str] = (), root: Path | None = None, tree: Tree | None = None
+) -> Found:
     """Find the Python files below `paths`.
 
     A file that is named is checked whatever its suffix and whatever `.gitignore` says, unless `exclude` (patterns
@@ -39,33 +43,51 @@ def find(paths: Sequence[Path], exclude: Sequence[str] = (), root: Path | None =
     """
     found = Found()
     excluded = _spec(list(exclude)) if exclude else None
-    base = (root or Path.cwd()).resolve()
-    seen: set[Path] = set()
+    base = os.path.realpath(root or Path.cwd())
+    seen: set[str] = set()
     for path in paths:
         if path.is_dir():
-            for file in walk(path, excluded, base):
-                if file not in seen:
-                    seen.add(file)
-                    found.files.append(file)
+            top = os.path.realpath(path)
+            walked = _walk(tree or Tree(), str(path), top, _inherited_ignores(Path(top)), excluded, base)
+            named = [(shown, real) for shown, real, _ in walked]
         elif not path.exists():
             found.missing.append(path)
-        elif excluded is not None and _matches(excluded, base, path.resolve(), False):
-            found.skipped.append((path, "excluded by the settings"))
-        elif path not in seen:
-            seen.add(path)
-            found.files.append(path)
+            continue
+        else:
+            real = os.path.realpath(path)
+            if excluded is not None and _matches(excluded, base, real, False):
+                found.skipped.append((path, "excluded by the settings"))
+                continue
+            named = [(str(path), real)]
+        for shown, real in named:
+            if real not in seen:
+                seen.add(real)
+                found.files.append(Path(shown))
+                found.real.append(real)
     return found
 
 
 def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
     """Whether patterns as in `.gitignore`, relative to `base`, name a file."""
-    return _matches(_spec(list(patterns)), base, path, False)
+    return _matches(_spec(list(patterns)), str(base), str(path), False)
 
 
-def walk(top: Path, excluded: GitIgnoreSpec | None = None, base: Path | None = None) -> Iterator[Path]:
-    """Every Python file below `top`, sorted, ignoring what `.gitignore` files from the repository root down say."""
-    inherited = _inherited_ignores(top.resolve())
-    yield from _walk(str(top), top.resolve(), inherited, excluded, base or top.resolve())
+def walk(top: Path, tree: Tree | None = None) -> Iterator[tuple[str, Stamp]]:
+    """Every Python file below `top`, sorted, ignoring what `.gitignore` files from the repository root down say.
+
+    Each by its absolute path, with its size and time of change.
+    """
+    real = os.path.realpath(top)
+    ignores = _inherited_ignores(Path(real))
+    yield from ((where, stamp) for _, where, stamp in _walk(tree or Tree(), real, real, ignores, None, real))
+
+
+def survey(top: Path, tree: Tree) -> tuple[dict[str, Stamp], list[str]]:
+    """The same files, by absolute path, and the folders they were looked for in."""
+    real = os.path.realpath(top)
+    folders: list[str] = []
+    walked = _walk(tree, real, real, _inherited_ignores(Path(real)), None, real, folders)
+    return {where: stamp for _, where, stamp in walked}, folders
 
 
 # `*a*a*a*b` asks for years of trying on a long name of a's. Where another star follows, the first place that has the
@@ -73,48 +95,46 @@ def walk(top: Path, excluded: GitIgnoreSpec | None = None, base: Path | None = N
 _STAR = "[^/]*"
 _STAR_AND_TEXT = re.compile(r"\[\^/\]\*((?:\\.|\w|-)+)(?=\[\^/\]\*)")
 
-_Ignores = list[tuple[Path, "GitIgnoreSpec"]]
+_Ignores = list[tuple[str, "GitIgnoreSpec"]]
 
 
 def _walk(
-    shown: str, real: Path, ignores: _Ignores, excluded: GitIgnoreSpec | None, base: Path
-) -> Iterator[Path]:
-    try:
-        entries = sorted(os.scandir(shown), key=lambda entry: entry.name)
-    except OSError:
+    tree: Tree,
+    shown: str,
+    real: str,
+    ignores: _Ignores,
+    excluded: GitIgnoreSpec | None,
+    base: str,
+    folders: list[str] | None = None,
+) -> Iterator[tuple[str, str, Stamp]]:
+    """The path of each file as it is shown, its absolute path, and its stamp. `folders` gets those looked into."""
+    folder = tree.folder(real)
+    if folder is None:
         return  # a directory that vanished or is forbidden has no files for us
-    own = next((entry for entry in entries if entry.name == ".gitignore"), None)
-    if own is not None and _is_file(own):
-        ignores = [*ignores, (real, _read_ignore(Path(own.path)))]
-    for entry in entries:
-        try:
-            is_dir = entry.is_dir(follow_symlinks=False)
-        except OSError:
+    if ".gitignore" in folder.names and os.path.isfile(os.path.join(real, ".gitignore")):
+        ignores = [*ignores, (real, _read_ignore(Path(real, ".gitignore")))]
+    if folders is not None:
+        folders.append(real)
+    prefix = real if real.endswith(os.sep) else real + os.sep
+    free = not ignores and excluded is None
+    for name in sorted([*folder.folders, *folder.files]):
+        stamp = folder.files.get(name)
+        if stamp is None and name in ALWAYS_EXCLUDED:
             continue
-        if is_dir:
-            if entry.name in ALWAYS_EXCLUDED:
+        where = prefix + name
+        if not free:
+            if _ignored(ignores, where, stamp is None):
                 continue
-        elif not entry.name.endswith(SUFFIXES) or not _is_file(entry):
-            continue
-        where = real / entry.name
-        if _ignored(ignores, where, is_dir):
-            continue
-        if excluded is not None and _matches(excluded, base, where, is_dir):
-            continue
-        if is_dir:
-            yield from _walk(entry.path, where, ignores, excluded, base)
+            if excluded is not None and _matches(excluded, base, where, stamp is None):
+                continue
+        path = os.path.join(shown, name) if shown != "." else name
+        if stamp is None:
+            yield from _walk(tree, path, where, ignores, excluded, base, folders)
         else:
-            yield Path(entry.path)
+            yield path, os.path.realpath(where) if name in folder.links else where, stamp
 
 
-def _is_file(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_file()
-    except OSError:  # a symlink loop
-        return False
-
-
-def _ignored(ignores: _Ignores, path: Path, is_dir: bool) -> bool:
+def _ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:
     """What the innermost file that speaks of the path says: it may take back what one further out ignores."""
     for root, spec in reversed(ignores):
         verdict = _verdict(spec, root, path, is_dir)
@@ -123,14 +143,14 @@ def _ignored(ignores: _Ignores, path: Path, is_dir: bool) -> bool:
     return False
 
 
-def _matches(spec: GitIgnoreSpec, root: Path, path: Path, is_dir: bool) -> bool:
+def _matches(spec: GitIgnoreSpec, root: str, path: str, is_dir: bool) -> bool:
     return _verdict(spec, root, path, is_dir) is True
 
 
-def _verdict(spec: GitIgnoreSpec, root: Path, path: Path, is_dir: bool) -> bool | None:
+def _verdict(spec: GitIgnoreSpec, root: str, path: str, is_dir: bool) -> bool | None:
     """True: named by a pattern; False: taken back by one; None: no pattern speaks of it."""
     try:
-        relative = path.relative_to(root).as_posix()
+        relative = Path(path).relative_to(root).as_posix()
     except ValueError:
         return None
     if relative == ".":
@@ -149,7 +169,7 @@ def _inherited_ignores(top: Path) -> _Ignores:
     if (top / ".git").exists():
         return []
     return [
-        (folder, _read_ignore(folder / ".gitignore"))
+        (str(folder), _read_ignore(folder / ".gitignore"))
         for folder in reversed(chain)
         if (folder / ".gitignore").is_file()
     ]

@@ -1,0 +1,398 @@
+"""How time and memory grow: with lines, files, findings, the size of one file, the edges of a call graph.
+
+`python benchmarks/growth.py` writes growth.md. Each series is built step by step in `.benchmark/growth/`, checked
+without a cache, and taken away again. `--only lines --largest 1000000` runs a part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import platform
+import random
+import shutil
+import statistics
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import corpus
+import peers
+import timing
+
+HERE = Path(__file__).resolve().parent
+
+UNCACHED = ["--no-cache"]
+# Replicated for the series of lines: a trainer, so most of it has to do with sharding.
+REPLICATED = "levanter"
+# Slower than this is called worse than n log n: what is measured on a machine in use is not exact.
+TOLERANCE = 1.25
+# Below this, net of start-up, a step is too short to compare with.
+LEAST_SECONDS, LEAST_BYTES = 0.1, 20_000_000
+CALLS_PER_FUNCTION, FUNCTIONS_PER_FILE = 10, 50
+
+
+@dataclass(frozen=True)
+class Step:
+    """One point of a series."""
+
+    size: int
+    seconds: float
+    memory: int
+
+
+@dataclass(frozen=True)
+class Series:
+    """What grows, how it is built, and which sizes it is measured at."""
+
+    name: str
+    unit: str
+    about: str
+    sizes: tuple[int, ...]
+    build: Callable[[Path, int], int]
+    """Makes a folder hold this much, given what the step before left there; the size that came of it."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A series with its points, and why it ended early, if it did."""
+
+    series: Series
+    steps: list[Step]
+    stopped: str = ""
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file and the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def build_lines(seed: Path, one_root: bool) -> Callable[[Path, int], int]:
+    """Copies of a package under folders of their own, each a project or all one project."""
+    files = [(path.relative_to(seed), path.read_text("utf-8")) for path in sorted(corpus.sources(seed))]
+    lines = sum(text.count("\n") for _, text in files)
+
+    def build(folder: Path, size: int) -> int:
+        copies = max(1, round(size / lines))
+        for number in range(copies):
+            copy = folder / f"copy{number:05}"
+            if not copy.is_dir():
+                for path, text in files:
+                    write(copy / path, text)
+                if not one_root:
+                    (copy / "setup.cfg").touch()
+        return copies * lines
+
+    return build
+
+
+SMALL = """\
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+
+SPEC = P("data", None)
+
+
+@jax.jit
+def scale_{number}(x, by):
+    return jnp.tanh(x) * by
+"""
+
+
+def build_files(folder: Path, size: int) -> int:
+    """Many files of ten lines, a hundred in a package."""
+    for number in range(size):
+        package = folder / f"package{number // 100:04}"
+        path = package / f"m{number:06}.py"
+        if number % 100 == 0:
+            write(package / "__init__.py", "")
+        if not path.is_file():
+            write(path, SMALL.format(number=number))
+    return size
+
+
+HEAD = """\
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(jax.devices(), ("data",))
+"""
+GOOD = """
+
+@jax.jit
+def step_{number}(x, y):
+    x = jax.lax.with_sharding_constraint(x, NamedSharding(mesh, P("data")))
+    return jnp.dot(x, y) * {number}
+"""
+BAD = GOOD.replace("jax.lax.with_sharding_constraint", "jax.device_put")
+
+
+def build_findings(folder: Path, size: int) -> int:
+    """Files with fifty functions, each with one finding."""
+    for start in range(0, size, 50):
+        path = folder / f"m{start // 50:05}.py"
+        if not path.is_file() or start + 50 > size:
+            numbers = range(start, min(start + 50, size))
+            write(path, HEAD + "".join(BAD.format(number=number) for number in numbers))
+    return size
+
+
+def build_one_file(function: str) -> Callable[[Path, int], int]:
+    """One file of so many bytes, of functions like this."""
+
+    def build(folder: Path, size: int) -> int:
+        parts, length, number = [HEAD], len(HEAD), 0
+        while length < size:
+            parts.append(function.format(number=number))
+            length += len(parts[-1])
+            number += 1
+        write(folder / "large.py", "".join(parts))
+        return length
+
+    return build
+
+
+LEAVES = """\
+import jax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(jax.devices(), ("data",))
+"""
+LEAF = """
+
+def f{number}(x):
+    return jax.device_put(x, NamedSharding(mesh, P("data")))
+"""
+
+
+def build_calls(folder: Path, size: int) -> int:
+    """A package whose functions call functions of earlier files: a jit at one end, `device_put` at the other."""
+    package = folder / "calls"
+    files = max(1, round(size / (CALLS_PER_FUNCTION * FUNCTIONS_PER_FILE)))
+    write(package / "__init__.py", "")
+    leaves = "".join(LEAF.format(number=number) for number in range(FUNCTIONS_PER_FILE))
+    write(package / "m00000.py", LEAVES + leaves)
+    for number in range(1, files + 1):
+        path = package / f"m{number:05}.py"
+        if not path.is_file():
+            write(path, _calling(number))
+    top = f"import jax\n\nfrom calls import m{files:05}\n\nrun = jax.jit(m{files:05}.f0)\n"
+    write(package / "top.py", top)
+    return files * CALLS_PER_FUNCTION * FUNCTIONS_PER_FILE
+
+
+def _calling(number: int) -> str:
+    """A file that calls five earlier ones: half by `from ... import f3`, half as `m00001.f3`."""
+    random_ = random.Random(number)
+    others = sorted({number - 1, *(random_.randrange(number) for _ in range(4))})
+    by_module = others[: len(others) // 2]
+    names: set[str] = set()
+    functions = []
+    for function in range(FUNCTIONS_PER_FILE):
+        calls = []
+        for _ in range(CALLS_PER_FUNCTION):
+            other, called = random_.choice(others), random_.randrange(FUNCTIONS_PER_FILE)
+            if other in by_module:
+                calls.append(f"m{other:05}.f{called}(x)")
+            else:
+                names.add(f"from calls.m{other:05} import f{called} as f{called}_{other}")
+                calls.append(f"f{called}_{other}(x)")
+        body = "".join(f"    x = {call}\n" for call in calls)
+        functions.append(f"\n\ndef f{function}(x):\n{body}    return x\n")
+    modules = [f"from calls import m{other:05}" for other in by_module]
+    return "\n".join([*modules, *sorted(names)]) + "\n" + "".join(functions)
+
+
+def halves(first: int, last: int) -> tuple[int, ...]:
+    """From first to last in steps of the root of ten."""
+    count = round(2 * math.log10(last / first))
+    return tuple(round(first * 10 ** (step / 2)) for step in range(count + 1))
+
+
+def doubled(first: int, last: int) -> tuple[int, ...]:
+    """From first to last, doubling."""
+    return tuple(first * 2**step for step in range(int(math.log2(last / first)) + 1))
+
+
+def all_series(seed: corpus.Package) -> list[Series]:
+    """Everything that is measured."""
+    lines = halves(10_000, 10_000_000)
+    copies = f"Copies of {seed.name} {seed.release}, each below a folder of its own"
+    return [
+        Series(
+            "lines", "lines", f"{copies} and a project of its own.", lines, build_lines(seed.folder, False)
+        ),
+        Series("root", "lines", f"{copies}; all one project.", lines, build_lines(seed.folder, True)),
+        Series("files", "files", "Files of ten lines, in one project.", halves(100, 100_000), build_files),
+        Series(
+            "findings",
+            "findings",
+            "Files with fifty findings each, in one project.",
+            halves(100, 100_000),
+            build_findings,
+        ),
+        Series(
+            "file",
+            "bytes",
+            "One file of jitted functions without findings.",
+            doubled(78_125, 5_000_000),
+            build_one_file(GOOD),
+        ),
+        Series(
+            "found",
+            "bytes",
+            "One file of jitted functions, each with a finding.",
+            doubled(78_125, 5_000_000),
+            build_one_file(BAD),
+        ),
+        Series(
+            "calls",
+            "edges",
+            f"A call graph: {FUNCTIONS_PER_FILE} functions a file, {CALLS_PER_FUNCTION} calls each, into five earlier"
+            " files; a jit at one end, `device_put` at the other.",
+            halves(1_000, 1_000_000),
+            build_calls,
+        ),
+    ]
+
+
+def measure(
+    work: Path, command: list[str], series: Series, largest: int | None, rounds: int, limit: float
+) -> Measured:
+    """Build and time the steps of a series, one after the other; one that takes too long is the last."""
+    top = work / "growth"
+    shutil.rmtree(top, ignore_errors=True)
+    folder = top / series.name
+    (folder / ".git").mkdir(parents=True)
+    steps: list[Step] = []
+    try:
+        for size in series.sizes:
+            if largest is not None and size > largest:
+                break
+            built = series.build(folder, size)
+            arguments = [*command, str(folder)]
+            try:
+                runs = [timing.run(series.name, arguments, work, limit=limit) for _ in range(rounds)]
+                runs.append(timing.run(series.name, arguments, work, sample=True, limit=limit * 2))
+            except timing.TooLong:
+                return Measured(series, steps, f"{built:,} {series.unit} took more than {limit:.0f} s.")
+            seconds = statistics.median(run.wall for run in runs[:-1])
+            steps.append(Step(built, seconds, max(run.memory for run in runs)))
+            print(
+                f"{series.name} {built:,} {series.unit}: {seconds:.2f} s, {steps[-1].memory / 1e6:.0f} MB",
+                flush=True,
+            )
+    finally:
+        shutil.rmtree(top, ignore_errors=True)
+    return Measured(series, steps)
+
+
+@dataclass(frozen=True)
+class Growth:
+    """From one step to the next: the exponent (None where too little was used to tell), and whether it is too much."""
+
+    exponent: float | None
+    worse: bool
+
+
+def growth(sizes: tuple[int, int], used: tuple[float, float], least: float) -> Growth:
+    """Compare growth with that of n log n."""
+    (small, large), (before, after) = sizes, used
+    if before < least or after < least or large <= small:
+        return Growth(None, False)
+    allowed = large * math.log(large) / (small * math.log(small)) * TOLERANCE
+    return Growth(math.log(after / before) / math.log(large / small), after / before > allowed)
+
+
+def table(measured: Measured, start: Step) -> Iterator[str]:
+    """The lines of a series' part of the page."""
+    series = measured.series
+    yield f"## {series.name}"
+    yield ""
+    yield series.about
+    yield ""
+    yield f"| size, {series.unit} | time, s | exponent of time | peak memory, MB | exponent of memory | |"
+    yield "| ---: | ---: | ---: | ---: | ---: | --- |"
+    previous: Step | None = None
+    for step in measured.steps:
+        time, memory = Growth(None, False), Growth(None, False)
+        if previous is not None:
+            sizes = (previous.size, step.size)
+            net = (previous.seconds - start.seconds, step.seconds - start.seconds)
+            held = (float(previous.memory - start.memory), float(step.memory - start.memory))
+            time, memory = growth(sizes, net, LEAST_SECONDS), growth(sizes, held, LEAST_BYTES)
+        flags = [what for what, grown in (("time", time), ("memory", memory)) if grown.worse]
+        flag = f"**{' and '.join(flags)} worse than n log n**" if flags else ""
+        yield (
+            f"| {step.size:,} | {step.seconds:.2f} | {_exponent(time)} | {step.memory / 1e6:.0f} "
+            f"| {_exponent(memory)} | {flag} |"
+        )
+        previous = step
+    yield ""
+    if measured.stopped:
+        yield f"**Stopped: {measured.stopped}**"
+        yield ""
+
+
+def _exponent(grown: Growth) -> str:
+    return f"{grown.exponent:.2f}" if grown.exponent is not None else "–"
+
+
+def page(all_measured: list[Measured], start: Step, version: str, rounds: int) -> str:
+    """The whole report."""
+    lines = [
+        "# Growth",
+        "",
+        "Generated by `python benchmarks/growth.py`; do not edit. `shardlint check --no-cache`, the time the median of"
+        f" {rounds} {'run' if rounds == 1 else 'runs'}.",
+        "",
+        f"- shardlint {version}, {platform.python_implementation()} {platform.python_version()}, {platform.system()}"
+        f" {platform.machine()}, {peers.CORES} cores",
+        f"- Start-up, one clean file: {start.seconds:.2f} s, {start.memory / 1e6:.0f} MB. It is taken off before the"
+        " exponents are computed.",
+        "- The exponent is that between a step and the one before it: 1 is linear, 2 quadratic. A step is flagged where"
+        f" it grows {TOLERANCE - 1:.0%} more than n log n would. Steps that use less than {LEAST_SECONDS} s or"
+        f" {LEAST_BYTES / 1e6:.0f} MB above start-up are not compared.",
+        "",
+    ]
+    for measured in all_measured:
+        lines += table(measured, start)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Measure, and write the report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    names = ["lines", "root", "files", "findings", "file", "found", "calls"]
+    parser.add_argument(
+        "--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names)
+    )
+    parser.add_argument("--largest", type=int, help="leave out larger steps")
+    parser.add_argument("--rounds", type=int, default=1, help="timed runs of each step (default 1)")
+    parser.add_argument("--limit", type=float, default=900, help="seconds for one run (default 900)")
+    parser.add_argument("--work", type=Path, default=HERE.parent / ".benchmark", help="where all is kept")
+    parser.add_argument("--output", type=Path, default=HERE / "growth.md", help="the report")
+    given = parser.parse_args()
+    work = given.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    seed = corpus.one(work, REPLICATED)
+    programs = peers.install_shardlint(work)
+    command = [*peers.shardlint(programs), *UNCACHED]
+    clean = [*command, str(corpus.build_single_files(work) / "clean.py")]
+    starts = [timing.run("start-up", clean, work, sample=turn == 3) for turn in range(4)]
+    start = Step(0, statistics.median(run.wall for run in starts[1:3]), max(run.memory for run in starts))
+    measured = [
+        measure(work, command, series, given.largest, given.rounds, given.limit)
+        for series in all_series(seed)
+        if series.name in given.only
+    ]
+    text = page(measured, start, peers.version_of(programs / "shardlint"), given.rounds)
+    given.output.write_text(text, "utf-8")
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

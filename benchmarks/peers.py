@@ -1,0 +1,169 @@
+"""The tools that are timed, each in an environment of its own, and how each is called."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import venv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+PINS = {
+    "ruff": ("ruff==0.17.6",),
+    "jaxlint": ("jaxlint==0.1.0a1",),
+    "semgrep": ("semgrep==1.180.0",),
+    "flake8": ("flake8==7.5.0", "torchfix==0.7.0"),
+    "fixit": ("fixit==2.2.1",),
+}
+FIXIT_RULES = ("CompareSingletonPrimitivesByIs", "NoInheritFromObject", "UseFstring")
+
+SEMGREP, FLAKE8 = "semgrep", "flake8 with TorchFix"
+
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A tool that takes minutes."""
+
+    name: str
+    command: Sequence[str]
+    packages: tuple[str, ...]
+    """What it is given of the corpus; nothing stands for all."""
+    how: str
+    """What it is, for the report."""
+
+
+# What would take a quarter of an hour is timed on a part, and its time scaled by the part's share of the bytes.
+_SMALL = ("equinox", "lineax", "optax")
+_MIDDLE = ("axlearn", "brax", "equinox", "flax", "lineax", "numpyro", "optax", "orbax-checkpoint")
+
+
+def install(work: Path, name: str) -> Path:
+    """The folder of the programs of a tool's environment, made if it is not there as pinned."""
+    folder = work / "tools" / name
+    stamp, pins = folder / "installed.txt", PINS[name]
+    if not stamp.is_file() or stamp.read_text() != " ".join(pins):
+        print(f"installing {' '.join(pins)}", flush=True)
+        venv.create(folder, with_pip=True, clear=True)
+        _pip(folder, *pins)
+        stamp.write_text(" ".join(pins))
+    return folder / "bin"
+
+
+def install_shardlint(work: Path) -> Path:
+    """shardlint as it is in this checkout, installed as pre-commit does it: not editable, without its extras."""
+    folder = work / "tools" / "shardlint"
+    print("installing shardlint", flush=True)
+    if not (folder / "installed.txt").is_file():
+        venv.create(folder, with_pip=True, clear=True)
+        _pip(folder, str(HERE.parent))
+        (folder / "installed.txt").touch()
+    else:
+        _pip(folder, "--force-reinstall", "--no-deps", str(HERE.parent))
+    return folder / "bin"
+
+
+def _pip(folder: Path, *arguments: str) -> None:
+    command = [str(folder / "bin" / "python"), "-m", "pip", "install", "--disable-pip-version-check"]
+    ended = subprocess.run([*command, *arguments], capture_output=True, text=True)
+    if ended.returncode:
+        raise SystemExit(f"pip could not install {' '.join(arguments)}:\n{ended.stderr[-2000:]}")
+
+
+def version_of(program: Path) -> str:
+    """What `--version` says, the first line of it."""
+    said = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    return said.split("\n")[0].split()[-1]
+
+
+def shardlint(programs: Path, command: str = "check") -> list[str]:
+    """The start of a command line of shardlint."""
+    given = ["--output-format", "concise"] if command == "check" else []
+    return [str(programs / "shardlint"), command, *given]
+
+
+def ruff(work: Path) -> list[str]:
+    """Ruff with its default rules, whatever settings stand above the corpus."""
+    return [
+        str(install(work, "ruff") / "ruff"),
+        "check",
+        "--isolated",
+        "--quiet",
+        "--output-format",
+        "concise",
+    ]
+
+
+def slow(work: Path) -> list[Peer]:
+    """The tools that take minutes. Each is set to the fastest that does its work."""
+    return [_jaxlint(work), _semgrep(work), _flake8(work), _fixit(work)]
+
+
+def _jaxlint(work: Path) -> Peer:
+    program = str(install(work, "jaxlint") / "jaxlint")
+    jobs = ["--jobs", str(CORES)]
+    return Peer(
+        "jaxlint",
+        [program, "check", "--no-doc", "--format", "compact", *jobs],
+        (),
+        "rules for JAX (AST of one file); without its rules for docstrings",
+    )
+
+
+def _semgrep(work: Path) -> Peer:
+    program = str(install(work, "semgrep") / "semgrep")
+    # Without a file of this name it leaves out tests, among others.
+    (work / "corpus" / ".semgrepignore").touch()
+    offline = ["--metrics", "off", "--disable-version-check"]
+    everything = [
+        "--no-git-ignore",
+        "--project-root",
+        str(work / "corpus"),
+        "--max-target-bytes",
+        "0",
+        "--timeout",
+        "0",
+    ]
+    rules = ["--config", str(HERE / "semgrep.yaml")]
+    return Peer(
+        SEMGREP,
+        [program, "scan", "--quiet", "--jobs", str(CORES), *offline, *everything, *rules],
+        (),
+        "with the patterns in benchmarks/semgrep.yaml",
+    )
+
+
+def _flake8(work: Path) -> Peer:
+    program = str(install(work, "flake8") / "flake8")
+    return Peer(
+        FLAKE8,
+        [program, "--isolated", "--jobs", str(CORES), "--select", "TOR"],
+        _MIDDLE,
+        "TorchFix parses only files in which `torch` stands; of the others flake8 alone is timed",
+    )
+
+
+def _fixit(work: Path) -> Peer:
+    program = str(install(work, "fixit") / "fixit")
+    rules = ", ".join(f'"fixit.rules.{_module(rule)}:{rule}"' for rule in FIXIT_RULES)
+    settings = work / "fixit.toml"
+    settings.write_text(f'[tool.fixit]\nroot = true\nenable = [{rules}]\ndisable = ["fixit.rules"]\n')
+    return Peer(
+        "Fixit",
+        [program, "--config-file", str(settings), "--quiet", "lint"],
+        _SMALL,
+        f"{len(FIXIT_RULES)} rules: {', '.join(FIXIT_RULES)}",
+    )
+
+
+def _module(rule: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in rule).lstrip("_")
+
+
+def interpreter(programs: Path) -> list[str]:
+    """The interpreter that runs shardlint there."""
+    return [str(programs / "python")]

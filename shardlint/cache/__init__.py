@@ -1,0 +1,41 @@
+"""What earlier runs found, where it still holds.
+
+A finding rests on the file it is in, on what other files were read for it and on what was asked of the whole project
+(which files hold a name, which file a module is). All that is kept with it; a changed file costs what rests on it, and
+nothing else. What is kept is JSON that only the user can write: a torn or strange file is as good as none.
+"""
+
+from __future__ import annotations
+
+from shardlint.cache.memory import Memory
+from shardlint.cache.store import open_store
+from shardlint.check import results
+from shardlint.outcome import Options, Outcome
+from shardlint.places import Places
+from shardlint.sources.find import Found
+from shardlint.workers import worth_it
+
+__all__ = ["remembered"]
+
+
+def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
+    """The outcomes of files, in order: those that are known, and the rest checked now and kept."""
+    store = open_store()
+    if store is None:
+        from shardlint.checker import Checker
+
+        return list(results(found.files, Checker(options, places=places)))
+    memory = Memory(store, options, places, worth_it(found.files))
+    known = [memory.recall(path, real) for path, real in zip(found.files, found.real, strict=True)]
+    left = [index for index, outcome in enumerate(known) if outcome is None]
+    if left:
+        from shardlint.checker import Checker
+
+        checker = Checker(options, places=places, answers=memory.answers())
+        fresh = results([found.files[index] for index in left], checker)
+        for index, outcome in zip(left, fresh, strict=True):
+            known[index] = outcome
+            memory.keep(found.real[index], outcome)
+        memory.learn(checker.answers())
+    memory.save()
+    return [outcome for outcome in known if outcome is not None]

@@ -1,0 +1,299 @@
+"""What is known of one project: its files, what was found in each and what that rests on."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardlint.cache.coding import coded, decoded
+from shardlint.cache.store import digest
+from shardlint.environments import site_packages
+from shardlint.outcome import FileReport, Outcome
+from shardlint.searches import SEARCHES, holds
+from shardlint.sources.find import survey
+from shardlint.sources.tree import Stamp, Tree
+
+if TYPE_CHECKING:
+    from shardlint.program.needs import Need
+    from shardlint.program.project import Answers
+    from shardlint.screen import Screen
+
+# A file may change twice within one tick of the clock that dates it: what is so new is known by its content only.
+_TICK = 2_000_000_000
+_FEW = 20
+
+
+class Shard:
+    """A project under one set of settings and options.
+
+    Files are named by their path from the root. A need is `("file", name)` or a question to the project. `screen` is
+    that of all rules, by which a file that changed may be seen to be of no interest; None where it must be checked.
+    """
+
+    def __init__(self, data: dict[str, Any] | None, root: str, tree: Tree, screen: Screen | None) -> None:
+        self.root = root
+        self.tree = tree
+        self.screen = screen
+        self.dirty = False
+        self._new = 0
+        self._prefix = root if root.endswith(os.sep) else root + os.sep
+        self._walked: dict[str, Stamp] | None = None
+        self._named: dict[str, Stamp] = {}
+        self._texts: dict[str, bytes | None] = {}
+        self._unchanged: dict[str, bool] = {}
+        try:
+            self._load(data or {})
+        except (AttributeError, KeyError, TypeError, ValueError):
+            self._load({})
+
+    def _load(self, data: dict[str, Any]) -> None:
+        self.stamps: dict[str, list[Any]] = {
+            str(name): [int(size), int(time), text] for name, (size, time, text) in data.get("files", {}).items()
+        }
+        self.telling: list[Any] = list(data.get("telling", []))
+        self.quiet: set[str] = set(map(str, data.get("quiet", [])))
+        self.outcomes: dict[str, tuple[list[int], list[Any]]] = {
+            str(name): (list(map(int, needs)), list(found))
+            for name, (needs, found) in data.get("outcomes", {}).items()
+        }
+        self.needs: list[tuple[str, ...]] = [tuple(map(str, need)) for need in data.get("needs", [])]
+        self.found: dict[int, list[str]] = {
+            int(index): list(map(str, names)) for index, names in data.get("found", {}).items()
+        }
+        self._index = {need: index for index, need in enumerate(self.needs)}
+        if any(not 0 <= index < len(self.needs) for needs, _ in self.outcomes.values() for index in needs):
+            raise ValueError("rests on what is not there")
+
+    # what is known
+
+    def recall(self, path: Path, real: str) -> Outcome | None:
+        """What is known of a file; None where it must be checked."""
+        name = self._name(real)
+        if name is None:
+            return None
+        if self._same(name):
+            if name in self.quiet:
+                return Outcome(path, quiet=True)
+            if name in self.outcomes:
+                return self._known(path, name)
+        text = self._text(name)
+        if self.screen is None or text is None or b"shardlint:" in text or self.screen.hits(text):
+            return None
+        # To save a project its files are all looked at: not worth it for the one file of a commit.
+        self.quiet.add(name)
+        self._new += 1
+        self.dirty = self.dirty or self._new > _FEW
+        return Outcome(path, quiet=True)
+
+    def _known(self, path: Path, name: str) -> Outcome | None:
+        self._validate()
+        if name not in self.outcomes:
+            return None
+        try:
+            findings = [decoded(finding) for finding in self.outcomes[name][1]]
+        except (KeyError, TypeError, ValueError):
+            return None
+        return Outcome(path, FileReport(path, None, findings) if findings else None)
+
+    def answers(self) -> Answers:
+        """What searches through the project would find now."""
+        self._validate()
+        return {
+            self.needs[index]: [Path(self._prefix + name) for name in names]
+            for index, names in self.found.items()
+        }
+
+    # what is new
+
+    def keep(self, real: str, outcome: Outcome) -> None:
+        """Keep what was found in a file just now."""
+        name = self._name(real)
+        if name is None:
+            return
+        self.dirty = True
+        self.quiet.discard(name)
+        self.outcomes.pop(name, None)
+        if outcome.quiet:
+            self.quiet.add(name)
+        elif outcome.needed is not None:
+            needs = [self._need(need) for need in outcome.needed]
+            if None not in needs:
+                findings = outcome.report.findings if outcome.report is not None else []
+                self.outcomes[name] = [n for n in needs if n is not None], [coded(one) for one in findings]
+
+    def learn(self, answers: Answers) -> None:
+        """Keep what searches found, of those that something rests on."""
+        for question, paths in answers.items():
+            index = self._index.get(question)
+            if index is not None:
+                names = [self._name(str(path)) for path in paths]
+                self.found[index] = [name for name in names if name is not None]
+
+    def _need(self, need: Need) -> int | None:
+        if isinstance(need, Path):
+            name = self._name(str(need))
+            if name is None:
+                return None  # nobody would see it change
+            need = ("file", name)
+        if need not in self._index:
+            self._index[need] = len(self.needs)
+            self.needs.append(need)
+        return self._index[need]
+
+    def data(self) -> dict[str, Any]:
+        """All that holds, to be saved."""
+        self._validate()
+        files: dict[str, list[Any]] = {}
+        recent = time.time_ns() - _TICK
+        for name, stamp in {**self._named, **(self._walked or {})}.items():
+            text = self.stamps[name][2] if self._same(name) else self._digest(name)
+            if _stamp(self._prefix + name) == stamp:  # else it changed meanwhile: the next run looks at it anew
+                files[name] = [stamp[0], stamp[1] if stamp[1] < recent else -1, text]
+        outcomes = {name: entry for name, entry in self.outcomes.items() if name in files}
+        used = sorted({index for needs, _ in outcomes.values() for index in needs})
+        place = {index: position for position, index in enumerate(used)}
+        return {
+            "files": files,
+            "telling": self.telling,
+            "quiet": sorted(self.quiet & files.keys()),
+            "outcomes": {name: [[place[i] for i in needs], found] for name, (needs, found) in outcomes.items()},
+            "needs": [self.needs[index] for index in used],
+            "found": {place[index]: self.found[index] for index in used if index in self.found},
+        }
+
+    # what changed
+
+    def _validate(self) -> None:
+        """Look at the whole project, and let go of what no longer holds."""
+        if self._walked is not None:
+            return
+        files, folders = survey(Path(self.root), self.tree)
+        cut = len(self._prefix)
+        self._walked = {path[cut:]: stamp for path, stamp in files.items() if path.startswith(self._prefix)}
+        telling = self._telling(folders)
+        if telling != self.telling:
+            self.telling = telling
+            self.outcomes, self.needs, self.found, self._index = {}, [], {}, {}
+            self.dirty = True
+        changed = [name for name in {**self.stamps, **self._walked} if not self._same(name)]
+        if not changed:
+            return
+        self.dirty = True
+        self.quiet.difference_update(name for name in changed if name in self.stamps)
+        moved = any(name not in self.stamps or self._current(name) is None for name in changed)
+        among = set(changed)
+        dead = {index for index, need in enumerate(self.needs) if self._is_dead(index, need, among, moved)}
+        self.outcomes = {
+            name: entry
+            for name, entry in self.outcomes.items()
+            if name not in among and dead.isdisjoint(entry[0])
+        }
+
+    def _is_dead(self, index: int, need: tuple[str, ...], changed: set[str], moved: bool) -> bool:
+        """Whether what a need stands for is no longer what it was; what searches find is brought up to date."""
+        if need[0] == "file":
+            return need[1] in changed
+        known = self.found.get(index)
+        if known is None:
+            return True
+        if need[0] not in SEARCHES:
+            if moved:
+                self.found[index] = self._module(need)
+            return self.found[index] != known
+        have = set(known)
+        gone = [name for name in changed if name in have and not self._holds(need, name)]
+        new = [name for name in changed if name not in have and self._holds(need, name)]
+        if need[0] == "anywhere":  # of which one file alone is known
+            if gone:
+                del self.found[index]
+            elif not known and new:
+                self.found[index] = new[:1]
+            return bool(gone) or (not known and bool(new))
+        if gone or new:
+            have = (have | set(new)).difference(gone)
+            self.found[index] = [name for name in self._walked or {} if name in have]
+        return bool(gone or new)
+
+    def _module(self, question: tuple[str, ...]) -> list[str]:
+        from shardlint.program.project import Project
+
+        found = Project(Path(self.root)).module_file(question)
+        name = self._name(str(found)) if found is not None else None
+        return [name] if name is not None else []
+
+    def _holds(self, question: tuple[str, ...], name: str) -> bool:
+        text = self._text(name) if name in (self._walked or {}) else None
+        return text is not None and holds(question, text)
+
+    def _telling(self, folders: list[str]) -> list[Any]:
+        found: list[Any] = [[place, _changed(place)] for place, _ in site_packages(self.root)]
+        for path in folders:
+            folder = self.tree.folder(path)
+            for name, stamp in (folder.telling if folder is not None else {}).items():
+                found.append([f"{path[len(self._prefix) :]}/{name}", *stamp])
+        return found
+
+    # files
+
+    def _name(self, real: str) -> str | None:
+        return real[len(self._prefix) :] if real.startswith(self._prefix) else None
+
+    def _same(self, name: str) -> bool:
+        """Whether a file is as it was when the last run ended."""
+        known = self._unchanged.get(name)
+        if known is None:
+            stored, stamp = self.stamps.get(name), self._current(name)
+            if stored is None or stamp is None:
+                known = False
+            elif stored[0] == stamp[0] and stored[1] == stamp[1]:
+                known = True
+            else:
+                known = stored[2] == self._digest(name)
+                self.dirty = self.dirty or (known and stored[1] >= 0)
+            self._unchanged[name] = known
+        return known
+
+    def _current(self, name: str) -> Stamp | None:
+        """Size and time of a file as this run first saw it."""
+        if self._walked is not None and name in self._walked:
+            return self._walked[name]
+        if name not in self._named:
+            folder, _, last = (self._prefix + name).rpartition(os.sep)
+            listed = self.tree.known.get(folder)
+            stamp = listed.files.get(last) if listed is not None else None
+            stamp = stamp or _stamp(self._prefix + name)
+            if stamp is None:
+                return None
+            self._named[name] = stamp
+        return self._named[name]
+
+    def _text(self, name: str) -> bytes | None:
+        if name not in self._texts:
+            try:
+                with open(self._prefix + name, "rb") as file:
+                    self._texts[name] = file.read()
+            except OSError:
+                self._texts[name] = None
+        return self._texts[name]
+
+    def _digest(self, name: str) -> str | None:
+        text = self._texts.get(name)
+        if text is None:
+            text = self._text(name)
+            self._texts.pop(name, None)  # of a first run these are all files there are
+        return digest(text) if text is not None else None
+
+
+def _stamp(path: str) -> Stamp | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_size, status.st_mtime_ns
+
+
+def _changed(path: str) -> int:
+    stamp = _stamp(path)
+    return stamp[1] if stamp is not None else 0

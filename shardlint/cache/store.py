@@ -1,0 +1,139 @@
+"""Where the memory of earlier runs is, and what shardlint it is of."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import sys
+import tempfile
+from hashlib import blake2b
+from typing import Any
+
+from shardlint import __version__
+
+SCHEMA = 1
+_MOST_BYTES = 256_000_000
+_MOST_FILES = 512
+_HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder holds what shardlint found before; it may be deleted.\n"
+
+
+class Store:
+    """A folder of JSON files of one shardlint."""
+
+    def __init__(self, folder: str) -> None:
+        self.folder = folder
+
+    def load(self, name: str) -> dict[str, Any] | None:
+        """What was saved under a name; None where there is nothing, or nothing that can be trusted."""
+        try:
+            with open(os.path.join(self.folder, name), "rb") as file:
+                status = os.fstat(file.fileno())
+                if not stat.S_ISREG(status.st_mode) or status.st_size > _MOST_BYTES:
+                    return None
+                if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
+                    return None
+                found = json.loads(file.read())
+        except (OSError, ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def save(self, name: str, data: dict[str, Any]) -> None:
+        """Save under a name, whole or not at all. A folder that cannot be written keeps nothing."""
+        text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
+        temporary = ""
+        try:
+            os.makedirs(self.folder, mode=0o700, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=self.folder)
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(text)
+            os.replace(temporary, os.path.join(self.folder, name))
+            self._tidy()
+        except OSError:
+            if temporary and os.path.exists(temporary):
+                os.unlink(temporary)
+
+    def _tidy(self) -> None:
+        """Let go of what was longest not saved, of more projects than anyone works on."""
+        with os.scandir(self.folder) as listed:
+            entries = list(listed)
+        if len(entries) > _MOST_FILES:
+            for entry in sorted(entries, key=lambda one: one.stat().st_mtime)[: len(entries) // 2]:
+                os.unlink(entry.path)
+
+
+def open_store() -> Store | None:
+    """The store of this shardlint with these rule packs, on this Python; None where there is no place for one."""
+    top = _folder()
+    if top is None:
+        return None
+    tag = os.path.join(top, "CACHEDIR.TAG")
+    if not os.path.exists(tag):
+        try:
+            os.makedirs(top, mode=0o700, exist_ok=True)
+            with open(tag, "w", encoding="ascii") as file:
+                file.write(_TAG)
+        except OSError:
+            return None
+    about = Store(top)
+    return Store(os.path.join(top, _tool(about)))
+
+
+def _folder() -> str | None:
+    given = os.environ.get("SHARDLINT_CACHE_DIR")
+    if given:
+        return os.path.abspath(given)
+    if sys.platform == "win32":
+        base = os.environ.get("LOCALAPPDATA", "")
+    elif sys.platform == "darwin":
+        base = os.path.expanduser("~/Library/Caches")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        if not os.path.isabs(base):  # the standard says to ignore such a one
+            base = os.path.expanduser("~/.cache")
+    return os.path.join(base, "shardlint") if os.path.isabs(base) else None
+
+
+def _tool(about: Store) -> str:
+    """A name for this shardlint: what its own files and those of the rule packs are."""
+    path = [[entry, _changed(entry)] for entry in sys.path]
+    name = f"packs-{digest(json.dumps(path).encode())}.json"
+    packs = (about.load(name) or {}).get("packs")
+    if not isinstance(packs, list) or not all(isinstance(pack, str) for pack in packs):
+        from shardlint.registry import pack_folders
+
+        packs = [str(folder) for folder in pack_folders()]
+        about.save(name, {"packs": packs})
+    parts = [SCHEMA, __version__, sys.version, [(folder, _stamps(folder)) for folder in (_HERE, *packs)]]
+    return digest(json.dumps(parts).encode())
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path or ".").st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _stamps(folder: str) -> list[tuple[str, int, int]]:
+    """Every file of a package with its size and time of change; not what only `verify` loads."""
+    found = []
+    try:
+        with os.scandir(folder) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+        for entry in entries:
+            if entry.is_dir():
+                if entry.name not in ("__pycache__", "verify"):
+                    found += [(f"{entry.name}/{name}", size, at) for name, size, at in _stamps(entry.path)]
+            else:
+                status = entry.stat()
+                found.append((entry.name, status.st_size, status.st_mtime_ns))
+    except OSError:
+        pass
+    return found
+
+
+def digest(data: bytes) -> str:
+    """A name for bytes, that others do not have."""
+    return blake2b(data, digest_size=12).hexdigest()

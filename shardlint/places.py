@@ -1,0 +1,67 @@
+"""Which settings and which project a folder belongs to."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from shardlint.settings import Settings, settings_in
+from shardlint.sources.tree import Tree
+
+ScopeKey = tuple[str, str]
+"""The settings file, if any, and the root of the project."""
+_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", "shardlint.toml", ".git", ".hg")
+
+
+class Places:
+    """Answers for folders, by absolute path; remembered."""
+
+    def __init__(self, tree: Tree | None = None) -> None:
+        self.tree = tree or Tree()
+        self._settings: dict[str, Settings] = {}
+        self._marked: dict[str, str | None] = {}
+
+    def settings(self, folder: str) -> Settings:
+        """The settings that govern a folder: those of the nearest shardlint.toml or pyproject.toml that has any.
+
+        Raises `BadSettings`.
+        """
+        known = self._settings.get(folder)
+        if known is None:
+            here = settings_in(Path(folder)) if self._holds(folder, ("shardlint.toml", "pyproject.toml")) else None
+            parent = os.path.dirname(folder)
+            known = here or (self.settings(parent) if parent != folder else Settings())
+            self._settings[folder] = known
+        return known
+
+    def root(self, folder: str) -> str:
+        """The project a folder is in: the nearest marked folder at or above it, else the folder of its top package."""
+        marked = self._nearest(folder)
+        if marked is not None:
+            return marked
+        while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.dirname(folder) != folder:
+            folder = os.path.dirname(folder)
+        return folder
+
+    def _nearest(self, folder: str) -> str | None:
+        if folder not in self._marked:
+            parent = os.path.dirname(folder)
+            above = self._nearest(parent) if parent != folder else None
+            self._marked[folder] = folder if self._holds(folder, _MARKERS) else above
+        return self._marked[folder]
+
+    def _holds(self, folder: str, names: tuple[str, ...]) -> bool:
+        listed = self.tree.known.get(folder)
+        if listed is not None:
+            return not listed.names.isdisjoint(names)
+        return any(os.path.exists(os.path.join(folder, name)) for name in names)
+
+
+def scope_key(settings: Settings, root: str) -> ScopeKey:
+    """What tells one set of settings and project from another."""
+    return str(settings.path or ""), root
+
+
+def project_root(path: Path) -> Path:
+    """The project a file or folder belongs to."""
+    return Path(Places().root(str(path if path.is_dir() else path.parent)))

@@ -1,0 +1,41 @@
+"""Searches through the texts of a project."""
+
+from __future__ import annotations
+
+import re
+
+_WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
+Question = tuple[str, ...]
+"""What is looked for: its kind and the words. The other questions to a project are which file a module is."""
+SEARCHES = frozenset(("named", "starred", "attribute", "anywhere", "calling", "matching"))
+
+
+def holds(question: Question, data: bytes) -> bool:
+    """Whether a file's bytes are what a search looks for."""
+    match question:
+        case ("named", name, stem):
+            return stem.encode() in data and holds_word(data, name.encode())
+        case ("starred", stem):
+            return b"import *" in data and holds_word(data, stem.encode())
+        case ("attribute", name):
+            return holds_word(data, name.encode(), after=b".")
+        case ("anywhere", text):
+            return holds_word(data, text.encode())
+        case ("calling", *names):
+            return any(f"{name}(".encode() in data for name in names)
+        case ("matching", pattern):
+            return re.search(pattern.encode("latin-1"), data) is not None
+    raise ValueError(f"no such search: {question}")
+
+
+def holds_word(data: bytes, word: bytes, after: bytes = b"") -> bool:
+    """Whether bytes hold a word on its own. `find` runs at memory speed; a regular expression is 40 times slower."""
+    needle = after + word
+    start = data.find(needle)
+    while start >= 0:
+        end = start + len(needle)
+        left_free = bool(after) or start == 0 or data[start - 1] not in _WORD
+        if left_free and (end == len(data) or data[end] not in _WORD):
+            return True
+        start = data.find(needle, start + 1)
+    return False

@@ -1,0 +1,73 @@
+"""Folders as they are on the disk, each looked at once in a run."""
+
+from __future__ import annotations
+
+import os
+import stat
+from dataclasses import dataclass, field
+
+SUFFIXES = (".py", ".pyi")
+# What besides Python tells which releases, settings and axis names hold: a change of any of these changes everything.
+_TELLING = (".toml", ".lock", ".cfg", ".yml", ".yaml")
+
+Stamp = tuple[int, int]
+"""Size in bytes, and time of the last change in nanoseconds."""
+
+
+@dataclass(slots=True)
+class Folder:
+    """What is in a folder: names, in order."""
+
+    folders: list[str] = field(default_factory=list)
+    """Folders; links to folders are not followed."""
+    files: dict[str, Stamp] = field(default_factory=dict)
+    """Python files."""
+    telling: dict[str, Stamp] = field(default_factory=dict)
+    """Files that say what holds for Python files."""
+    links: set[str] = field(default_factory=set)
+    """Python files that are links."""
+    names: set[str] = field(default_factory=set)
+    """All names."""
+
+
+class Tree:
+    """Folders by path. A folder that is changed during the run is not looked at again."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, Folder | None] = {}
+
+    def folder(self, path: str) -> Folder | None:
+        """What is in a folder; None for one that vanished or is forbidden."""
+        if path not in self.known:
+            self.known[path] = _read(path)
+        return self.known[path]
+
+
+def _read(path: str) -> Folder | None:
+    found = Folder()
+    pins = os.path.basename(path) == "requirements"
+    try:
+        with os.scandir(path) as listed:
+            entries = sorted(listed, key=lambda entry: entry.name)
+    except OSError:
+        return None
+    for entry in entries:
+        name = entry.name
+        found.names.add(name)
+        try:
+            if entry.is_dir(follow_symlinks=False):
+                found.folders.append(name)
+            elif name.endswith(SUFFIXES):
+                status = entry.stat()
+                if stat.S_ISREG(status.st_mode):
+                    found.files[name] = (status.st_size, status.st_mtime_ns)
+                    if entry.is_symlink():
+                        found.links.add(name)
+            elif name.endswith(_TELLING) or (name.endswith(".txt") and (pins or name.startswith("requirements"))):
+                status = entry.stat()
+                found.telling[name] = (status.st_size, status.st_mtime_ns)
+        except OSError:  # it vanished, or is a link in a circle
+            continue
+    if "setup.py" in found.files:
+        found.telling["setup.py"] = found.files["setup.py"]
+    return found
