@@ -1,7 +1,7 @@
 """How time and memory grow: with lines, files, findings, the size of one file, the edges of a call graph.
 
 `python benchmarks/growth.py` writes growth.md. Each series is built step by step in `.benchmark/growth/`, checked
-without a cache, and taken away again. `--only lines --largest 1000000` runs a part.
+without a cache (`--warm`: also with one), and taken away again. `--only lines --largest 1000000` runs a part.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ class Step:
     size: int
     seconds: float
     memory: int
+    warm: float | None = None
+    """Time with a cache that an earlier run has filled."""
 
 
 @dataclass(frozen=True)
@@ -259,32 +261,63 @@ def all_series(seed: corpus.Package) -> list[Series]:
     ]
 
 
-def measure(
-    work: Path, command: list[str], series: Series, largest: int | None, rounds: int, limit: float
-) -> Measured:
+@dataclass(frozen=True)
+class Settings:
+    """How the steps are measured."""
+
+    work: Path
+    command: list[str]
+    """Checks, with a cache."""
+    rounds: int
+    limit: float
+    largest: int | None
+    warm: bool
+
+    def step(self, name: str, folder: Path, size: int) -> Step:
+        """Time one step. Raises `TooLong`."""
+        arguments = [*self.command, *UNCACHED, str(folder)]
+        runs = [timing.run(name, arguments, self.work, limit=self.limit) for _ in range(self.rounds)]
+        # Looking at the memory costs time.
+        sampled = timing.run(name, arguments, self.work, sample=True, limit=self.limit * 2)
+        memory = max(run.memory for run in (*runs, sampled))
+        return Step(size, statistics.median(run.wall for run in runs), memory, self._warm(name, folder))
+
+    def _warm(self, name: str, folder: Path) -> float | None:
+        if not self.warm:
+            return None
+        arguments, variables = (
+            [*self.command, str(folder)],
+            {"SHARDLINT_CACHE_DIR": str(folder.parent / "cache")},
+        )
+        runs = [
+            timing.run(name, arguments, self.work, variables=variables, limit=self.limit)
+            for _ in range(self.rounds + 1)
+        ]
+        return statistics.median(run.wall for run in runs[1:])
+
+
+def measure(settings: Settings, series: Series) -> Measured:
     """Build and time the steps of a series, one after the other; one that takes too long is the last."""
-    top = work / "growth"
+    top = settings.work / "growth"
     shutil.rmtree(top, ignore_errors=True)
     folder = top / series.name
     (folder / ".git").mkdir(parents=True)
     steps: list[Step] = []
     try:
         for size in series.sizes:
-            if largest is not None and size > largest:
+            if settings.largest is not None and size > settings.largest:
                 break
             built = series.build(folder, size)
-            arguments = [*command, str(folder)]
             try:
-                runs = [timing.run(series.name, arguments, work, limit=limit) for _ in range(rounds)]
-                runs.append(timing.run(series.name, arguments, work, sample=True, limit=limit * 2))
+                step = settings.step(series.name, folder, built)
             except timing.TooLong:
-                return Measured(series, steps, f"{built:,} {series.unit} took more than {limit:.0f} s.")
-            seconds = statistics.median(run.wall for run in runs[:-1])
-            steps.append(Step(built, seconds, max(run.memory for run in runs)))
-            print(
-                f"{series.name} {built:,} {series.unit}: {seconds:.2f} s, {steps[-1].memory / 1e6:.0f} MB",
-                flush=True,
-            )
+                return Measured(
+                    series, steps, f"{built:,} {series.unit} took more than {settings.limit:.0f} s."
+                )
+            steps.append(step)
+            warm = f", warm {step.warm:.2f} s" if step.warm is not None else ""
+            said = f"{series.name} {built:,} {series.unit}: {step.seconds:.2f} s{warm}, {step.memory / 1e6:.0f} MB"
+            print(said, flush=True)
     finally:
         shutil.rmtree(top, ignore_errors=True)
     return Measured(series, steps)
@@ -296,6 +329,9 @@ class Growth:
 
     exponent: float | None
     worse: bool
+
+    def __str__(self) -> str:
+        return f"{self.exponent:.2f}" if self.exponent is not None else "–"
 
 
 def growth(sizes: tuple[int, int], used: tuple[float, float], least: float) -> Growth:
@@ -314,31 +350,41 @@ def table(measured: Measured, start: Step) -> Iterator[str]:
     yield ""
     yield series.about
     yield ""
-    yield f"| size, {series.unit} | time, s | exponent of time | peak memory, MB | exponent of memory | |"
-    yield "| ---: | ---: | ---: | ---: | ---: | --- |"
-    previous: Step | None = None
-    for step in measured.steps:
-        time, memory = Growth(None, False), Growth(None, False)
-        if previous is not None:
-            sizes = (previous.size, step.size)
-            net = (previous.seconds - start.seconds, step.seconds - start.seconds)
-            held = (float(previous.memory - start.memory), float(step.memory - start.memory))
-            time, memory = growth(sizes, net, LEAST_SECONDS), growth(sizes, held, LEAST_BYTES)
-        flags = [what for what, grown in (("time", time), ("memory", memory)) if grown.worse]
-        flag = f"**{' and '.join(flags)} worse than n log n**" if flags else ""
+    warm = start.warm is not None
+    yield (
+        f"| size, {series.unit} | time, s | exponent |{' warm, s | exponent |' if warm else ''}"
+        " peak memory, MB | exponent | |"
+    )
+    yield f"| ---: | ---: | ---: |{' ---: | ---: |' if warm else ''} ---: | ---: | --- |"
+    for before, step in zip([None, *measured.steps], measured.steps, strict=False):
+        grown = compared(before, step, start)
+        flags = [what for what, each in grown.items() if each.worse]
+        flag = f"**{', '.join(flags)}: worse than n log n**" if flags else ""
+        warmed = f" {step.warm:.2f} | {grown['warm']} |" if step.warm is not None else ""
         yield (
-            f"| {step.size:,} | {step.seconds:.2f} | {_exponent(time)} | {step.memory / 1e6:.0f} "
-            f"| {_exponent(memory)} | {flag} |"
+            f"| {step.size:,} | {step.seconds:.2f} | {grown['time']} |{warmed}"
+            f" {step.memory / 1e6:.0f} | {grown['memory']} | {flag} |"
         )
-        previous = step
     yield ""
     if measured.stopped:
         yield f"**Stopped: {measured.stopped}**"
         yield ""
 
 
-def _exponent(grown: Growth) -> str:
-    return f"{grown.exponent:.2f}" if grown.exponent is not None else "–"
+def compared(before: Step | None, step: Step, start: Step) -> dict[str, Growth]:
+    """Growth of all that is measured, net of start-up."""
+    if before is None:
+        return dict.fromkeys(("time", "warm", "memory"), Growth(None, False))
+    sizes = (before.size, step.size)
+
+    def net(of: Callable[[Step], float], least: float) -> Growth:
+        return growth(sizes, (of(before) - of(start), of(step) - of(start)), least)
+
+    return {
+        "time": net(lambda one: one.seconds, LEAST_SECONDS),
+        "warm": net(lambda one: one.warm or 0, LEAST_SECONDS),
+        "memory": net(lambda one: one.memory, LEAST_BYTES),
+    }
 
 
 def page(all_measured: list[Measured], start: Step, version: str, rounds: int) -> str:
@@ -372,23 +418,22 @@ def main() -> None:
     )
     parser.add_argument("--largest", type=int, help="leave out larger steps")
     parser.add_argument("--rounds", type=int, default=1, help="timed runs of each step (default 1)")
+    parser.add_argument("--warm", action="store_true", help="also with a filled cache")
     parser.add_argument("--limit", type=float, default=900, help="seconds for one run (default 900)")
     parser.add_argument("--work", type=Path, default=HERE.parent / ".benchmark", help="where all is kept")
     parser.add_argument("--output", type=Path, default=HERE / "growth.md", help="the report")
     given = parser.parse_args()
+    timing.end_when_told()
     work = given.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     seed = corpus.one(work, REPLICATED)
     programs = peers.install_shardlint(work)
-    command = [*peers.shardlint(programs), *UNCACHED]
-    clean = [*command, str(corpus.build_single_files(work) / "clean.py")]
-    starts = [timing.run("start-up", clean, work, sample=turn == 3) for turn in range(4)]
-    start = Step(0, statistics.median(run.wall for run in starts[1:3]), max(run.memory for run in starts))
-    measured = [
-        measure(work, command, series, given.largest, given.rounds, given.limit)
-        for series in all_series(seed)
-        if series.name in given.only
-    ]
+    command = peers.shardlint(programs)
+    settings = Settings(work, command, given.rounds, given.limit, given.largest, given.warm)
+    one = corpus.build_single_files(work) / "clean.py"
+    settings.step("start-up", one, 0)  # compiles modules
+    start = settings.step("start-up", one, 0)
+    measured = [measure(settings, series) for series in all_series(seed) if series.name in given.only]
     text = page(measured, start, peers.version_of(programs / "shardlint"), given.rounds)
     given.output.write_text(text, "utf-8")
     print(text)

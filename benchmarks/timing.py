@@ -145,6 +145,15 @@ def run(
     return Run(wall, used.ru_utime + used.ru_stime, largest, tree)
 
 
+def end_when_told() -> None:
+    """Have SIGTERM end the benchmark as Ctrl-C does: what it runs is ended too, and what it changed is put back."""
+
+    def end(*_: object) -> None:
+        raise SystemExit("told to end")
+
+    signal.signal(signal.SIGTERM, end)
+
+
 def _end(pid: int, ended: threading.Event) -> None:
     ended.set()
     os.killpg(pid, signal.SIGKILL)

@@ -146,9 +146,10 @@ class Checker:
         # A likely finding that is not asked for still makes its suppression a used one.
         commented = b"shardlint:" in data
         wakes = scope.wakes if commented else scope.proving
-        if not commented and not scope.ever.screen.hits(data):
+        ever = scope.ever.screen.hits(data)
+        if not ever and not commented:
             return Outcome(path, quiet=True)
-        hits = wakes.screen.hits(data)
+        hits = wakes.screen.hits(data) if commented else wakes.screen.of(ever, data)
         if not hits and not commented:
             return Outcome(path, needed=())
         try:

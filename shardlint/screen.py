@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 # Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
@@ -53,8 +53,13 @@ class Screen:
     def hits(self, data: bytes) -> list[str]:
         """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
         words = self._needles.keys() & data.translate(_WORDS).split()
-        if not words:
-            return []
+        return self._near(words, data) if words else []
+
+    def of(self, hits: Iterable[str], data: bytes) -> list[str]:
+        """The same, of what a screen for more rules has found."""
+        return self._near({word.encode() for word in hits} & self._needles.keys(), data)
+
+    def _near(self, words: set[bytes], data: bytes) -> list[str]:
         texts = _Texts(data)
         found = []
         for needle in words:
