@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
+import sys
 import venv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,6 +37,21 @@ class Peer:
     """What it is given of the corpus; nothing stands for all."""
     how: str
     """What it is, for the report."""
+    fails_on: Callable[[bytes], bool] | None = None
+    """Files that end it before it has read the others: they are left out."""
+
+
+def _jaxlint_fails(text: bytes) -> bool:
+    """Whether its walk over a tree meets None in a list: `{"a": 1, **b}`, `def f(*, a=1, b)`."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):
+        return False
+    return any(
+        isinstance(value, list) and value and isinstance(value[0], ast.AST) and None in value
+        for node in ast.walk(tree)
+        for _, value in ast.iter_fields(node)
+    )
 
 
 # What would take a quarter of an hour is timed on a part, and its time scaled by the part's share of the bytes.
@@ -44,24 +61,36 @@ _MIDDLE = ("axlearn", "brax", "equinox", "flax", "lineax", "numpyro", "optax", "
 
 def install(work: Path, name: str) -> Path:
     """The folder of the programs of a tool's environment, made if it is not there as pinned."""
-    folder = work / "tools" / name
-    stamp, pins = folder / "installed.txt", PINS[name]
-    if not stamp.is_file() or stamp.read_text() != " ".join(pins):
+    folder, pins = work / "tools" / name, PINS[name]
+    if not _is_installed(folder, pins):
         print(f"installing {' '.join(pins)}", flush=True)
         venv.create(folder, with_pip=True, clear=True)
         _pip(folder, *pins)
-        stamp.write_text(" ".join(pins))
+        _note(folder, pins)
     return folder / "bin"
+
+
+def _is_installed(folder: Path, what: Sequence[str]) -> bool:
+    stamp = folder / "installed.txt"
+    return stamp.is_file() and stamp.read_text() == _stamp(folder, what)
+
+
+def _note(folder: Path, what: Sequence[str]) -> None:
+    (folder / "installed.txt").write_text(_stamp(folder, what))
+
+
+def _stamp(folder: Path, what: Sequence[str]) -> str:
+    return f"{' '.join(what)} with {sys.executable} in {folder}"  # an environment that is moved does not run
 
 
 def install_shardlint(work: Path) -> Path:
     """shardlint as it is in this checkout, installed as pre-commit does it: not editable, without its extras."""
     folder = work / "tools" / "shardlint"
     print("installing shardlint", flush=True)
-    if not (folder / "installed.txt").is_file():
+    if not _is_installed(folder, ["shardlint"]):
         venv.create(folder, with_pip=True, clear=True)
         _pip(folder, str(HERE.parent))
-        (folder / "installed.txt").touch()
+        _note(folder, ["shardlint"])
     else:
         _pip(folder, "--force-reinstall", "--no-deps", str(HERE.parent))
     return folder / "bin"
@@ -109,8 +138,10 @@ def _jaxlint(work: Path) -> Peer:
     return Peer(
         "jaxlint",
         [program, "check", "--no-doc", "--format", "compact", *jobs],
-        (),
-        "rules for JAX (AST of one file); without its rules for docstrings",
+        _MIDDLE,
+        "its rules for JAX (AST of one file), not those for docstrings. It ends with an exception at the first file"
+        " that holds `{'a': 1, **b}` or `def f(*, a=1, b)`; these files are left out",
+        _jaxlint_fails,
     )
 
 

@@ -103,10 +103,13 @@ def whole_corpus(work: Path, programs: Path, packages: list[Package], with_slow:
     size = sum(package.size for package in packages)
     for peer in peers.slow(work) if with_slow else ():
         part = corpus.named(packages, peer.packages)
-        scale = size / sum(package.size for package in part)
-        folders = [str(package.folder) for package in part]
-        what = f"{peer.name}, scaled" if peer.packages else peer.name
-        commands[peer.name] = Command(what, [*peer.command, *folders], scale=scale)
+        given, scale = [package.folder for package in part], size / sum(package.size for package in part)
+        if peer.fails_on is not None:
+            given = [path for folder in given for path in sorted(corpus.sources(folder))]
+            given = [path for path in given if not peer.fails_on(path.read_bytes())]
+            scale = size / sum(path.stat().st_size for path in given)
+        what = f"{peer.name}, scaled" if scale > 1 else peer.name
+        commands[peer.name] = Command(what, [*peer.command, *map(str, given)], scale=scale)
         if peer.name == peers.FLAKE8:
             torch = corpus.holding(packages, b"torch", size // 60)
             scale = size / sum(path.stat().st_size for path in torch)

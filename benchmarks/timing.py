@@ -136,13 +136,19 @@ def run(
     child.returncode = os.waitstatus_to_exitcode(status)
     if ended.is_set():
         raise TooLong(what)
-    if child.returncode not in codes:
-        tail = said.read_text("utf-8", "replace")[-2000:]
+    # Some end with 1 both for findings and for an exception.
+    if child.returncode not in codes or _raised(said):
+        tail = said.read_bytes()[-2000:].decode("utf-8", "replace")
         raise SystemExit(f"{what} ended with {child.returncode}:\n{tail}")
     # A child starts as a copy of this process, and the system counts that as its own.
     here = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     largest = used.ru_maxrss * _UNIT if used.ru_maxrss > here else None
     return Run(wall, used.ru_utime + used.ru_stime, largest, tree)
+
+
+def _raised(said: Path) -> bool:
+    with said.open("rb") as lines:
+        return any(b"Traceback (most recent call last)" in line for line in lines)
 
 
 def end_when_told() -> None:

@@ -37,7 +37,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from shardlint import check as checking
+from shardlint import checker as checking
 from shardlint import targets
 from shardlint.check import Options, Report, check
 from shardlint.dispatch import Wakes
@@ -129,7 +129,7 @@ def find_bases(generated: Path | None = None, packages: Sequence[str] = PACKAGES
         spec = importlib.util.find_spec(name)
         for folder in sorted(spec.submodule_search_locations or ()) if spec is not None else ():
             files = sorted(Path(folder).rglob("*.py"))
-            found += [path for path in files if len(wakes.hits(path.read_bytes())) > 2]
+            found += [path for path in files if len(wakes.screen.hits(path.read_bytes())) > 2]
     fixtures = [path for path in sorted((ROOT / "fixtures").rglob("*.py")) if path.stat().st_size]
     return Bases(fixtures, found, sorted(generated.glob("*.py")) if generated is not None else [])
 

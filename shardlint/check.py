@@ -90,8 +90,9 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
         every.missing += found.missing
         every.skipped += found.skipped
         for file, real in zip(found.files, found.real, strict=True):
-            if real not in seen:
-                seen.add(real)
+            absolute = os.path.abspath(file)
+            if absolute not in seen:
+                seen.add(absolute)
                 every.files.append(file)
                 every.real.append(real)
     return every

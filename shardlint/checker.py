@@ -34,6 +34,8 @@ class _Scope:
     settings: Settings
     codes: frozenset[str]
     wakes: Wakes
+    projects: Mapping[str, Wakes]
+    """Words without which in the project some of the rules have nothing to say, and the wakes of the others."""
     ever: Wakes
     """Of what may wake on other releases too."""
     proving: Wakes
@@ -78,15 +80,24 @@ class Checker:
 
     def root(self, path: Path) -> str:
         """The root of the project that a file is in."""
-        folder = os.path.dirname(path)
+        return self._places.root(os.path.dirname(self._real_path(path)))
+
+    def _real_path(self, path: Path) -> str:
+        if os.path.islink(path):
+            return os.path.realpath(path)
+        folder, name = os.path.split(path)
         if folder not in self._real:
             self._real[folder] = os.path.realpath(folder)
-        return self._places.root(self._real[folder])
+        return os.path.join(self._real[folder], name)
 
     def answers(self) -> dict[ScopeKey, Answers]:
         """What searches through the projects of the checked files have found, by other processes too."""
-        found: dict[ScopeKey, Answers] = {key: scope.program.project.answers for key, scope in self._scopes.items()}
-        return {key: {**self._answers.get(key, {}), **found.get(key, {})} for key in {**self._answers, **found}}
+        found: dict[ScopeKey, Answers] = {
+            key: scope.program.project.answers for key, scope in self._scopes.items()
+        }
+        return {
+            key: {**self._answers.get(key, {}), **found.get(key, {})} for key in {**self._answers, **found}
+        }
 
     def learn(self, answers: Mapping[ScopeKey, Answers]) -> None:
         """Take over what another process found."""
@@ -113,14 +124,19 @@ class Checker:
             rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.holds.items())
         )
         pedantic = options.pedantic or settings.pedantic
+        asked = [rule for rule in rules if pedantic or rule.certainty is Certainty.PROVEN]
         program = Program(root, self._overlay, settings.jit_decorators)
         program.project.answers.update(self._answers.get(key, {}))
         return _Scope(
             settings,
             frozenset(rule.code for rule in rules),
             self._woken(rules),
+            {
+                word: self._woken([rule for rule in asked if rule.project != word])
+                for word in sorted({rule.project for rule in rules if rule.project})
+            },
             self._woken([rule for rule in ever if pedantic or rule.certainty is Certainty.PROVEN]),
-            self._woken([rule for rule in rules if pedantic or rule.certainty is Certainty.PROVEN]),
+            self._woken(asked),
             targets,
             program,
             pedantic,
@@ -137,8 +153,8 @@ class Checker:
 
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
         """Check one file, or other text in its place."""
-        absolute = path.resolve()
-        scope = self._scope(str(absolute.parent))
+        real = self._real_path(path)
+        scope = self._scope(os.path.dirname(real))
         try:
             data = read_bytes(path) if data is None else data
         except Unreadable as error:
@@ -150,16 +166,20 @@ class Checker:
         if not ever and not commented:
             return Outcome(path, quiet=True)
         hits = wakes.screen.hits(data) if commented else wakes.screen.of(ever, data)
+        needs = scope.program.needs
+        needs.now = 0
+        for word, others in scope.projects.items() if hits and not commented else ():
+            if not scope.program.project.anywhere(word):
+                wakes, hits = others, others.screen.of(hits, data)
         if not hits and not commented:
-            return Outcome(path, needed=())
+            return Outcome(path, needed=needs.named(needs.now))
+        absolute = Path(real)
         try:
             source = self._overlay.get(absolute) or decode(path, data)
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
         comments = suppressions(source.text, source.line_starts)
         found: list[Finding] = []
-        needs = scope.program.needs
-        needs.now = 0
         if hits:
             try:
                 found = self._findings(scope, absolute, source, wakes, hits)
@@ -170,12 +190,16 @@ class Checker:
                     scope, path, source, NotParsed("the file is nested too deeply to check")
                 )
             except Exception as error:
-                return Outcome(path, None, f"shardlint itself failed here, please report it: {error!r}", failed=True)
+                return Outcome(
+                    path, None, f"shardlint itself failed here, please report it: {error!r}", failed=True
+                )
         kept = self._suppress(scope, source, found, comments, path)
         report = FileReport(path, source, kept) if kept else None
         return Outcome(path, report, needed=needs.named(needs.now))
 
-    def _findings(self, scope: _Scope, absolute: Path, source: Source, wakes: Wakes, hits: list[str]) -> list[Finding]:
+    def _findings(
+        self, scope: _Scope, absolute: Path, source: Source, wakes: Wakes, hits: list[str]
+    ) -> list[Finding]:
         scope.program.trim()
         while True:
             try:

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from shardlint.facts import FileFacts
+from shardlint.facts import NOWHERE, FileFacts
 from shardlint.program import Program, api
 from shardlint.program.values import Api, Made, Value, Wrapped, options
 from shardlint.rule import Calls, Methods, Rule, Wake, Withs
@@ -20,6 +20,8 @@ _SPELLINGS: dict[str, set[str]] = {}
 for _written, _name in api.spellings():
     _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
 _WITH = "with"
+
+
 @dataclass
 class Wakes:
     """The rules of a run, by what wakes them."""
@@ -45,12 +47,11 @@ class Wakes:
                     table.setdefault(name, []).append(rule)
                     for word in _words(wake, name):
                         asked = wakes.words.setdefault(word, {})
-                        plain = not isinstance(wake, Methods | Withs) and _is_plain(word)
-                        library = name.partition(".")[0] if plain else ""
+                        library = _library(wake, name, word)
                         near, known = _near(wake, name, word), asked.get(library, set())
                         asked[library] = None if near is None or known is None else known | near
                         inside = wakes.within.get(word, set())
-                        beside = set(wake.within) if isinstance(wake, Calls | Methods) else set()
+                        beside = _beside(wake)
                         wakes.within[word] = inside | beside if beside and inside is not None else None
         return wakes
 
@@ -66,10 +67,19 @@ class Wakes:
         """What tells by a file's bytes whether any of the rules may wake."""
         return Screen(
             {
-                word: {library: None if near is None else tuple(sorted(near)) for library, near in asked.items()}
+                word: {
+                    library: None if near is None else tuple(sorted(near)) for library, near in asked.items()
+                }
                 for word, asked in self.words.items()
             }
         )
+
+
+def _library(wake: Wake, name: str, word: str) -> str:
+    """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
+    if isinstance(wake, Withs):
+        return name
+    return name.partition(".")[0] if not isinstance(wake, Methods) and _is_plain(word) else ""
 
 
 def _is_plain(word: str) -> bool:
@@ -82,7 +92,10 @@ def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
     if isinstance(wake, Methods):
         return {text.encode() for text in wake.near} or None
     if isinstance(wake, Withs):
-        return {text.encode() for text in (name, name.capitalize())}
+        # It says the word, or enters what a name stands for.
+        first = f"[{name[0]}{name[0].upper()}]"
+        says = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
+        return {says.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
     if isinstance(wake, Calls):
         if wake.near:
             return {text.encode() for text in wake.near}
@@ -90,6 +103,8 @@ def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
         # A short spelling (`P`) is in every file; as a name it was imported or is an attribute.
         spelled = (last, f".{word}", f"import {word}", f", {word}\n", f", {word},", f" as {word}")
         return {text.encode() for text in spelled} if word != last and len(word) < 4 else None
+    if wake.near:
+        return {text.encode() for text in wake.near}
     module, _, last = name.removesuffix(".*").rpartition(".")
     if not module:
         return None
@@ -97,6 +112,13 @@ def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
     own = module.rpartition(".")[2]
     texts = [f"{own}.{last}", f"from {module} import", f"{own} as "]
     return {text.encode() for text in (texts if own == module else [*texts, f"= {module}"])}
+
+
+def _beside(wake: Wake) -> set[str]:
+    """What must stand in the function of a mention; nothing where that says nothing."""
+    if not isinstance(wake, Calls | Methods):
+        return set()
+    return {NOWHERE} if wake.outside else set(wake.within)
 
 
 def _words(wake: Wake, name: str) -> set[str]:
@@ -126,11 +148,11 @@ def sites(
 
 
 def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) -> Iterator[Site]:
-    rules = list(dict.fromkeys(rule for rules in wakes.withs.values() for rule in rules))
-    for node in file.withs:
-        for item in node.items:
-            for rule in rules:
-                yield Site(program, file, item.context_expr, Api("", ""), "with", targets, rule)
+    for word, rules in wakes.withs.items():
+        for node in file.withs_saying(word):
+            for item in node.items:
+                for rule in rules:
+                    yield Site(program, file, item.context_expr, Api("", ""), "with", targets, rule)
 
 
 def _mentions(file: FileFacts, hits: Iterable[str], wakes: Wakes) -> Iterator[ast.AST]:

@@ -13,7 +13,9 @@ def site_packages(root: str) -> list[tuple[str, str]]:
     if active:
         places += [(path, "the active environment") for path in _inside(active)]
     places += [
-        (entry, "this environment") for entry in sys.path if entry.endswith(("site-packages", "dist-packages"))
+        (entry, "this environment")
+        for entry in sys.path
+        if entry.endswith(("site-packages", "dist-packages"))
     ]
     return places
 
@@ -25,4 +27,6 @@ def _inside(environment: str) -> list[str]:
     except OSError:
         versions = []
     found = [os.path.join(lib, version, "site-packages") for version in versions]
-    return [path for path in (*found, os.path.join(environment, "Lib", "site-packages")) if os.path.isdir(path)]
+    return [
+        path for path in (*found, os.path.join(environment, "Lib", "site-packages")) if os.path.isdir(path)
+    ]

@@ -93,7 +93,7 @@ def spell_from(
 
 
 def _imports(file: FileFacts) -> Iterator[Binding]:
-    for bindings in file.walked(file.module).bindings.values():
+    for bindings in file.bound(file.module).bindings.values():
         for binding in bindings:
             if (
                 binding.kind in ("import", "from")

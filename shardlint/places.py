@@ -28,7 +28,11 @@ class Places:
         """
         known = self._settings.get(folder)
         if known is None:
-            here = settings_in(Path(folder)) if self._holds(folder, ("shardlint.toml", "pyproject.toml")) else None
+            here = (
+                settings_in(Path(folder))
+                if self._holds(folder, ("shardlint.toml", "pyproject.toml"))
+                else None
+            )
             parent = os.path.dirname(folder)
             known = here or (self.settings(parent) if parent != folder else Settings())
             self._settings[folder] = known

@@ -64,8 +64,8 @@ def _packs() -> tuple[ModuleType, ...]:
 
 
 def pack_folders() -> list[Path]:
-    """The folders of the packs' own files, data too."""
-    return [Path(place) for pack in _packs() for place in pack.__path__]
+    """Where the packs' own files are, data too: a folder, or the one file."""
+    return [Path(place) for pack in _packs() for place in getattr(pack, "__path__", [pack.__file__])]
 
 
 @lru_cache(maxsize=1)

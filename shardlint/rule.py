@@ -113,17 +113,22 @@ class _Called:
     """What wakes for calls.
 
     `near` are texts without which a call is of no interest: a file that holds none of them is not looked into for these
-    calls. `within` is the same of the function the call stands in, for what the call itself must say: a keyword.
+    calls. One that begins with `(?` is a regular expression. `within` is the same of the function the call stands in,
+    for what the call itself must say: a keyword. `outside` says that calls in the bodies of functions are of none.
     """
 
     names: tuple[str, ...]
     near: tuple[str, ...] = ()
     within: tuple[str, ...] = ()
+    outside: bool = False
 
-    def __init__(self, *names: str, near: tuple[str, ...] = (), within: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self, *names: str, near: tuple[str, ...] = (), within: tuple[str, ...] = (), outside: bool = False
+    ) -> None:
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "near", near or within)
         object.__setattr__(self, "within", within)
+        object.__setattr__(self, "outside", outside)
 
 
 class Calls(_Called):
@@ -134,13 +139,15 @@ class Calls(_Called):
 class Uses:
     """Wake wherever one of these dotted names is imported or referred to, as written (before canonical naming).
 
-    A name ending in `.*` stands for a module and everything in it.
+    A name ending in `.*` stands for a module and everything in it. `near` is as for `Calls`.
     """
 
     names: tuple[str, ...]
+    near: tuple[str, ...] = ()
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
         object.__setattr__(self, "names", names)
+        object.__setattr__(self, "near", near)
 
 
 class Methods(_Called):
@@ -152,7 +159,7 @@ class Methods(_Called):
 
 @dataclass(frozen=True)
 class Withs:
-    """Wake for the items of `with` statements, in files that hold one of these texts, a capital first letter or not."""
+    """Wake for the items of `with` statements that say one of these words, a capital first letter or not."""
 
     names: tuple[str, ...]
 
@@ -178,6 +185,8 @@ class Rule(ABC):
     default: ClassVar[bool] = True
     holds: ClassVar[Mapping[str, str]] = {}
     wakes: ClassVar[tuple[Wake, ...]] = ()
+    project: ClassVar[str] = ""
+    """A word without which no file of a project is of interest to the rule."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
 
     @abstractmethod

@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 # Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
-_WORDS = bytes(
+_IN_WORDS = bytes(
     byte if byte > 127 or byte == ord("_") or chr(byte).isalnum() else ord(" ") for byte in range(256)
 )
 
-# How a file that uses a library names it or a part of it, also where a module of the project hands that on.
+# How a file that uses a library names it or a part of it, also where a module of the project hands that on; or a mesh.
 _MENTIONS = {
     "jax": (b"jax", b"jnp"),
     "flax": (b"flax", b"nnx", b"linen"),
     "equinox": (b"equinox", b"eqx"),
     "haliax": (b"haliax", b"hax"),
+    "mesh": (b"Mesh", b"mesh"),
 }
 
 Words = Mapping[str, Mapping[str, tuple[bytes, ...] | None]]
 """Identifiers to look for: for each library they may be of, the texts of which one must stand in the file too (None:
-it is enough alone)."""
+it is enough alone). A text that begins with `(?` is a regular expression."""
+
+
+def words_of(data: bytes) -> set[bytes]:
+    """The identifiers in a text; in UTF-8, those of other alphabets too."""
+    return set(data.translate(_IN_WORDS).split())
 
 
 class Screen:
@@ -46,13 +53,16 @@ class Screen:
     def dump(self) -> dict[str, Any]:
         """The screen as plain data."""
         return {
-            word: {library: None if near is None else [text.decode() for text in near] for library, near in asked.items()}
+            word: {
+                library: None if near is None else [text.decode() for text in near]
+                for library, near in asked.items()
+            }
             for word, asked in self.words.items()
         }
 
     def hits(self, data: bytes) -> list[str]:
         """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
-        words = self._needles.keys() & data.translate(_WORDS).split()
+        words = self._needles.keys() & data.translate(_IN_WORDS).split()
         return self._near(words, data) if words else []
 
     def of(self, hits: Iterable[str], data: bytes) -> list[str]:
@@ -65,7 +75,8 @@ class Screen:
         for needle in words:
             word, asked = self._needles[needle]
             if any(
-                (not near or any(map(texts.__getitem__, near))) and (library not in _MENTIONS or texts.mention(library))
+                (not near or any(map(texts.__getitem__, near)))
+                and (library not in _MENTIONS or texts.mention(library))
                 for library, near in asked
             ):
                 found.append(word)
@@ -79,7 +90,9 @@ class _Texts(dict[bytes, bool]):
         self.data = data
 
     def __missing__(self, text: bytes) -> bool:
-        found = self[text] = text in self.data
+        found = self[text] = (
+            re.search(text, self.data) is not None if text.startswith(b"(?") else text in self.data
+        )
         return found
 
     def mention(self, library: str) -> bool:

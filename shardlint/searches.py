@@ -7,7 +7,7 @@ import re
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 Question = tuple[str, ...]
 """What is looked for: its kind and the words. The other questions to a project are which file a module is."""
-SEARCHES = frozenset(("named", "starred", "attribute", "anywhere", "calling", "matching"))
+SEARCHES = frozenset(("named", "starred", "attribute", "anywhere", "calling", "holding"))
 
 
 def holds(question: Question, data: bytes) -> bool:
@@ -23,8 +23,11 @@ def holds(question: Question, data: bytes) -> bool:
             return holds_word(data, text.encode())
         case ("calling", *names):
             return any(f"{name}(".encode() in data for name in names)
-        case ("matching", pattern):
-            return re.search(pattern.encode("latin-1"), data) is not None
+        case ("holding", *texts):
+            return any(
+                re.search(text.encode(), data) if text.startswith("(?") else text.encode() in data
+                for text in texts
+            )
     raise ValueError(f"no such search: {question}")
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import stat
-import sys
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass

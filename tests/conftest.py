@@ -22,6 +22,18 @@ from shardlint.program.values import Value
 PACK = Path(__file__).parent / "pack"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _own_memory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What the command line finds here is kept here, and nothing of what it found elsewhere is used."""
+    before = os.environ.get("SHARDLINT_CACHE_DIR")
+    os.environ["SHARDLINT_CACHE_DIR"] = str(tmp_path_factory.mktemp("cache"))
+    yield
+    if before is None:
+        del os.environ["SHARDLINT_CACHE_DIR"]
+    else:
+        os.environ["SHARDLINT_CACHE_DIR"] = before
+
+
 def _forget() -> None:
     for remembered in (registry._packs, registry.entries, registry.rules):
         remembered.cache_clear()

@@ -348,7 +348,7 @@ def test_files_nothing_is_asked_of_are_not_parsed(write: Write, monkeypatch: pyt
 
 
 def test_a_file_that_vanishes_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shardlint.check as checking
+    import shardlint.checker as checking
     from shardlint.sources.text import Unreadable, read_bytes
 
     def read(path: Path) -> bytes:

@@ -64,7 +64,7 @@ def test_a_process_that_dies_is_told_and_the_rest_is_done(tmp_path: Path) -> Non
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if any('spawn' in part for part in sys.orig_argv):\n"
-        "    import shardlint.check as check\n"
+        "    import shardlint.checker as check\n"
         "    real, left = check.Checker.check_file, [4]\n"
         "    def dying(self, *arguments):\n"
         "        left[0] -= 1\n"

@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Checker, Options
 from shardlint.check import check as check_in_process
+from shardlint.checker import Checker
 from shardlint.facts import read_facts
 from shardlint.imports import dropped
+from shardlint.outcome import Options
 from shardlint.sources import text as texts
 from shardlint.sources.find import find
 from shardlint.sources.text import MAX_BYTES, Source, Unreadable, decode, read_bytes

@@ -16,7 +16,8 @@ SCRIPT = """
     import sys
     from pathlib import Path
 
-    from shardlint.check import Checker, Options
+    from shardlint.checker import Checker
+    from shardlint.outcome import Options
 
     path = Path(sys.argv[1])
     for root in (path / "rules" / "shardlint_rules", path / "shardlint" / "program"):

@@ -163,7 +163,7 @@ def test_check_without_findings_imports_no_libcst(installed: Installed, project:
     done = installed.run(project, "check", python=("-X", "importtime"))
     assert done.returncode == 0
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}
-    assert "shardlint.check" in imported
+    assert "shardlint.checker" in imported
     assert imported.isdisjoint({"libcst", "jax", "numpy", "shardlint.verify"})
 
 

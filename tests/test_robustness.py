@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Checker, Options
+from shardlint.checker import Checker
 from shardlint.fix import fix
+from shardlint.outcome import Options
 from shardlint.reports import json_, text
 
 Write = Callable[..., Path]
@@ -88,8 +89,9 @@ def test_no_text_stops_a_check_or_a_report(tmp_path: Path) -> None:
             checker = Checker(Options(pedantic=True))
             path = tmp_path / f"m{checked}.py"
             path.write_bytes(data)
-            found, reason = checker.check_file(path)
-            assert not checker.failed, f"{file}: {reason}\n{data.decode('utf-8', 'replace')}"
+            outcome = checker.check_file(path)
+            found, reason = outcome.report, outcome.reason
+            assert not outcome.failed, f"{file}: {reason}\n{data.decode('utf-8', 'replace')}"
             checked += found is not None
             path.unlink()
             if found is None:
@@ -164,8 +166,8 @@ def test_no_text_is_broken_by_a_fix(write: Write) -> None:
 def test_odd_files_are_checked_and_fixed(write: Write, source: bytes) -> None:
     root = write({"x.py": source})
     checker = Checker(Options(pedantic=True, select=("all",)))
-    _, reason = checker.check_file(root / "x.py")
-    assert not checker.failed, reason
+    outcome = checker.check_file(root / "x.py")
+    assert not outcome.failed, outcome.reason
     report = fix([root], Options(ignore=("XT2",)), unsafe=True, write=True)
     assert not [outcome.problem for outcome in report.fixed if outcome.problem]
     if _compiles(source):

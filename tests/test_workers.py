@@ -10,7 +10,9 @@ from pathlib import Path
 import pytest
 
 from shardlint import workers
-from shardlint.check import Checker, Options, Outcome, Report, check, outcome
+from shardlint.check import check
+from shardlint.checker import Checker
+from shardlint.outcome import Options, Outcome, Report
 from shardlint.settings import BadSettings
 from tests.conftest import Write
 
@@ -73,13 +75,15 @@ def test_a_killed_process_loses_nothing(project: Path, monkeypatch: pytest.Monke
     here = os.getpid()
     checked = []
 
-    def once_too_often(checker: Checker, path: Path) -> Outcome:
+    real = Checker.check_file
+
+    def once_too_often(checker: Checker, path: Path, data: bytes | None = None) -> Outcome:
         if os.getpid() != here and path.name == "step_10.py":
             os.kill(os.getpid(), signal.SIGKILL)
         checked.append(path)
-        return outcome(checker, path)
+        return real(checker, path, data)
 
-    monkeypatch.setattr(workers, "outcome", once_too_often)
+    monkeypatch.setattr(Checker, "check_file", once_too_often)
     report = check([project], Options())
     assert checked, "this process does what the lost one had to do"
     assert report.files == 22

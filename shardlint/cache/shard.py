@@ -50,7 +50,8 @@ class Shard:
 
     def _load(self, data: dict[str, Any]) -> None:
         self.stamps: dict[str, list[Any]] = {
-            str(name): [int(size), int(time), text] for name, (size, time, text) in data.get("files", {}).items()
+            str(name): [int(size), int(time), text]
+            for name, (size, time, text) in data.get("files", {}).items()
         }
         self.telling: list[Any] = list(data.get("telling", []))
         self.quiet: set[str] = set(map(str, data.get("quiet", [])))
@@ -149,7 +150,9 @@ class Shard:
         recent = time.time_ns() - _TICK
         for name, stamp in {**self._named, **(self._walked or {})}.items():
             text = self.stamps[name][2] if self._same(name) else self._digest(name)
-            if _stamp(self._prefix + name) == stamp:  # else it changed meanwhile: the next run looks at it anew
+            if (
+                _stamp(self._prefix + name) == stamp
+            ):  # else it changed meanwhile: the next run looks at it anew
                 files[name] = [stamp[0], stamp[1] if stamp[1] < recent else -1, text]
         outcomes = {name: entry for name, entry in self.outcomes.items() if name in files}
         used = sorted({index for needs, _ in outcomes.values() for index in needs})
@@ -158,7 +161,9 @@ class Shard:
             "files": files,
             "telling": self.telling,
             "quiet": sorted(self.quiet & files.keys()),
-            "outcomes": {name: [[place[i] for i in needs], found] for name, (needs, found) in outcomes.items()},
+            "outcomes": {
+                name: [[place[i] for i in needs], found] for name, (needs, found) in outcomes.items()
+            },
             "needs": [self.needs[index] for index in used],
             "found": {place[index]: self.found[index] for index in used if index in self.found},
         }

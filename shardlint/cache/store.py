@@ -16,7 +16,7 @@ SCHEMA = 1
 _MOST_BYTES = 256_000_000
 _MOST_FILES = 512
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# This folder holds what shardlint found before; it may be deleted.\n"
+_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# What shardlint found before; it may be deleted.\n"
 
 
 class Store:
@@ -117,9 +117,12 @@ def _changed(path: str) -> int:
 
 
 def _stamps(folder: str) -> list[tuple[str, int, int]]:
-    """Every file of a package with its size and time of change; not what only `verify` loads."""
+    """Every file of a package, or the one file of a module, with its size and time of change; not what only `verify` loads."""
     found = []
     try:
+        if not os.path.isdir(folder):
+            status = os.stat(folder)
+            return [("", status.st_size, status.st_mtime_ns)]
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
         for entry in entries:

@@ -6,16 +6,20 @@ import ast
 import re
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from shardlint.facts.later import cuts, left_out, parse
-from shardlint.facts.scope import Binding, Scope, Tables, Walker
+from shardlint.facts.later import HEADER_END, cuts, left_out, parse
+from shardlint.facts.scope import Binding, Scope, Tables
+from shardlint.facts.walk import Walker
 from shardlint.sources.text import Source
 
+NOWHERE = "\0"
+"""A text that no source holds."""
 # A compound statement begins its line.
 _WITH = re.compile(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
+_OF_NAMES = re.compile(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
 # An example of code in a string is cut like code, and found out; the second time it is left in place.
 _CUTS = 3
 
@@ -40,7 +44,8 @@ class FileFacts:
         self.module = tables.module
         self._tables = tables
         self._scopes, self._homes = tables.scopes, tables.homes
-        self._walker = Walker(tables)
+        self._walker = Walker(tables, ":=" in source.text)
+        self._in_order: dict[Scope, list[ast.stmt]] = {}
         self._sorted: set[Scope] = set()
         self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
         self.chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
@@ -60,6 +65,7 @@ class FileFacts:
         The facts answer nothing afterwards.
         """
         self._tables.clear()
+        self._in_order.clear()
         self._sorted.clear()
         self._mentions.clear()
         self.chains.clear()
@@ -67,24 +73,61 @@ class FileFacts:
     def scope(self, node: ast.AST) -> Scope:
         """The scope a function, class, lambda or module node opens."""
         if node not in self._scopes and isinstance(node, ast.Lambda):
-            self.walked(self.home(node))
+            self.home(node)
         return self._scopes[node]
 
+    def bound(self, scope: Scope) -> Scope:
+        """The scope with its bindings."""
+        if not scope.bound:
+            self._walker.bind(scope)
+        return scope
+
     def walked(self, scope: Scope) -> Scope:
-        """The scope with its tables filled in."""
+        """The scope with all its tables filled in."""
         if not scope.walked:
             self._walker.walk(scope)
         return scope
 
     def parent(self, node: ast.AST) -> ast.AST | None:
-        """The syntactic parent of a node of a walked scope; None for the module."""
-        entry = self._homes.get(node)
+        """The syntactic parent of a node; None for the module."""
+        entry = self._homes.get(node) or self._find(node)
         return entry[0] if entry else None
 
     def home(self, node: ast.AST) -> Scope:
         """The scope in which a node is evaluated."""
-        entry = self._homes.get(node)
+        entry = self._homes.get(node) or self._find(node)
         return entry[1] if entry else self.module
+
+    def _find(self, node: ast.AST) -> tuple[ast.AST, Scope] | None:
+        """Parent and scope of a node that was not met yet: visit what stands on its line."""
+        line = getattr(node, "lineno", None)
+        if line is None or node is self.tree:
+            return None
+        scopes = list(self.scope_at(line).outward())
+        for collect in (self._visit_at, lambda scope, _: self.walked(scope)):
+            for scope in scopes:
+                collect(scope, line)
+                if node in self._homes:
+                    return self._homes[node]
+        return None
+
+    def _visit_at(self, scope: Scope, line: int) -> None:
+        """Visit the statements of a scope that are on a line, and those around them."""
+        self.bound(scope)
+        if scope.walked:
+            return
+        if scope not in self._in_order:
+            self._in_order[scope] = sorted(scope.statements, key=_start)
+        statements = self._in_order[scope]
+        index = bisect_right(statements, line, key=_start) - 1
+        around: ast.AST | None = statements[index] if index >= 0 else None
+        while around is not None and around is not scope.node:
+            if isinstance(around, ast.stmt):
+                self._walker.visit(around, scope)
+            around = self._homes[around][0]
+        while index >= 0 and (statements[index].end_lineno or 0) >= line:  # a; b
+            self._walker.visit(statements[index], scope)
+            index -= 1
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """Syntactic ancestors, innermost first, up to the module."""
@@ -123,7 +166,11 @@ class FileFacts:
             found.sort(key=_first_line)
             self._sorted.add(scope)
         index = bisect_right(found, line, key=_first_line) - 1
-        return found[index] if index >= 0 and line <= (getattr(found[index].node, "end_lineno", 0) or 0) else None
+        return (
+            found[index]
+            if index >= 0 and line <= (getattr(found[index].node, "end_lineno", 0) or 0)
+            else None
+        )
 
     def mentions(self, name: str, beside: tuple[str, ...] = ()) -> list[ast.AST]:
         """Every Name, Attribute, keyword, import alias, argument and definition with this name, in text order.
@@ -151,20 +198,21 @@ class FileFacts:
 
     def taken_from(self, word: str) -> list[ast.AST]:
         """What `from` statements with this word in their module's name import."""
-        lines = {line for line in self._lines(word) if "from" in self.source.line(line)}
-        scopes = self._outward(self._evaluating(line, word) for line in lines)
-        return [alias for scope in scopes for alias in scope.taken.get(word, ())]
+        lines = [line for line in self._lines(word) if "from" in self.source.line(line)]
+        scopes = {scope for line in lines for scope in self._evaluating(line, word).outward()}
+        return [alias for scope in scopes for alias in self.bound(scope).taken.get(word, ())]
 
     def _around(self, word: str, beside: tuple[str, ...]) -> list[Scope]:
-        """The scopes, walked, whose lines hold a word, and those around them."""
-        return self._outward(self._evaluating(line, word, beside) for line in self._lines(word))
+        """The scopes whose lines hold a word, and those around them; those lines visited."""
+        scopes: dict[int, Scope] = {}
+        for line in self._lines(word):
+            for scope in self._evaluating(line, word, beside).outward():
+                scopes[id(scope)] = scope
+                self._visit_at(scope, line)
+        return list(scopes.values())
 
     def _lines(self, word: str) -> set[int]:
         return {self.source.position(start)[0] for start in _words(self.source.text, word)}
-
-    def _outward(self, innermost: Iterable[Scope]) -> list[Scope]:
-        scopes = {id(scope): scope for inner in set(innermost) for scope in inner.outward()}
-        return [self.walked(scope) for scope in list(scopes.values())]
 
     def _evaluating(self, line: int, word: str, beside: tuple[str, ...] = ()) -> Scope:
         """The innermost scope that evaluates a word on a line: for a header, not the function it opens.
@@ -177,7 +225,9 @@ class FileFacts:
             if cut is not None:
                 if line < cut.line and not _is_parameter(inner.node, word):
                     return scope
-                if beside and not any(self.source.text.find(text, cut.begin, cut.end) >= 0 for text in beside):
+                if beside and not any(
+                    self.source.text.find(text, cut.begin, cut.end) >= 0 for text in beside
+                ):
                     return scope
             scope, inner = inner, self._defined_at(inner, line)
         return scope
@@ -200,12 +250,24 @@ class FileFacts:
     @cached_property
     def withs(self) -> list[ast.With | ast.AsyncWith]:
         """The `with` statements, in text order."""
-        lines = [self.source.position(match.end())[0] for match in _WITH.finditer(self.source.text)]
-        scopes = {id(scope): self.walked(scope) for scope in map(self.scope_at, lines)}
-        found = [
-            node for node in self._homes if isinstance(node, ast.With | ast.AsyncWith) and id(self.home(node)) in scopes
-        ]
-        return sorted(found, key=_line)
+        return self.withs_saying("")
+
+    def withs_saying(self, word: str) -> list[ast.With | ast.AsyncWith]:
+        """The `with` statements in whose header a word stands, in capitals or not, or that enter what a name stands for.
+
+        In text order.
+        """
+        found: dict[ast.With | ast.AsyncWith, None] = {}
+        text = self.source.text
+        for match in _WITH.finditer(text):
+            end = HEADER_END.search(text, match.end())
+            header = text[match.end() : end.end() if end is not None else len(text)]
+            if word in header.lower() or _OF_NAMES.match(header):
+                line = self.source.position(match.end())[0]
+                for node in self.scope_at(line).statements:
+                    if isinstance(node, ast.With | ast.AsyncWith) and node.lineno == line:
+                        found[node] = None
+        return list(found)
 
     def evaluated(self) -> Iterator[ast.AST]:
         """Every node of the scopes looked into so far."""
@@ -213,7 +275,7 @@ class FileFacts:
 
     def bindings(self, scope: Scope, name: str) -> list[Binding]:
         """Where a scope binds a name, in text order."""
-        return self.walked(scope).bindings.get(name, [])
+        return self.bound(scope).bindings.get(name, [])
 
     def text(self, node: ast.AST) -> str:
         """The source text of a node."""
@@ -240,6 +302,12 @@ def _words(text: str, name: str) -> Iterator[int]:
         if not (before.isalnum() or before == "_" or after.isalnum() or after == "_"):
             yield start
         start = text.find(name, end)
+
+
+def _start(node: ast.stmt) -> int:
+    """The first line of a statement, its decorators too."""
+    decorators = getattr(node, "decorator_list", ())
+    return min([node.lineno, *(decorator.lineno for decorator in decorators)]) if decorators else node.lineno
 
 
 def _first_line(scope: Scope) -> int:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 # A shorter body is parsed sooner than it is cut out.
 _LEAST = 160
-_HEADER_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
+HEADER_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
 _HEADER_TRIES = 6
 _DEFINITION = re.compile(r"\n[ \t]*(?:def|class|async|@)")
 _QUOTES = ('"""', "'''")
@@ -158,7 +158,7 @@ def _header_end(text: str, start: int) -> int | None:
     """Where the lines after a definition's header begin; None for what is no header, or has its body beside it."""
     at = start
     for _ in range(_HEADER_TRIES):
-        match = _HEADER_END.search(text, at)
+        match = HEADER_END.search(text, at)
         if match is None:
             return None
         at = match.end()
@@ -204,4 +204,4 @@ def _body_end(text: str, begin: int, indent: int) -> tuple[int, int] | None:
 @lru_cache(maxsize=64)
 def _dedent(indent: int) -> re.Pattern[str]:
     """A line that is not part of a block indented deeper than this: comments at the margin are."""
-    return re.compile(r"\n[ \t]{0,%d}+[^ \t\n#]" % indent)
+    return re.compile(rf"\n[ \t]{{0,{indent}}}+[^ \t\n#]")

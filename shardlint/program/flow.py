@@ -7,7 +7,7 @@ arguments, to the calls that run it. Both "why is this traced" and "under which 
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 

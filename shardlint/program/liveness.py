@@ -58,8 +58,10 @@ def _is_read(file: FileFacts, scope: Scope, target: ast.Name) -> bool:
 
 def _reflects(file: FileFacts, scope: Scope) -> bool:
     return any(
-        isinstance(call.func, ast.Name) and call.func.id in ("locals", "vars", "eval", "exec")
-        for call in scope.calls
+        file.home(node) is scope and isinstance(file.parent(node), ast.Call)
+        for name in ("locals", "vars", "eval", "exec")
+        for node in file.mentions_in(scope, name)
+        if isinstance(node, ast.Name)
     )
 
 

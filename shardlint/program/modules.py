@@ -239,7 +239,7 @@ class Modules:
         found: dict[str, tuple[Binding, ClassValue]] = {}
         for owner in reversed(self.evaluator.lineage(cls)):
             file = owner.place.file
-            for name, bindings in file.walked(file.scope(owner.node)).bindings.items():
+            for name, bindings in file.bound(file.scope(owner.node)).bindings.items():
                 annotated = [one for one in bindings if one.annotation is not None]
                 if annotated and "ClassVar" not in file.text(annotated[-1].annotation or annotated[-1].node):
                     found[name] = (annotated[-1], owner)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from shardlint.facts import FileFacts, NotParsed, read_facts
 from shardlint.program.needs import Needs
+from shardlint.screen import words_of
 from shardlint.searches import Question, holds
 from shardlint.sources.find import walk
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
@@ -92,7 +93,9 @@ class Project:
         texts: dict[Path, bytes] = {}
         for path in self._files if not self._too_large else ():
             try:
-                texts[path] = path.read_bytes() if path not in self._overlay else self._overlay[path].text.encode()
+                texts[path] = (
+                    path.read_bytes() if path not in self._overlay else self._overlay[path].text.encode()
+                )
             except OSError:
                 continue
         return texts
@@ -117,9 +120,12 @@ class Project:
         found = self._search(("calling", *names))
         yield from self._read([path for path in found if not self.is_test(path)], None)
 
-    def matching(self, pattern: re.Pattern[bytes]) -> Iterator[FileFacts | None]:
-        """Files in whose text a pattern is found. None when there are too many to read."""
-        yield from self._read(self._search(("matching", pattern.pattern.decode("latin-1"))), None)
+    def holding(self, texts: tuple[str, ...]) -> Iterator[FileFacts | None]:
+        """Files that hold one of the texts (regular expressions, where they begin with `(?`).
+
+        None when there are too many to read.
+        """
+        yield from self._read(self._search(("holding", *texts)), None)
 
     def is_test(self, path: Path) -> bool:
         """Whether a file is a test, by its name or a folder's."""
@@ -161,7 +167,7 @@ class Project:
     def _index(self) -> dict[bytes, list[Path]]:
         index: dict[bytes, list[Path]] = {}
         for path, data in self._texts.items():
-            for word in set(_WORDS.findall(data)):
+            for word in words_of(data):
                 index.setdefault(word, []).append(path)
         return index
 

@@ -20,7 +20,7 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
     """
     home = file.home(use)
     for scope in home.outward():
-        file.walked(scope)
+        file.bound(scope)
         if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
             continue
         if name in scope.outer_names:
@@ -45,7 +45,7 @@ def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool
     """
     home = file.home(use)
     for scope in home.outward():
-        file.walked(scope)
+        file.bound(scope)
         if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
             continue
         if name in scope.outer_names:

@@ -60,8 +60,8 @@ def find(
                 continue
             named = [(str(path), real)]
         for shown, real in named:
-            if real not in seen:
-                seen.add(real)
+            if shown not in seen:
+                seen.add(shown)
                 found.files.append(Path(shown))
                 found.real.append(real)
     return found

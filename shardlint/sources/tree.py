@@ -63,7 +63,9 @@ def _read(path: str) -> Folder | None:
                     found.files[name] = (status.st_size, status.st_mtime_ns)
                     if entry.is_symlink():
                         found.links.add(name)
-            elif name.endswith(_TELLING) or (name.endswith(".txt") and (pins or name.startswith("requirements"))):
+            elif name.endswith(_TELLING) or (
+                name.endswith(".txt") and (pins or name.startswith("requirements"))
+            ):
                 status = entry.stat()
                 found.telling[name] = (status.st_size, status.st_mtime_ns)
         except OSError:  # it vanished, or is a link in a circle

@@ -57,12 +57,13 @@ class DevicePutModule(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
     wakes = (Calls("jax.device_put"),)
+    project = "equinox"
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, for the leaf that does most harm."""
         tree = site.argument("x")
-        if tree is None or site.form != "call" or not site.program.project.anywhere("equinox"):
+        if tree is None or site.form != "call":
             return
         found = [
             (instance, leaf)

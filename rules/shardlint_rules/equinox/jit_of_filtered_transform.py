@@ -64,6 +64,7 @@ class JitOfFilteredTransform(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.13.0"}
     wakes = (Calls("jax.jit"), Uses("jax.jit"))
+    project = "equinox"
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:

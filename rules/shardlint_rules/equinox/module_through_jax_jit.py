@@ -71,14 +71,13 @@ class ModuleThroughJaxJit(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
     wakes = (Calls("jax.jit"), Uses("jax.jit"))
+    project = "equinox"
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a jit, for the first thing that raises."""
         found = jitted(site)
         if found is None or site.guarded:
-            return
-        if not site.program.project.anywhere("equinox"):
             return
         problems = sorted(self._problems(site, found), key=lambda problem: not problem.sure)
         if not problems or expected(site, found):

@@ -14,8 +14,10 @@ from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Saf
 from shardlint.site import Site
 from shardlint_rules.equinox.closures import carried, split_at
 from shardlint_rules.equinox.jitted import Jitted, jitted
+from shardlint_rules.jit.placed import PLACED_WORDS
 
 _FILTER = "equinox.filter_jit"
+_NEAR = (*PLACED_WORDS, "equinox", "eqx")
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class WeightsBecomeConstants(Rule):
     name = "weights-become-constants"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38", "equinox": ">=0.11.5"}
-    wakes = (Calls("jax.jit", _FILTER), Uses("jax.jit", _FILTER))
+    wakes = (Calls("jax.jit", _FILTER, near=_NEAR), Uses("jax.jit", _FILTER, near=_NEAR))
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -7,7 +7,6 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program import Program
 from shardlint.program.logical import LogicalRules, project_rules, rules_of
 from shardlint.program.values import Constant, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety

@@ -174,7 +174,10 @@ class ShardedInitIncomplete(Rule):
         model = site.call.args[0]
         if not isinstance(model, ast.Name) or init.made_here(site, scope, model) is None:
             return
-        if any(one.value is not None or not isinstance(one, ast.Return) for one in scope.returns):
+        if any(
+            one.value is not None or not isinstance(one, ast.Return)
+            for one in site.file.walked(scope).returns
+        ):
             return
         if scope.outer_names or not self._kept_inside(site, scope, model.id):
             return

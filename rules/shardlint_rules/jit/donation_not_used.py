@@ -58,7 +58,6 @@ class DonationNotUsed(Rule):
     code = "SL223"
     name = "donation-not-used"
     harm = Harm.COST
-    certainty = Certainty.LIKELY
     wakes = (Calls(*JITS, near=("donate_argnums", "donate_argnames")),)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -110,6 +109,7 @@ class DonationNotUsed(Rule):
             f"On {site.on('jax')} one donation more than there are results frees nothing: a buffer becomes only "
             "an output of its own shape, type and sharding, and an output takes one.",
             help="donate as many arguments as there are results of their shape, and delete the others",
+            certainty=Certainty.LIKELY,
         )
 
 

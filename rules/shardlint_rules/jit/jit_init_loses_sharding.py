@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
 from shardlint_rules.jit.fresh import makes_fresh
-from shardlint_rules.jit.placed import placed_around, placed_later, spread
+from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later, spread
 from shardlint_rules.jit.reads import calls_of
 
 _JITS = ("jax.jit", "equinox.filter_jit")
@@ -55,7 +55,7 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*_JITS), Uses(*_JITS))
+    wakes = (Calls(*_JITS, near=PLACED_WORDS), Uses(*_JITS, near=PLACED_WORDS))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

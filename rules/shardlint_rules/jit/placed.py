@@ -29,6 +29,8 @@ PLACING = {
     "jax.reshard": "out_shardings",
     "equinox.filter_shard": "device_or_shardings",
 }
+# Of these one stands wherever something is placed, or a mesh is made.
+PLACED_WORDS = ("hard", "device_put", "Mesh", "mesh")
 JITS = ("jax.jit", "jax.experimental.pjit.pjit", "equinox.filter_jit")
 _MADE_ON = {"jax.make_array_from_callback": 1, "jax.make_array_from_process_local_data": 0}
 _MAPS = ("jax.tree.map",)

@@ -15,6 +15,9 @@ _MAKERS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full
 _MAPS = ("jax.tree.map",)
 # The shape itself, not a size of it: `x.shape[0]` is in many more files.
 _WHOLE = (".shape)", ".shape,", ".shape\n")
+_CALLED = tuple(
+    rf"(?:){name}\((?:[^()]|\([^()]*\))*\.shape\s*[,)]" for name in ("zeros", "ones", "empty", "full")
+)
 _WHERE = ("device", "out_sharding", "sharding")
 
 
@@ -55,7 +58,7 @@ class ShardingLostByShape(Rule):
     name = "sharding-lost-by-shape"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*_MAKERS, within=_WHOLE),)
+    wakes = (Calls(*_MAKERS, near=_CALLED, within=_WHOLE),)
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -62,7 +62,7 @@ class DevicesInDefault(Rule):
     code = "SL309"
     name = "devices-in-default"
     harm = Harm.CRASH
-    wakes = (Calls(*_ASKING),)
+    wakes = (Calls(*_ASKING, outside=True),)
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -51,7 +51,6 @@ def items(
     program: Program, file: FileFacts, node: ast.With | ast.AsyncWith
 ) -> Iterator[tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]]:
     """The items of one `with` statement that enter a mesh itself."""
-    file.walked(file.home(node))
     for item in node.items:
         found = program.contexts.manager(Place(file, item.context_expr))
         if found is not None and found.kind == "with mesh":

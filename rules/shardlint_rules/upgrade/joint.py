@@ -26,9 +26,9 @@ from shardlint_rules.upgrade import ambient, pjit
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 
 # Where any of it may stand. A docstring costs a parse and no more.
-_WHERE = re.compile(
-    rb"\bpjit\b|\bthread_resources\b|\bwith\b[^:]{0,200}[mM]esh|\benter_context\(|\.__enter__\(|\bshard_map\b"
-)
+_WHERE = (
+    "pjit", "thread_resources", "enter_context(", ".__enter__(", "shard_map", r"(?:)with\b[^:]{0,200}[mM]esh",
+)  # fmt: skip
 _BY_HAND = re.compile(r"enter_context\(\s*[\w.]*[mM]esh\b|\b[\w.]*[mM]esh\.__enter__\(")
 # Since when `with mesh:` is reported, and so rewritten.
 _WARNS = ">=0.10.1"
@@ -87,7 +87,7 @@ def _plan(site: Site) -> Plan:
     found = Plan(moved=any(map(site.program.project.anywhere, ("set_mesh", "use_mesh"))))
     entered_meshes: set[ast.AST] = set()
     shard_maps: list[tuple[FileFacts, ast.Call]] = []
-    for file in site.program.project.matching(_WHERE):
+    for file in site.program.project.holding(_WHERE):
         if file is None:
             found.obstacles.append(Obstacle(None, 0, "too many files have to do with it to look at them all"))
             return found
