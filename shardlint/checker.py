@@ -71,7 +71,7 @@ class Checker:
         self._answers: dict[ScopeKey, Answers] = dict(answers or {})
         """What is known of searches through a project, from an earlier run."""
         self._scopes: dict[ScopeKey, _Scope] = {}
-        self._wakes: dict[frozenset[str], Wakes] = {}
+        self._wakes: dict[tuple[frozenset[str], bool], Wakes] = {}
         self._real: dict[str, str] = {}
 
     def targets(self, path: Path) -> Targets:
@@ -132,11 +132,11 @@ class Checker:
             frozenset(rule.code for rule in rules),
             self._woken(rules),
             {
-                word: self._woken([rule for rule in asked if rule.project != word])
+                word: self._woken([rule for rule in asked if rule.project != word], likely=pedantic)
                 for word in sorted({rule.project for rule in rules if rule.project})
             },
             self._woken([rule for rule in ever if pedantic or rule.certainty is Certainty.PROVEN]),
-            self._woken(asked),
+            self._woken(asked, likely=pedantic),
             targets,
             program,
             pedantic,
@@ -145,11 +145,11 @@ class Checker:
             ),
         )
 
-    def _woken(self, rules: Sequence[Rule]) -> Wakes:
-        codes = frozenset(rule.code for rule in rules)
-        if codes not in self._wakes:
-            self._wakes[codes] = Wakes.of(rules)
-        return self._wakes[codes]
+    def _woken(self, rules: Sequence[Rule], likely: bool = True) -> Wakes:
+        key = frozenset(rule.code for rule in rules), likely
+        if key not in self._wakes:
+            self._wakes[key] = Wakes.of(tuple(rules), likely)
+        return self._wakes[key]
 
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
         """Check one file, or other text in its place."""

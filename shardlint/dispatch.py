@@ -33,13 +33,15 @@ class Wakes:
     words: dict[str, dict[str, set[bytes] | None]] = field(default_factory=dict)
     """Identifiers to look for: for each library they may be of, the texts of which one must stand in the file too
     (None: it is enough alone). A file without any of them needs no parse."""
+    likely: bool = True
+    """Whether likely findings are wanted."""
     within: dict[str, set[str] | None] = field(default_factory=dict)
     """For each of them, the texts of which one must stand in the same function (None: that says nothing)."""
 
     @classmethod
-    def of(cls, rules: Iterable[Rule]) -> Wakes:
+    def of(cls, rules: Iterable[Rule], likely: bool = True) -> Wakes:
         """Index the rules by the names they wake for."""
-        wakes = cls()
+        wakes = cls(likely=likely)
         for rule in rules:
             for wake in rule.wakes:
                 table = wakes._table(wake)
@@ -152,7 +154,7 @@ def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) 
         for node in file.withs_saying(word):
             for item in node.items:
                 for rule in rules:
-                    yield Site(program, file, item.context_expr, Api("", ""), "with", targets, rule)
+                    yield Site(program, file, item.context_expr, Api("", ""), "with", targets, rule, wakes.likely)
 
 
 def _mentions(file: FileFacts, hits: Iterable[str], wakes: Wakes) -> Iterator[ast.AST]:
@@ -192,14 +194,14 @@ def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes, targets:
         if not isinstance(option, Api):
             continue
         for rule in _users(wakes, option.written):
-            yield Site(program, file, node, option, "name", targets, rule)
+            yield Site(program, file, node, option, "name", targets, rule, wakes.likely)
         rules = wakes.calls.get(option.name, ())
         if not rules:
             continue
         call, form = _called(program, file, node)
         if call is not None and not bound:
             for rule in rules:
-                yield Site(program, file, call, option, form, targets, rule)
+                yield Site(program, file, call, option, form, targets, rule, wakes.likely)
 
 
 def _methods(
@@ -211,7 +213,7 @@ def _methods(
     if any(isinstance(option, Api) for option in options(program.value(file, node))):
         return
     for rule in wakes.methods[node.attr]:
-        yield Site(program, file, call, Api(node.attr, node.attr), "method", targets, rule)
+        yield Site(program, file, call, Api(node.attr, node.attr), "method", targets, rule, wakes.likely)
 
 
 def _unbound(value: Value) -> tuple[Value, bool]:
@@ -257,4 +259,4 @@ def _imported(
     if written.partition(".")[0] not in api.LIBRARIES:
         return
     for rule in _users(wakes, written):
-        yield Site(program, file, node, Api(api.canonical(written), written), "import", targets, rule)
+        yield Site(program, file, node, Api(api.canonical(written), written), "import", targets, rule, wakes.likely)

@@ -44,7 +44,10 @@ class Site:
         form: Form,
         targets: Targets,
         rule: Rule,
+        likely: bool = True,
     ) -> None:
+        self.likely = likely
+        """Whether what is only likely is of interest to anybody. Asking for it is often most of the work."""
         self.program = program
         self.file = file
         self.syntax = syntax

@@ -64,12 +64,12 @@ class DeviceInJit(Rule):
         target = site.argument(PLACING[site.api])
         if target is None or site.form != "call" or site.fate[0] == "dropped" or site.expected_to_fail:
             return
+        told = self._message(site, target)
+        if told is None or (told[1] is Certainty.LIKELY and not site.likely):
+            return
         if site.region.traced not in ("always", "sometimes") or knows_it_is_traced(site):
             return
         if any(word in step.text for step in site.region.steps for word in _PER_DEVICE):
-            return
-        told = self._message(site, target)
-        if told is None:
             return
         message, certainty = told
         yield site.finding(

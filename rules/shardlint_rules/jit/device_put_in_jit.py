@@ -82,12 +82,12 @@ class DevicePutInJit(Rule):
         places, explicit = self._places(site, target), self._explicit(site, target)
         if places is None or explicit is True or _knows_it_is_traced(site):
             return None
-        if site.region.traced not in ("always", "sometimes"):
-            return None
         # Its input may come from another memory, which device_put does leave.
         memories = any(word in site.file.source.text for word in ("pinned_host", "memory_kind"))
-        sure = places and explicit is False and not memories and site.region.proven
-        return Certainty.PROVEN if sure else Certainty.LIKELY
+        sure = places and explicit is False and not memories
+        if not (sure or site.likely) or site.region.traced not in ("always", "sometimes"):
+            return None
+        return Certainty.PROVEN if sure and site.region.proven else Certainty.LIKELY
 
     def _places(self, site: Site, target: ast.expr) -> bool | None:
         """Whether the target is a sharding: True when it surely is, False when it may be, None when it is not."""

@@ -105,7 +105,7 @@ class SpecNeedsMesh(Rule):
             return
         problem = self._problem(site) if specs and not _asks_first(site) else None
         if problem is None:
-            yield from self._likely(site, specs)
+            yield from self._likely(site, specs) if site.likely else ()
             return
         label, message = problem
         help = "give it a NamedSharding, or call it under jax.set_mesh(mesh)"

@@ -250,7 +250,7 @@ def _called_so(text: str) -> bool:
 
 def _uses(site: Site, origin: Binding) -> Iterator[ast.Name]:
     """Where a parameter or loop variable is read, under its own name."""
-    for use in site.file.mentions(origin.name):
+    for use in site.file.mentions_in(origin.scope, origin.name):
         if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
             found = _origin(site, use)
             if found is not None and found.node is origin.node:

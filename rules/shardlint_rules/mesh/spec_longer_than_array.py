@@ -72,7 +72,7 @@ class SpecLongerThanArray(Rule):
         if spec is None or spec.open:
             return
         shape = None if site.api in MAKING else shape_of(site.program.evaluator, Place(site.file, array))
-        if shape is None:
+        if shape is None and site.likely:
             yield from self._likely(site, array, sharding, spec)
         if shape is None or len(shape) >= len(spec.entries):
             return
