@@ -13,7 +13,7 @@ from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.flow import Ends, Flow
 from shardlint.program.meshes import MESH_MAKERS, Mesh, mesh_of
-from shardlint.program.needs import Remembered
+from shardlint.program.needs import Circular, Remembered
 from shardlint.program.values import Api, Function, Made, Parameter, Place, Unknown, Value, Wrapped, options
 
 ContextKind = Literal["with mesh", "set_mesh", "use_mesh", "abstract", "unknown"]
@@ -68,8 +68,7 @@ class Contexts:
         self.evaluator = evaluator
         self.flow = flow
         needs = flow.project.needs
-        self._known: Remembered[tuple[ast.AST, bool], Context] = Remembered(needs)
-        self._open: set[ast.AST] = set()
+        self._callers_of: Circular[tuple[ast.AST, bool], Context] = Circular(needs, _DEPTH)
         self._elsewhere: Remembered[str, bool] = Remembered(needs)
 
     def context(self, file: FileFacts, node: ast.AST) -> Context:
@@ -110,23 +109,14 @@ class Contexts:
         function = file.home(node).function()
         if function is None:
             return Context((), True, not self._set_elsewhere(file))
-        key = (function.node, nested)
-        if key in self._known:
-            return self._known[key]
-        if function.node in self._open or len(self._open) > _DEPTH:
-            return Context((), False, len(self._open) <= _DEPTH)
-        self._open.add(function.node)
-        before = self.flow.project.needs.begin()
-        try:
+
+        def answer() -> Context:
             result = self._merged(self.flow.ends(file, function.node), nested)
-            if _runs_later(file, function):
-                result = Context(result.contexts, result.bare, False)
-        finally:
-            self._open.discard(function.node)
-            needed = self.flow.project.needs.end(before)
-        if not self._open:
-            self._known.keep(key, result, needed)
-        return result
+            return Context(result.contexts, result.bare, False) if _runs_later(file, function) else result
+
+        return self._callers_of.ask(
+            (function.node, nested), answer, lambda too_long: Context((), False, not too_long)
+        )
 
     def _merged(self, ends: Ends, nested: bool) -> Context:
         """The contexts of all the places that run a function, as one."""

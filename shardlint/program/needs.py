@@ -118,3 +118,61 @@ class Remembered(Generic[Key, Answer]):
                 self.needs.finished(bit, needed)
         self._known[key] = (answer, needed)
         return answer
+
+
+class Circular(Generic[Key, Answer]):
+    """Answers to questions that may come round to themselves, as who calls a function does for recursive ones.
+
+    What was cut short on the way, because the question is being asked already or the way is too long, holds only as
+    long as that is so: it is remembered until what it was cut short by is answered.
+    """
+
+    def __init__(self, needs: Needs, depth: int) -> None:
+        self.needs = needs
+        self.depth = depth
+        self._known: Remembered[Key, Answer] = Remembered(needs)
+        self._open: dict[Key, int] = {}
+        self._passing: dict[Key, tuple[Answer, int, int]] = {}
+        self._until: dict[int, list[Key]] = {}
+        self._cut_by = depth + 2
+
+    def is_open(self, key: Key) -> bool:
+        """Whether a question is being asked; an answer that depends on it is cut short."""
+        if key not in self._open:
+            return False
+        self._cut_by = min(self._cut_by, self._open[key])
+        return True
+
+    def ask(self, key: Key, answer: Callable[[], Answer], cut: Callable[[bool], Answer]) -> Answer:
+        """The answer; `cut` gives what to say instead for one that is being asked, or (True) after too long a way."""
+        if key in self._known:
+            return self._known[key]
+        if key in self._passing:
+            passing, cut_by, needed = self._passing[key]
+            self._cut_by = min(self._cut_by, cut_by)
+            self.needs.now |= needed
+            return passing
+        if self.is_open(key):
+            return cut(False)
+        index = len(self._open)
+        if index > self.depth:
+            self._cut_by = 0
+            return cut(True)
+        self._open[key] = index
+        outer, self._cut_by = self._cut_by, self.depth + 2
+        before = self.needs.begin()
+        try:
+            found = answer()
+        finally:
+            del self._open[key]
+            needed = self.needs.end(before)
+            cut_by, self._cut_by = self._cut_by, min(outer, self._cut_by)
+            for stale in self._until.pop(index, ()):
+                self._passing.pop(stale, None)
+        if cut_by >= index:
+            self._known.keep(key, found, needed)
+            self._cut_by = outer
+        else:
+            self._passing[key] = found, cut_by, needed
+            self._until.setdefault(cut_by, []).append(key)
+        return found

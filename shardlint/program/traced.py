@@ -9,7 +9,7 @@ from typing import Literal
 from shardlint.facts import FileFacts, Scope
 from shardlint.program.evaluate import scope_label
 from shardlint.program.flow import End, Flow
-from shardlint.program.needs import Remembered
+from shardlint.program.needs import Circular
 from shardlint.program.values import Place
 
 _DEPTH = 10
@@ -62,8 +62,7 @@ class Tracing:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self._known: Remembered[ast.AST, Region] = Remembered(flow.project.needs)
-        self._open: set[ast.AST] = set()
+        self._regions: Circular[ast.AST, Region] = Circular(flow.project.needs, _DEPTH)
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
         """The region of a node: that of the innermost function or lambda around it."""
@@ -75,21 +74,8 @@ class Tracing:
 
     def function(self, file: FileFacts, scope: Scope) -> Region:
         """The region of a function's body."""
-        node = scope.node
-        if node in self._known:
-            return self._known[node]
-        if node in self._open or len(self._open) > _DEPTH:
-            return _UNKNOWN  # recursion says nothing new
-        self._open.add(node)
-        before = self.flow.project.needs.begin()
-        try:
-            region = self._decide(file, scope)
-        finally:
-            self._open.discard(node)
-            needed = self.flow.project.needs.end(before)
-        if not self._open or region.proven:
-            self._known.keep(node, region, needed)
-        return region
+        # Recursion says nothing new.
+        return self._regions.ask(scope.node, lambda: self._decide(file, scope), lambda _: _UNKNOWN)
 
     def _decide(self, file: FileFacts, scope: Scope) -> Region:
         ends = self.flow.ends(file, scope.node)
@@ -137,7 +123,7 @@ class Tracing:
         caller = end.place.file.home(end.place.node).function()
         if caller is None:
             return _NEVER
-        if caller.node in self._open:
+        if self._regions.is_open(caller.node):
             return None
         around = self.function(end.place.file, caller)
         step = Step(f"called by {scope_label(caller)}", end.place)
