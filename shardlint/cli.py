@@ -13,7 +13,7 @@ import click
 from shardlint import __version__
 
 if TYPE_CHECKING:
-    from shardlint.check import Options
+    from shardlint.outcome import Options
 
 _FAILED = 2
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
@@ -66,19 +66,24 @@ def _shared(command: Any) -> Any:
     return command
 
 
+def _split(values: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+
+
 def _options(kwargs: dict[str, Any]) -> Options:
-    from shardlint.check import Options
-    from shardlint.targets import parse_targets
+    from shardlint.outcome import Options
 
-    def split(values: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+    targets: dict[str, str] = {}
+    if kwargs["target"]:
+        from shardlint.targets import parse_targets
 
+        targets = parse_targets(_split(kwargs["target"]))
     return Options(
-        select=split(kwargs["select"]),
-        ignore=split(kwargs["ignore"]),
-        harm=split(kwargs["harm"]),
+        select=_split(kwargs["select"]),
+        ignore=_split(kwargs["ignore"]),
+        harm=_split(kwargs["harm"]),
         pedantic=kwargs["pedantic"],
-        targets=parse_targets(split(kwargs["target"])),
+        targets=targets,
         exclude=tuple(kwargs["exclude"]),
     )
 
@@ -102,15 +107,18 @@ def check(
     Exit code: 0 nothing found, 1 findings, 2 the run itself could not be done.
     """
     from shardlint.check import check as run
-    from shardlint.reports import json_, text
 
     stdin = None
     if paths == (Path("-"),) or (stdin_filename is not None and not paths):
         stdin = (stdin_filename or Path("stdin.py"), sys.stdin.buffer.read())
     report = run(paths or (Path(),), _options(kwargs), stdin, cached=not no_cache)
     if output_format == "json":
+        from shardlint.reports import json_
+
         click.echo(json_.dumps(report))
     else:
+        from shardlint.reports import text
+
         for part in text.full(report) if output_format == "full" else text.concise(report):
             click.echo(part)
     sys.exit(_FAILED if report.missing or report.failed else 1 if report.findings else 0)
@@ -224,10 +232,6 @@ def explain(place: str) -> None:
 
 def main() -> None:
     """Entry point: errors of the run itself are one line and exit code 2."""
-    from shardlint.registry import BrokenPack, UnknownRule
-    from shardlint.settings import BadSettings
-    from shardlint.targets import BadTarget
-
     # A run makes millions of nodes and throws whole trees away at known points (Program.trim, which collects them):
     # looking for garbage in between is half of its time.
     gc.disable()
@@ -239,8 +243,6 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
     try:
         cli.main(standalone_mode=False)
-    except (BadSettings, BadTarget, BrokenPack, UnknownRule) as error:
-        _fail(str(error))
     except click.ClickException as error:
         error.show()
         sys.exit(_FAILED)
@@ -249,11 +251,22 @@ def main() -> None:
     except BrokenPipeError:  # `shardlint check | head`
         sys.stderr.close()
         sys.exit(_FAILED)
-    except Exception:
+    except Exception as error:
+        if _cannot_be_done_as_asked(error):
+            _fail(str(error))
         import traceback
 
         traceback.print_exc()  # Python would end with 1, which says "findings"
         _fail("shardlint itself failed; please report the lines above")
+
+
+def _cannot_be_done_as_asked(error: Exception) -> bool:
+    # Loaded only now: most runs need neither the registry nor a settings file.
+    from shardlint.registry import BrokenPack, UnknownRule
+    from shardlint.settings import BadSettings
+    from shardlint.targets import BadTarget
+
+    return isinstance(error, BadSettings | BadTarget | BrokenPack | UnknownRule)
 
 
 def _fail(message: str) -> None:

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tomllib
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
-
-from shardlint.targets import BadTarget, parse_targets
 
 
 class BadSettings(Exception):
@@ -64,6 +61,8 @@ def settings_in(folder: Path) -> Settings | None:
 
 def read_settings(path: Path) -> Settings:
     """Read one settings file. Raises `BadSettings` for broken TOML, unknown keys and values of the wrong kind."""
+    import tomllib  # late, as all that most runs have no use for
+
     try:
         table = tomllib.loads(_bytes(path).decode("utf-8"))
     except ValueError as error:  # also of numbers with more digits than Python reads
@@ -93,6 +92,8 @@ def _read(path: Path, key: str, value: object) -> object:
             raise BadSettings(f"{path}: {key} is {value!r}; write true or false")
         case "targets":
             if isinstance(value, dict) and all(isinstance(version, str) for version in value.values()):
+                from shardlint.targets import BadTarget, parse_targets
+
                 try:
                     return parse_targets(f"{package}={version}" for package, version in value.items())
                 except BadTarget as error:

@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardlint.cache.coding import coded, decoded
 from shardlint.cache.store import digest
 from shardlint.environments import site_packages
 from shardlint.outcome import FileReport, Outcome
@@ -92,11 +91,16 @@ class Shard:
         self._validate()
         if name not in self.outcomes:
             return None
+        coded = self.outcomes[name][1]
+        if not coded:
+            return Outcome(path)
+        from shardlint.cache.coding import decoded
+
         try:
-            findings = [decoded(finding) for finding in self.outcomes[name][1]]
+            findings = [decoded(finding) for finding in coded]
         except (KeyError, TypeError, ValueError):
             return None
-        return Outcome(path, FileReport(path, None, findings) if findings else None)
+        return Outcome(path, FileReport(path, None, findings))
 
     def answers(self) -> Answers:
         """What searches through the project would find now."""
@@ -121,6 +125,8 @@ class Shard:
         elif outcome.needed is not None:
             needs = [self._need(need) for need in outcome.needed]
             if None not in needs:
+                from shardlint.cache.coding import coded
+
                 findings = outcome.report.findings if outcome.report is not None else []
                 self.outcomes[name] = [n for n in needs if n is not None], [coded(one) for one in findings]
 

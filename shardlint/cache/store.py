@@ -6,7 +6,6 @@ import json
 import os
 import stat
 import sys
-import tempfile
 from hashlib import blake2b
 from typing import Any
 
@@ -41,6 +40,8 @@ class Store:
 
     def save(self, name: str, data: dict[str, Any]) -> None:
         """Save under a name, whole or not at all. A folder that cannot be written keeps nothing."""
+        import tempfile
+
         text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
         temporary = ""
         try:

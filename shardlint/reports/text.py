@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from shardlint.check import FileReport, Report
 from shardlint.plain import plain
-from shardlint.rule import Certainty, Finding, Fix
-from shardlint.sources.text import Source
+
+if TYPE_CHECKING:
+    from shardlint.outcome import FileReport, Report
+    from shardlint.rule import Finding, Fix
+    from shardlint.sources.text import Source
 
 _WIDTH = 200
 _TAB = 4
@@ -70,7 +72,7 @@ def _skipped(report: Report) -> Iterator[str]:
 
 def tags(finding: Finding) -> str:
     """The harm, and "likely" where the text does not prove it."""
-    return finding.harm.value if finding.certainty is Certainty.PROVEN else f"{finding.harm.value}, likely"
+    return finding.harm.value if finding.certainty == "proven" else f"{finding.harm.value}, likely"
 
 
 def _shown(file: FileReport) -> str:
@@ -115,6 +117,10 @@ def _underlined(source: Source, finding: Finding, line: int, column: int) -> Ite
 
 def _columns(text: str) -> int:
     """How many terminal columns a text takes as it is shown: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(plain(text.expandtabs(_TAB)))
+    import unicodedata
+
     width = 0
     for character in plain(text.expandtabs(_TAB)):
         if unicodedata.combining(character):
