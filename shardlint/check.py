@@ -90,8 +90,8 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
         every.missing += found.missing
         every.skipped += found.skipped
         for file, real in zip(found.files, found.real, strict=True):
-            absolute = os.path.abspath(file)
-            if absolute not in seen:
+            absolute = os.path.abspath(file) if len(paths) > 1 else ""  # `find` gives each once
+            if absolute not in seen or not absolute:
                 seen.add(absolute)
                 every.files.append(file)
                 every.real.append(real)

@@ -14,6 +14,7 @@ from shardlint.outcome import FileReport, Options, Outcome
 from shardlint.own import FileNotParsed, SuppressionWithoutReason, UnusedSuppression
 from shardlint.places import Places, ScopeKey, scope_key
 from shardlint.program import Program
+from shardlint.program.needs import Need
 from shardlint.program.project import Answers
 from shardlint.registry import matching, select
 from shardlint.rule import Certainty, Edit, Finding, Fix, Rule, Safety
@@ -177,7 +178,7 @@ class Checker:
         try:
             source = self._overlay.get(absolute) or decode(path, data)
         except Unreadable as error:
-            return self._not_read(scope, path, str(error))
+            return self._not_read(scope, path, str(error), ())
         comments = suppressions(source.text, source.line_starts)
         found: list[Finding] = []
         if hits:
@@ -240,15 +241,17 @@ class Checker:
         kept = [finding for finding in kept if finding.rule.code not in ignored]
         return sorted(kept, key=lambda finding: (finding.start, finding.end, finding.rule.code))
 
-    def _not_read(self, scope: _Scope, path: Path, reason: str) -> Outcome:
+    def _not_read(
+        self, scope: _Scope, path: Path, reason: str, needed: tuple[Need, ...] | None = None
+    ) -> Outcome:
         source = Source(path, "")
-        return Outcome(path, self._broken(scope, path, source, 0, reason), reason)
+        return Outcome(path, self._broken(scope, path, source, 0, reason), reason, needed=needed)
 
     def _not_parsed(self, scope: _Scope, path: Path, source: Source, error: NotParsed) -> Outcome:
         line = min(error.line, len(source.line_starts))
         offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
         reason = f"{error}{_newer(source)}"
-        return Outcome(path, self._broken(scope, path, source, offset, reason), reason)
+        return Outcome(path, self._broken(scope, path, source, offset, reason), reason, needed=())
 
     def _broken(
         self, scope: _Scope, path: Path, source: Source, offset: int, reason: str

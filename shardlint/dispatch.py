@@ -154,7 +154,9 @@ def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) 
         for node in file.withs_saying(word):
             for item in node.items:
                 for rule in rules:
-                    yield Site(program, file, item.context_expr, Api("", ""), "with", targets, rule, wakes.likely)
+                    yield Site(
+                        program, file, item.context_expr, Api("", ""), "with", targets, rule, wakes.likely
+                    )
 
 
 def _mentions(file: FileFacts, hits: Iterable[str], wakes: Wakes) -> Iterator[ast.AST]:
@@ -259,4 +261,6 @@ def _imported(
     if written.partition(".")[0] not in api.LIBRARIES:
         return
     for rule in _users(wakes, written):
-        yield Site(program, file, node, Api(api.canonical(written), written), "import", targets, rule, wakes.likely)
+        yield Site(
+            program, file, node, Api(api.canonical(written), written), "import", targets, rule, wakes.likely
+        )

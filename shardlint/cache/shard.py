@@ -27,8 +27,9 @@ _FEW = 20
 class Shard:
     """A project under one set of settings and options.
 
-    Files are named by their path from the root. A need is `("file", name)` or a question to the project. `screen` is
-    that of all rules, by which a file that changed may be seen to be of no interest; None where it must be checked.
+    Files are named by their path from the root, one outside of it by its absolute path. A need is `("file", name)` or
+    a question to the project. `screen` is that of all rules, by which a file that changed may be seen to be of no
+    interest; None where it must be checked.
     """
 
     def __init__(self, data: dict[str, Any] | None, root: str, tree: Tree, screen: Screen | None) -> None:
@@ -54,16 +55,16 @@ class Shard:
         }
         self.telling: list[Any] = list(data.get("telling", []))
         self.quiet: set[str] = set(map(str, data.get("quiet", [])))
-        self.outcomes: dict[str, tuple[list[int], list[Any]]] = {
-            str(name): (list(map(int, needs)), list(found))
-            for name, (needs, found) in data.get("outcomes", {}).items()
+        self.outcomes: dict[str, tuple[list[int], list[Any], str | None]] = {
+            str(name): (list(map(int, needs)), list(found), reason)
+            for name, (needs, found, reason) in data.get("outcomes", {}).items()
         }
         self.needs: list[tuple[str, ...]] = [tuple(map(str, need)) for need in data.get("needs", [])]
         self.found: dict[int, list[str]] = {
             int(index): list(map(str, names)) for index, names in data.get("found", {}).items()
         }
         self._index = {need: index for index, need in enumerate(self.needs)}
-        if any(not 0 <= index < len(self.needs) for needs, _ in self.outcomes.values() for index in needs):
+        if any(not 0 <= index < len(self.needs) for needs, *_ in self.outcomes.values() for index in needs):
             raise ValueError("rests on what is not there")
 
     # what is known
@@ -91,22 +92,23 @@ class Shard:
         self._validate()
         if name not in self.outcomes:
             return None
-        coded = self.outcomes[name][1]
+        _, coded, reason = self.outcomes[name]
+        reason = None if reason is None else str(reason)
         if not coded:
-            return Outcome(path)
+            return Outcome(path, reason=reason)
         from shardlint.cache.coding import decoded
 
         try:
             findings = [decoded(finding) for finding in coded]
         except (KeyError, TypeError, ValueError):
             return None
-        return Outcome(path, FileReport(path, None, findings))
+        return Outcome(path, FileReport(path, None, findings), reason)
 
     def answers(self) -> Answers:
         """What searches through the project would find now."""
         self._validate()
         return {
-            self.needs[index]: [Path(self._prefix + name) for name in names]
+            self.needs[index]: [Path(self._path(name)) for name in names]
             for index, names in self.found.items()
         }
 
@@ -123,27 +125,23 @@ class Shard:
         if outcome.quiet:
             self.quiet.add(name)
         elif outcome.needed is not None:
-            needs = [self._need(need) for need in outcome.needed]
-            if None not in needs:
-                from shardlint.cache.coding import coded
+            from shardlint.cache.coding import coded
 
-                findings = outcome.report.findings if outcome.report is not None else []
-                self.outcomes[name] = [n for n in needs if n is not None], [coded(one) for one in findings]
+            findings = outcome.report.findings if outcome.report is not None else []
+            needs = [self._need(need) for need in outcome.needed]
+            self.outcomes[name] = needs, [coded(finding) for finding in findings], outcome.reason
 
     def learn(self, answers: Answers) -> None:
         """Keep what searches found, of those that something rests on."""
         for question, paths in answers.items():
             index = self._index.get(question)
             if index is not None:
-                names = [self._name(str(path)) for path in paths]
-                self.found[index] = [name for name in names if name is not None]
+                self.found[index] = [self._called(str(path)) for path in paths]
 
-    def _need(self, need: Need) -> int | None:
+    def _need(self, need: Need) -> int:
         if isinstance(need, Path):
-            name = self._name(str(need))
-            if name is None:
-                return None  # nobody would see it change
-            need = ("file", name)
+            need = ("file", self._called(str(need)))
+            self._current(need[1])
         if need not in self._index:
             self._index[need] = len(self.needs)
             self.needs.append(need)
@@ -156,19 +154,19 @@ class Shard:
         recent = time.time_ns() - _TICK
         for name, stamp in {**self._named, **(self._walked or {})}.items():
             text = self.stamps[name][2] if self._same(name) else self._digest(name)
-            if (
-                _stamp(self._prefix + name) == stamp
-            ):  # else it changed meanwhile: the next run looks at it anew
+            # One that changed meanwhile the next run looks at anew.
+            if _stamp(self._path(name)) == stamp:
                 files[name] = [stamp[0], stamp[1] if stamp[1] < recent else -1, text]
         outcomes = {name: entry for name, entry in self.outcomes.items() if name in files}
-        used = sorted({index for needs, _ in outcomes.values() for index in needs})
+        used = sorted({index for needs, *_ in outcomes.values() for index in needs})
         place = {index: position for position, index in enumerate(used)}
         return {
             "files": files,
             "telling": self.telling,
             "quiet": sorted(self.quiet & files.keys()),
             "outcomes": {
-                name: [[place[i] for i in needs], found] for name, (needs, found) in outcomes.items()
+                name: [[place[index] for index in needs], found, reason]
+                for name, (needs, found, reason) in outcomes.items()
             },
             "needs": [self.needs[index] for index in used],
             "found": {place[index]: self.found[index] for index in used if index in self.found},
@@ -231,8 +229,7 @@ class Shard:
         from shardlint.program.project import Project
 
         found = Project(Path(self.root)).module_file(question)
-        name = self._name(str(found)) if found is not None else None
-        return [name] if name is not None else []
+        return [self._called(str(found))] if found is not None else []
 
     def _holds(self, question: tuple[str, ...], name: str) -> bool:
         text = self._text(name) if name in (self._walked or {}) else None
@@ -250,6 +247,13 @@ class Shard:
 
     def _name(self, real: str) -> str | None:
         return real[len(self._prefix) :] if real.startswith(self._prefix) else None
+
+    def _called(self, real: str) -> str:
+        """The name of a file, which may be outside of the project: a package may begin further up."""
+        return self._name(real) or real
+
+    def _path(self, name: str) -> str:
+        return name if os.path.isabs(name) else self._prefix + name
 
     def _same(self, name: str) -> bool:
         """Whether a file is as it was when the last run ended."""
@@ -271,10 +275,10 @@ class Shard:
         if self._walked is not None and name in self._walked:
             return self._walked[name]
         if name not in self._named:
-            folder, _, last = (self._prefix + name).rpartition(os.sep)
+            folder, _, last = self._path(name).rpartition(os.sep)
             listed = self.tree.known.get(folder)
             stamp = listed.files.get(last) if listed is not None else None
-            stamp = stamp or _stamp(self._prefix + name)
+            stamp = stamp or _stamp(self._path(name))
             if stamp is None:
                 return None
             self._named[name] = stamp
@@ -283,7 +287,7 @@ class Shard:
     def _text(self, name: str) -> bytes | None:
         if name not in self._texts:
             try:
-                with open(self._prefix + name, "rb") as file:
+                with open(self._path(name), "rb") as file:
                     self._texts[name] = file.read()
             except OSError:
                 self._texts[name] = None

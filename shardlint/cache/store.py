@@ -118,7 +118,7 @@ def _changed(path: str) -> int:
 
 
 def _stamps(folder: str) -> list[tuple[str, int, int]]:
-    """Every file of a package, or the one file of a module, with its size and time of change; not what only `verify` loads."""
+    """Every file of a package, or the one of a module, with its size and time of change; not those of `verify`."""
     found = []
     try:
         if not os.path.isdir(folder):

@@ -253,7 +253,7 @@ class FileFacts:
         return self.withs_saying("")
 
     def withs_saying(self, word: str) -> list[ast.With | ast.AsyncWith]:
-        """The `with` statements in whose header a word stands, in capitals or not, or that enter what a name stands for.
+        """The `with` statements in whose header a word stands, in capitals or not, or that enter what a name is.
 
         In text order.
         """

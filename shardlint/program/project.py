@@ -11,7 +11,7 @@ from shardlint.facts import FileFacts, NotParsed, read_facts
 from shardlint.program.needs import Needs
 from shardlint.screen import words_of
 from shardlint.searches import Question, holds
-from shardlint.sources.find import walk
+from shardlint.sources.find import survey
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 
 _SOURCE_FOLDERS = ("", "src", "lib", "python")
@@ -81,7 +81,7 @@ class Project:
     @cached_property
     def _files(self) -> dict[Path, int]:
         """Every Python file of the project with its size, found when first asked for."""
-        return {Path(path): size for path, (size, _) in walk(self.root)}
+        return {Path(path): size for path, (size, _) in survey(self.root)[0].items()}
 
     @cached_property
     def _too_large(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -48,8 +48,9 @@ def find(
     for path in paths:
         if path.is_dir():
             top = os.path.realpath(path)
-            walked = _walk(tree or Tree(), str(path), top, _inherited_ignores(Path(top)), excluded, base)
-            named = [(shown, real) for shown, real, _ in walked]
+            walk = _Walk(tree or Tree(), excluded, base)
+            walk.into(str(path), top, _inherited_ignores(Path(top)))
+            named = [(shown, real) for shown, real, _ in walk.found]
         elif not path.exists():
             found.missing.append(path)
             continue
@@ -72,22 +73,15 @@ def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
     return _matches(_spec(list(patterns)), str(base), str(path), False)
 
 
-def walk(top: Path, tree: Tree | None = None) -> Iterator[tuple[str, Stamp]]:
-    """Every Python file below `top`, sorted, ignoring what `.gitignore` files from the repository root down say.
+def survey(top: Path, tree: Tree | None = None) -> tuple[dict[str, Stamp], list[str]]:
+    """Every Python file below `top` by its absolute path, in order, and the folders they were looked for in.
 
-    Each by its absolute path, with its size and time of change.
+    What `.gitignore` files from the repository root down say is ignored.
     """
     real = os.path.realpath(top)
-    ignores = _inherited_ignores(Path(real))
-    yield from ((where, stamp) for _, where, stamp in _walk(tree or Tree(), real, real, ignores, None, real))
-
-
-def survey(top: Path, tree: Tree) -> tuple[dict[str, Stamp], list[str]]:
-    """The same files, by absolute path, and the folders they were looked for in."""
-    real = os.path.realpath(top)
-    folders: list[str] = []
-    walked = _walk(tree, real, real, _inherited_ignores(Path(real)), None, real, folders)
-    return {where: stamp for _, where, stamp in walked}, folders
+    walk = _Walk(tree or Tree())
+    walk.into(real, real, _inherited_ignores(Path(real)))
+    return {where: stamp for _, where, stamp in walk.found}, walk.folders
 
 
 # `*a*a*a*b` asks for years of trying on a long name of a's. Where another star follows, the first place that has the
@@ -98,40 +92,45 @@ _STAR_AND_TEXT = re.compile(r"\[\^/\]\*((?:\\.|\w|-)+)(?=\[\^/\]\*)")
 _Ignores = list[tuple[str, "GitIgnoreSpec"]]
 
 
-def _walk(
-    tree: Tree,
-    shown: str,
-    real: str,
-    ignores: _Ignores,
-    excluded: GitIgnoreSpec | None,
-    base: str,
-    folders: list[str] | None = None,
-) -> Iterator[tuple[str, str, Stamp]]:
-    """The path of each file as it is shown, its absolute path, and its stamp. `folders` gets those looked into."""
-    folder = tree.folder(real)
-    if folder is None:
-        return  # a directory that vanished or is forbidden has no files for us
-    if ".gitignore" in folder.names and os.path.isfile(os.path.join(real, ".gitignore")):
-        ignores = [*ignores, (real, _read_ignore(Path(real, ".gitignore")))]
-    if folders is not None:
-        folders.append(real)
-    prefix = real if real.endswith(os.sep) else real + os.sep
-    free = not ignores and excluded is None
-    for name in sorted([*folder.folders, *folder.files]):
-        stamp = folder.files.get(name)
-        if stamp is None and name in ALWAYS_EXCLUDED:
-            continue
-        where = prefix + name
-        if not free:
-            if _ignored(ignores, where, stamp is None):
+class _Walk:
+    """One walk: what it found, and the folders it looked into."""
+
+    def __init__(self, tree: Tree, excluded: GitIgnoreSpec | None = None, base: str = "") -> None:
+        self.tree = tree
+        self.excluded = excluded
+        self.base = base
+        self.found: list[tuple[str, str, Stamp]] = []
+        """The path of each file as it is shown, its absolute path, and its stamp."""
+        self.folders: list[str] = []
+
+    def into(self, shown: str, real: str, ignores: _Ignores) -> None:
+        """Look into a folder and those in it."""
+        folder = self.tree.folder(real)
+        if folder is None:
+            return  # a directory that vanished or is forbidden has no files for us
+        if ".gitignore" in folder.names and os.path.isfile(os.path.join(real, ".gitignore")):
+            ignores = [*ignores, (real, _read_ignore(Path(real, ".gitignore")))]
+        self.folders.append(real)
+        prefix = real if real.endswith(os.sep) else real + os.sep
+        before = "" if shown == "." else shown if shown.endswith(os.sep) else shown + os.sep
+        free = not ignores and self.excluded is None
+        for name in sorted([*folder.folders, *folder.files]) if folder.folders else folder.files:
+            stamp = folder.files.get(name)
+            if stamp is None and name in ALWAYS_EXCLUDED:
                 continue
-            if excluded is not None and _matches(excluded, base, where, stamp is None):
+            where = prefix + name
+            if not free and self._left_out(where, stamp is None, ignores):
                 continue
-        path = os.path.join(shown, name) if shown != "." else name
-        if stamp is None:
-            yield from _walk(tree, path, where, ignores, excluded, base, folders)
-        else:
-            yield path, os.path.realpath(where) if name in folder.links else where, stamp
+            if stamp is None:
+                self.into(before + name, where, ignores)
+            else:
+                real_path = os.path.realpath(where) if name in folder.links else where
+                self.found.append((before + name, real_path, stamp))
+
+    def _left_out(self, where: str, is_dir: bool, ignores: _Ignores) -> bool:
+        if _ignored(ignores, where, is_dir):
+            return True
+        return self.excluded is not None and _matches(self.excluded, self.base, where, is_dir)
 
 
 def _ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:
