@@ -1,0 +1,337 @@
+"""What an earlier run found is used where it still holds, and nowhere else."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from shardlint.cache import store
+from shardlint.check import check
+from shardlint.checker import Checker
+from shardlint.outcome import Options, Outcome, Report
+from shardlint.registry import UnknownRule
+from shardlint.reports import json_
+from tests.conftest import Write
+
+STEP = """
+    import jax
+    from places import by_row
+    from helpers import put
+
+    @jax.jit
+    def step(x):
+        return put(jax.device_put(x, by_row))
+    """
+PLACES = """
+    import jax
+    import numpy as np
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+    by_row = NamedSharding(Mesh(np.array(jax.devices()), ("data",)), P("data"))
+    """
+HELPERS = """
+    import jax
+
+    def put(x):
+        return x
+
+    def placed(x, sharding):
+        return jax.device_put(x, sharding)
+    """
+CALLER = """
+    import jax
+    from helpers import placed
+    from places import by_row
+
+    @jax.jit
+    def run(x):
+        return placed(x, by_row)
+    """
+OPTIONS = Options()
+
+
+@pytest.fixture
+def memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "memory"
+    monkeypatch.setenv("SHARDLINT_CACHE_DIR", str(folder))
+    return folder
+
+
+@pytest.fixture
+def checked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The names of the files that are checked, and not remembered."""
+    names: list[str] = []
+    real = Checker.check_file
+
+    def noted(checker: Checker, path: Path, data: bytes | None = None) -> Outcome:
+        names.append(path.name)
+        return real(checker, path, data)
+
+    monkeypatch.setattr(Checker, "check_file", noted)
+    return names
+
+
+@pytest.fixture
+def project(write: Write, memory: Path) -> Path:
+    root = write(
+        {
+            "step.py": STEP,
+            "places.py": PLACES,
+            "helpers.py": HELPERS,
+            "caller.py": CALLER,
+            "idle.py": "x = 1\n",
+        }
+    )
+    (root / "setup.cfg").touch()
+    _settle(root)
+    return root
+
+
+def _settle(root: Path) -> None:
+    """As if nothing had been changed for a while: what is quite new is known by its content only."""
+    for path in root.rglob("*"):
+        status = path.stat()
+        os.utime(path, ns=(status.st_atime_ns, min(status.st_mtime_ns, time.time_ns() - 10_000_000_000)))
+
+
+def told(report: Report) -> str:
+    return json_.dumps(report)
+
+
+def again(root: Path, checked: list[str], options: Options = OPTIONS) -> list[str]:
+    """The files that a remembering run checks; it says what one that remembers nothing does."""
+    checked.clear()
+    remembered = told(check([root], options, cached=True))
+    names = sorted(set(checked))
+    assert remembered == told(check([root], options)), "the same is said"
+    return names
+
+
+def test_a_second_run_checks_nothing(project: Path, checked: list[str]) -> None:
+    assert again(project, checked) == ["caller.py", "helpers.py", "places.py", "step.py"]
+    assert again(project, checked) == []
+    report = check([project], OPTIONS, cached=True)
+    assert {finding.rule.code for file in report.reports for finding in file.findings} >= {"SL201"}
+
+
+def test_a_changed_file_costs_what_rests_on_it(project: Path, checked: list[str]) -> None:
+    again(project, checked)
+    (project / "places.py").write_text((project / "places.py").read_text() + "\nz = 1\n")
+    assert again(project, checked) == ["caller.py", "places.py", "step.py"]
+    _settle(project)
+    (project / "idle.py").write_text("x = 2\n")
+    assert again(project, checked) == []
+    (project / "caller.py").write_text("x = 1\n")
+    assert "helpers.py" in again(project, checked), "who calls it is asked anew"
+
+
+def test_a_new_file_may_be_what_an_import_means(project: Path, checked: list[str]) -> None:
+    (project / "places.py").rename(project / "elsewhere.py")
+    again(project, checked)
+    assert again(project, checked) == []
+    (project / "elsewhere.py").rename(project / "places.py")
+    assert {"step.py", "caller.py"} <= set(again(project, checked))
+
+
+def test_a_vanished_file_takes_what_rests_on_it(project: Path, checked: list[str]) -> None:
+    again(project, checked)
+    (project / "places.py").unlink()
+    assert {"step.py", "caller.py"} <= set(again(project, checked))
+
+
+def test_a_touched_file_is_known_by_its_content(project: Path, checked: list[str]) -> None:
+    again(project, checked)
+    os.utime(project / "places.py")
+    assert again(project, checked) == []
+
+
+def test_a_file_changed_within_a_tick_is_noticed(project: Path, checked: list[str]) -> None:
+    again(project, checked)
+    path = project / "step.py"
+    before = path.stat()
+    path.write_text(path.read_text().replace("device_put(x, by_row)", "device_get(x, by_row)"))
+    again(project, checked)
+    path.write_text(path.read_text().replace("device_get(x, by_row)", "device_put(x, by_row)"))
+    os.utime(path, ns=(before.st_atime_ns, path.stat().st_mtime_ns))
+    again(project, checked)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("shardlint.toml", 'ignore = ["SL201"]\n'),
+        ("pyproject.toml", '[project]\nname = "x"\ndependencies = ["jax==0.4.30"]\n'),
+        ("requirements.txt", "jax==0.4.30\n"),
+        ("requirements/base.txt", "jax==0.4.30\n"),
+        ("uv.lock", '[[package]]\nname = "jax"\nversion = "0.4.30"\n'),
+    ],
+)
+def test_settings_and_releases_count(project: Path, checked: list[str], name: str, text: str) -> None:
+    again(project, checked)
+    (project / name).parent.mkdir(exist_ok=True)
+    (project / name).write_text(text)
+    assert "step.py" in again(project, checked)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        Options(select=("SL2",)),
+        Options(pedantic=True),
+        Options(targets={"jax": "0.4.30"}),
+        Options(harm=("silent",)),
+    ],
+)
+def test_options_count(project: Path, checked: list[str], options: Options) -> None:
+    again(project, checked)
+    assert "step.py" in again(project, checked, options)
+    assert again(project, checked, options) == []
+    assert again(project, checked) == []
+
+
+def test_other_rules_and_another_shardlint_count(
+    project: Path, checked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    again(project, checked)
+    monkeypatch.setattr(store, "__version__", "99")
+    assert "step.py" in again(project, checked)
+
+
+def test_a_rule_that_is_not_there_is_told_also_where_nothing_is_checked(write: Write, memory: Path) -> None:
+    root = write({"idle.py": "x = 1\n"})
+    check([root], Options(), cached=True)
+    for _ in range(2):
+        with pytest.raises(UnknownRule):
+            check([root], Options(select=("SL99999",)), cached=True)
+
+
+def test_what_cannot_be_parsed_is_remembered(project: Path, checked: list[str]) -> None:
+    (project / "torn.py").write_text("import jax\njax.device_put(1\n")
+    (project / "odd.py").write_bytes(b"import jax\n# coding: nothing\n\xff\njax.device_put(1)\n")
+    _settle(project)
+    again(project, checked)
+    assert again(project, checked) == []
+
+
+def test_one_file_of_a_commit(project: Path, checked: list[str]) -> None:
+    assert again(project / "step.py", checked) == ["step.py"]
+    assert again(project / "step.py", checked) == []
+    (project / "places.py").write_text("by_row = None\n")
+    assert again(project / "step.py", checked) == ["step.py"], "what it rests on is not in the commit"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda data: b"",
+        lambda data: data[: len(data) // 2],
+        lambda data: b"\xff" + data,
+        lambda data: b"[" * 100_000,
+        lambda data: b"[1, 2]",
+        lambda data: json.dumps(dict.fromkeys(json.loads(data), 5)).encode(),
+        lambda data: json.dumps({key: {"x": [1]} for key in json.loads(data)}).encode(),
+        lambda data: data.replace(b'"silent"', b'"loud"'),
+        lambda data: data.replace(b'"needs":[', b'"needs":[5,'),
+    ],
+)
+def test_a_torn_or_strange_memory_is_as_good_as_none(
+    project: Path, memory: Path, checked: list[str], spoil: object
+) -> None:
+    again(project, checked)
+    assert callable(spoil)
+    for path in memory.rglob("*.json"):
+        path.write_bytes(spoil(path.read_bytes()))
+    again(project, checked)
+    again(project, checked)
+
+
+def test_any_byte_may_be_wrong(project: Path, memory: Path, checked: list[str]) -> None:
+    again(project, checked)
+    chance = random.Random(3)
+    for _ in range(60):
+        path = chance.choice(sorted(memory.rglob("*.json")))
+        data = bytearray(path.read_bytes())
+        for _ in range(chance.randrange(1, 4)):
+            data[chance.randrange(len(data))] = chance.choice(b'"[]{},:0 9\\')
+        path.write_bytes(bytes(data))
+        check([project], OPTIONS, cached=True)  # whatever it says, it ends, and runs nothing
+
+
+def test_no_place_for_a_memory_is_no_mistake(
+    project: Path, memory: Path, checked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory.write_text("a file is here\n")
+    assert again(project, checked)
+    assert again(project, checked)
+    assert memory.read_text() == "a file is here\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_what_somebody_else_wrote_is_not_believed(project: Path, memory: Path, checked: list[str]) -> None:
+    again(project, checked)
+    for path in memory.rglob("*.json"):
+        os.chown(path, 12345, -1)
+    assert "step.py" in again(project, checked)
+
+
+def test_two_runs_at_once_on_one_memory(project: Path, memory: Path) -> None:
+    for number in range(30):
+        (project / f"step_{number}.py").write_text((project / "step.py").read_text())
+    command = [
+        sys.executable,
+        "-m",
+        "shardlint",
+        "check",
+        "--select=SL2",
+        "--output-format=json",
+        str(project),
+    ]
+    runs = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(4)]
+    said = {run.communicate()[0] for run in runs}
+    assert [run.returncode for run in runs] == [1] * 4
+    assert len(said) == 1
+    assert subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout in said
+
+
+def test_nothing_is_kept_in_the_project(project: Path, checked: list[str]) -> None:
+    before = sorted(project.rglob("*"))
+    again(project, checked)
+    assert sorted(project.rglob("*")) == before
+
+
+def test_without_a_memory(project: Path, memory: Path) -> None:
+    command = [sys.executable, "-m", "shardlint", "check", "--no-cache", str(project)]
+    assert subprocess.run(command, stdout=subprocess.PIPE).returncode == 1
+    assert not memory.exists()
+
+
+def test_random_changes_are_noticed(project: Path, checked: list[str]) -> None:
+    """Files change, come and go at random; what is remembered and what is found anew stay the same."""
+    chance = random.Random(11)
+    texts = [
+        (project / name).read_text()
+        for name in ("step.py", "places.py", "helpers.py", "caller.py", "idle.py")
+    ]
+    names = [*("step places helpers caller idle extra".split()), "package/__init__", "package/helpers"]
+    again(project, checked)
+    for _ in range(40):
+        path = project / f"{chance.choice(names)}.py"
+        match chance.randrange(4):
+            case 0 if path.exists():
+                path.unlink()
+            case 1 if path.exists():
+                path.write_text(path.read_text().replace("helpers", "package.helpers", 1))
+            case _:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(chance.choice(texts))
+        if chance.random() < 0.5:
+            _settle(project)
+        again(project, checked)
