@@ -100,6 +100,13 @@ class Checker:
             key: {**self._answers.get(key, {}), **found.get(key, {})} for key in {**self._answers, **found}
         }
 
+    def let_go(self) -> None:
+        """Let go of all that was read of the projects so far."""
+        for scope in self._scopes.values():
+            scope.program.forget()
+        self._scopes.clear()
+        self._answers.clear()
+
     def learn(self, answers: Mapping[ScopeKey, Answers]) -> None:
         """Take over what another process found."""
         for key, found in answers.items():

@@ -49,12 +49,15 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     except BrokenProcessPool:
         _begin(checker)
         left = [file for file in files if file not in found]
-        found.update((outcome.path, outcome) for outcome in _part(left)[0])
+        found.update((outcome.path, outcome) for outcome in _part((left, True))[0])
     yield from (found[file] for file in files)
 
 
-def _parts(files: Sequence[Path], checker: Checker, count: int) -> list[Sequence[Path]]:
-    """The files in parts, a project each, the largest first; one that is most of the work in several."""
+def _parts(files: Sequence[Path], checker: Checker, count: int) -> list[tuple[Sequence[Path], bool]]:
+    """The files in parts, a project each, the largest first; one that is most of the work in several.
+
+    With each, whether it is a whole project, of which nothing need be kept when it is done.
+    """
     projects: dict[str, list[Path]] = {}
     sizes: dict[str, int] = {}
     for file in files:
@@ -62,11 +65,12 @@ def _parts(files: Sequence[Path], checker: Checker, count: int) -> list[Sequence
         projects.setdefault(root, []).append(file)
         sizes[root] = sizes.get(root, 0) + _size(file)
     most = sum(sizes.values()) / (count * 1.5)
-    parts: list[Sequence[Path]] = []
+    parts: list[tuple[Sequence[Path], bool]] = []
     for root in sorted(projects, key=lambda root: -sizes[root]):
         inside = projects[root]
         step = len(inside) if sizes[root] <= most else -(-len(inside) // (count * _TURNS))
-        parts += [inside[start : start + step] for start in range(0, len(inside), step)]
+        whole = step >= len(inside)
+        parts += [(inside[start : start + step], whole) for start in range(0, len(inside), step)]
     return parts
 
 
@@ -83,9 +87,13 @@ def _begin(checker: Checker) -> None:
     _checker = checker
 
 
-def _part(files: Sequence[Path]) -> tuple[list[Outcome], dict[ScopeKey, Answers]]:
+def _part(part: tuple[Sequence[Path], bool]) -> tuple[list[Outcome], dict[ScopeKey, Answers]]:
     assert _checker is not None
-    return [_checker.check_file(file) for file in files], _checker.answers()
+    files, whole = part
+    done = [_checker.check_file(file) for file in files], _checker.answers()
+    if whole:
+        _checker.let_go()
+    return done
 
 
 def _processors() -> int:

@@ -43,17 +43,16 @@ HELPERS = """
     def put(x):
         return x
 
-    def placed(x, sharding):
-        return jax.device_put(x, sharding)
+    def placed(x):
+        return jax.device_put(x, jax.devices()[0])
     """
 CALLER = """
     import jax
     from helpers import placed
-    from places import by_row
 
     @jax.jit
     def run(x):
-        return placed(x, by_row)
+        return placed(x)
     """
 OPTIONS = Options()
 
@@ -125,7 +124,7 @@ def test_a_second_run_checks_nothing(project: Path, checked: list[str]) -> None:
 def test_a_changed_file_costs_what_rests_on_it(project: Path, checked: list[str]) -> None:
     again(project, checked)
     (project / "places.py").write_text((project / "places.py").read_text() + "\nz = 1\n")
-    assert again(project, checked) == ["caller.py", "places.py", "step.py"]
+    assert again(project, checked) == ["places.py", "step.py"]
     _settle(project)
     (project / "idle.py").write_text("x = 2\n")
     assert again(project, checked) == []
@@ -138,13 +137,13 @@ def test_a_new_file_may_be_what_an_import_means(project: Path, checked: list[str
     again(project, checked)
     assert again(project, checked) == []
     (project / "elsewhere.py").rename(project / "places.py")
-    assert {"step.py", "caller.py"} <= set(again(project, checked))
+    assert "step.py" in again(project, checked)
 
 
 def test_a_vanished_file_takes_what_rests_on_it(project: Path, checked: list[str]) -> None:
     again(project, checked)
     (project / "places.py").unlink()
-    assert {"step.py", "caller.py"} <= set(again(project, checked))
+    assert "step.py" in again(project, checked)
 
 
 def test_a_touched_file_is_known_by_its_content(project: Path, checked: list[str]) -> None:

@@ -15,6 +15,8 @@ from shardlint.facts.scope import Binding, Scope, Tables
 from shardlint.facts.walk import Walker
 from shardlint.sources.text import Source
 
+_IDENTIFIER = re.compile(r"\w+")
+_ASKED_BEFORE_INDEX = 200
 NOWHERE = "\0"
 """A text that no source holds."""
 # A compound statement begins its line.
@@ -47,6 +49,8 @@ class FileFacts:
         self._walker = Walker(tables, ":=" in source.text)
         self._in_order: dict[Scope, list[ast.stmt]] = {}
         self._sorted: set[Scope] = set()
+        self._said: dict[str, bool] = {}
+        self._asked = 0
         self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
         self.chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
         """The statements around each statement that was asked about: see `program.reach`."""
@@ -69,6 +73,12 @@ class FileFacts:
         self._sorted.clear()
         self._mentions.clear()
         self.chains.clear()
+
+    def says(self, text: str) -> bool:
+        """Whether a text stands anywhere in the file; looked for once."""
+        if text not in self._said:
+            self._said[text] = text in self.source.text
+        return self._said[text]
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope a function, class, lambda or module node opens."""
@@ -212,7 +222,20 @@ class FileFacts:
         return list(scopes.values())
 
     def _lines(self, word: str) -> set[int]:
-        return {self.source.position(start)[0] for start in _words(self.source.text, word)}
+        """The lines that hold a word. Once many words have been asked for, an index pays."""
+        self._asked += 1
+        few = self._asked <= _ASKED_BEFORE_INDEX
+        if few or not _IDENTIFIER.fullmatch(word) or self.says("\r"):
+            return {self.source.position(start)[0] for start in _words(self.source.text, word)}
+        return self._words_by_line.get(word, set())
+
+    @cached_property
+    def _words_by_line(self) -> dict[str, set[int]]:
+        index: dict[str, set[int]] = {}
+        for number, line in enumerate(self.source.text.split("\n"), 1):
+            for word in _IDENTIFIER.findall(line):
+                index.setdefault(word, set()).add(number)
+        return index
 
     def _evaluating(self, line: int, word: str, beside: tuple[str, ...] = ()) -> Scope:
         """The innermost scope that evaluates a word on a line: for a header, not the function it opens.

@@ -186,7 +186,7 @@ class Contexts:
 
     def _set_elsewhere(self, file: FileFacts) -> bool:
         """Whether a mesh may be set globally some other way: `__enter__`, an ExitStack, a function that sets it."""
-        if any(word in file.source.text for word in ("enter_context", ".__enter__(", "thread_resources")):
+        if any(map(file.says, ("enter_context", ".__enter__(", "thread_resources"))):
             return True
         if self._sets_in_function(file):
             return True

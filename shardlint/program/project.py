@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from shardlint.facts import FileFacts, NotParsed, read_facts
@@ -21,7 +22,8 @@ _SEARCH_BYTES = 400_000_000
 _SEARCH_FILES = 60
 # One file asks little and is served by searching; a whole project asks thousands of times, and an index pays.
 _SEARCHES_BEFORE_INDEX = 24
-_WORDS = re.compile(rb"[A-Za-z_][A-Za-z0-9_]*")
+_WORDS = re.compile(rb"\.?[A-Za-z_][A-Za-z0-9_]*")
+_ATTRIBUTES = re.compile(rb"\.[A-Za-z_][A-Za-z0-9_]*")
 
 
 Answers = Mapping[Question, list[Path]]
@@ -38,6 +40,7 @@ class Project:
         """Files that cannot be read a function at a time."""
         self._tops: dict[Path, Path] = {}
         self._searches = 0
+        self._said: dict[tuple[Path, str], bool] = {}
         self.needs = Needs()
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
@@ -142,32 +145,35 @@ class Project:
         """The files of which `holds` is true; of `anywhere` the first one. None when the project is too large."""
         self.needs.note(question)
         if question not in self.answers:
-            texts = self._texts
-            word = question[1].encode()
-            if question[0] in ("named", "starred", "attribute"):
-                word = question[-1 if question[0] == "starred" else 1].encode()
-                found = [path for path in self._with(word) if holds(question, texts[path])]
-            elif question[0] == "anywhere":
-                first = next((path for path in self._with(word) if holds(question, texts[path])), None)
-                found = [first] if first is not None else []
-            else:
-                found = [path for path, data in texts.items() if holds(question, data)]
-            self.answers[question] = found
+            found = self._indexed(question)
+            if found is None:
+                found = (path for path, data in self._texts.items() if holds(question, data))
+            self.answers[question] = list(islice(found, 1 if question[0] == "anywhere" else None))
         return self.answers[question]
 
-    def _with(self, word: bytes) -> Iterable[Path]:
-        """Files that may hold a word: an index says which do, once many have been asked for."""
-        texts = self._texts
-        if not _WORDS.fullmatch(word):
-            return texts
+    def _indexed(self, question: Question) -> Iterable[Path] | None:
+        """The same by an index of words, once many have been asked for; None where that does not tell."""
+        kind, *said = question
+        word = (f".{said[0]}" if kind == "attribute" else said[-1] if kind == "starred" else said[0]).encode()
+        if kind not in ("named", "starred", "attribute", "anywhere") or not _WORDS.fullmatch(word):
+            return None
         self._searches += 1
-        return texts if self._searches <= _SEARCHES_BEFORE_INDEX else self._index.get(word, ())
+        if self._searches <= _SEARCHES_BEFORE_INDEX:
+            return None
+        also = said[1] if kind == "named" else "import *" if kind == "starred" else ""
+        return (path for path in self._index.get(word, ()) if not also or self._says(path, also))
+
+    def _says(self, path: Path, text: str) -> bool:
+        key = path, text
+        if key not in self._said:
+            self._said[key] = text.encode() in self._texts[path]
+        return self._said[key]
 
     @cached_property
     def _index(self) -> dict[bytes, list[Path]]:
         index: dict[bytes, list[Path]] = {}
         for path, data in self._texts.items():
-            for word in words_of(data):
+            for word in (*words_of(data), *set(_ATTRIBUTES.findall(data))):
                 index.setdefault(word, []).append(path)
         return index
 

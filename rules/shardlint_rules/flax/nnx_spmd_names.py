@@ -167,7 +167,7 @@ def _patched(site: Site) -> bool:
 
 def _unread(file: FileFacts, node: ast.AST) -> bool:
     """Whether the name stands in an annotation that is never evaluated."""
-    if "from __future__ import annotations" not in file.source.text:
+    if not file.says("from __future__ import annotations"):
         return False
     inner = node
     for outer in file.ancestors(node):

@@ -83,7 +83,7 @@ class DevicePutInJit(Rule):
         if places is None or explicit is True or _knows_it_is_traced(site):
             return None
         # Its input may come from another memory, which device_put does leave.
-        memories = any(word in site.file.source.text for word in ("pinned_host", "memory_kind"))
+        memories = any(map(site.file.says, ("pinned_host", "memory_kind")))
         sure = places and explicit is False and not memories
         if not (sure or site.likely) or site.region.traced not in ("always", "sometimes"):
             return None
@@ -122,10 +122,7 @@ class DevicePutInJit(Rule):
     def _fix(self, site: Site) -> Fix | None:
         if site.form != "call" or site.arguments.open_keywords or site.arguments.open_positional:
             return None
-        equinox = (
-            site.region.by.rpartition(".")[2].startswith("filter_")
-            or "import equinox" in site.file.source.text
-        )
+        equinox = site.region.by.rpartition(".")[2].startswith("filter_") or site.file.says("import equinox")
         name = "equinox.filter_shard" if equinox else "jax.lax.with_sharding_constraint"
         target = "device_or_shardings" if equinox else "shardings"
         spelling, imports = site.spell(name)

@@ -219,12 +219,9 @@ def _others_enter(site: Site, owner: Scope) -> bool:
             return True
         if (
             not site.program.project.is_test(file.path)
-            and "mesh" in file.source.text
+            and file.says("mesh")
             and (
-                any(
-                    f".{word}(" in file.source.text or f" {word}(" in file.source.text
-                    for word in _SETTING[:2]
-                )
+                any(file.says(f".{word}(") or file.says(f" {word}(") for word in _SETTING[:2])
                 or any(_managers(site, file, file.tree))
             )
         ):

@@ -135,7 +135,7 @@ def _simulated(site: Site) -> tuple[int, int] | None:
 
 def _asking(site: Site, file: FileFacts, text: str) -> Iterator[tuple[int, int]]:
     """Statements of the module itself that set the number of devices."""
-    if text not in file.source.text:
+    if not file.says(text):
         return
     for statement in file.walked(file.module).body:
         match statement:

@@ -80,7 +80,7 @@ class NestedMeshContexts(Rule):
         if known and found[0] is not None and inner is not None and found[0].place.node is inner.place.node:
             return None
         differ = known and found[0] is not None and inner is not None and _differ(found[0], inner)
-        read = any(word in site.file.source.text for word in _READERS)
+        read = any(map(site.file.says, _READERS))
         return site.finding(
             node,
             "a mesh that is not read",
