@@ -12,7 +12,8 @@ from shardlint.program.flow import End, Flow
 from shardlint.program.needs import Circular
 from shardlint.program.values import Place
 
-_DEPTH = 10
+# Each function is asked about once, so this only spares the stack.
+_DEPTH = 200
 
 
 @dataclass(frozen=True)
