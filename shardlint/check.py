@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardlint.clock import clock, timed
 from shardlint.outcome import FileReport, Options, Outcome, Report
 from shardlint.places import Places
 from shardlint.sources.find import Found, find
@@ -34,7 +35,8 @@ def check(
     report = Report()
     first = paths[0].resolve() if paths else Path.cwd()
     report.find_targets = lambda: _checker(options, places).targets(first if first.exists() else Path.cwd())
-    found = chosen(paths, options, places)
+    with timed("finding files"):
+        found = chosen(paths, options, places)
     report.missing += found.missing
     report.skipped += found.skipped
     for outcome in _outcomes(found, options, places, cached):
@@ -73,7 +75,7 @@ def results(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     """What comes of each file, in order; by several processes where that is faster."""
     from shardlint.workers import side_by_side, worth_it
 
-    if worth_it(files):
+    if worth_it(files) and not clock.running:  # times of several processes do not add up
         yield from side_by_side(files, checker)
     else:
         yield from map(checker.check_file, files)

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shardlint.clock import timed
 from shardlint.dispatch import Wakes, sites
 from shardlint.facts import CutWrong, FileFacts, NotParsed
 from shardlint.outcome import FileReport, Options, Outcome
@@ -164,13 +165,15 @@ class Checker:
         real = self._real_path(path)
         scope = self._scope(os.path.dirname(real))
         try:
-            data = read_bytes(path) if data is None else data
+            with timed("reading"):
+                data = read_bytes(path) if data is None else data
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
         # A likely finding that is not asked for still makes its suppression a used one.
         commented = b"shardlint:" in data
         wakes = scope.wakes if commented else scope.proving
-        ever = scope.ever.screen.hits(data)
+        with timed("screening"):
+            ever = scope.ever.screen.hits(data)
         if not ever and not commented:
             return Outcome(path, quiet=True)
         hits = wakes.screen.hits(data) if commented else wakes.screen.of(ever, data)
@@ -217,7 +220,9 @@ class Checker:
 
     def _at_sites(self, scope: _Scope, facts: FileFacts, wakes: Wakes, hits: list[str]) -> list[Finding]:
         found: dict[tuple[str, int, int], Finding] = {}
-        for site in sites(scope.program, facts, wakes, scope.targets, hits):
+        with timed("finding what wakes rules"):
+            woken = list(sites(scope.program, facts, wakes, scope.targets, hits))
+        for site in woken:
             for finding in _checked(site):
                 found.setdefault((finding.rule.code, finding.start, finding.end), finding)
         return sorted(found.values(), key=lambda finding: (finding.start, finding.end, finding.rule.code))
@@ -275,7 +280,8 @@ class Checker:
 def _checked(site: Site) -> Iterator[Finding]:
     """A rule's findings at a site; what goes wrong in it is told with the rule and the line."""
     try:
-        yield from site.rule.check(site)
+        with timed(f"{site.rule.code} {site.rule.name}"):
+            yield from site.rule.check(site)
     except (RecursionError, CutWrong):
         raise
     except Exception as error:

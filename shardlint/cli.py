@@ -94,12 +94,18 @@ def _options(kwargs: dict[str, Any]) -> Options:
 @click.option(
     "--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True
 )
+@click.option("--profile", is_flag=True, help="Say on standard error where the time went.")
 @click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
 @click.option(
     "--stdin-filename", type=click.Path(path_type=Path), help="Name of the text on standard input (path -)."
 )
 def check(
-    paths: tuple[Path, ...], output_format: str, no_cache: bool, stdin_filename: Path | None, **kwargs: Any
+    paths: tuple[Path, ...],
+    output_format: str,
+    profile: bool,
+    no_cache: bool,
+    stdin_filename: Path | None,
+    **kwargs: Any,
 ) -> None:
     """Report sharding mistakes. Nothing of the checked project is run.
 
@@ -107,20 +113,27 @@ def check(
     Exit code: 0 nothing found, 1 findings, 2 the run itself could not be done.
     """
     from shardlint.check import check as run
+    from shardlint.clock import clock, timed
 
+    if profile:
+        clock.start()
     stdin = None
     if paths == (Path("-"),) or (stdin_filename is not None and not paths):
         stdin = (stdin_filename or Path("stdin.py"), sys.stdin.buffer.read())
     report = run(paths or (Path(),), _options(kwargs), stdin, cached=not no_cache)
-    if output_format == "json":
-        from shardlint.reports import json_
+    with timed("reporting"):
+        if output_format == "json":
+            from shardlint.reports import json_
 
-        click.echo(json_.dumps(report))
-    else:
-        from shardlint.reports import text
+            click.echo(json_.dumps(report))
+        else:
+            from shardlint.reports import text
 
-        for part in text.full(report) if output_format == "full" else text.concise(report):
-            click.echo(part)
+            for part in text.full(report) if output_format == "full" else text.concise(report):
+                click.echo(part)
+    if profile:
+        for line in clock.table():
+            click.echo(line, err=True)
     sys.exit(_FAILED if report.missing or report.failed else 1 if report.findings else 0)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from shardlint.cache.memory import Memory
 from shardlint.cache.store import open_store
 from shardlint.check import results
+from shardlint.clock import timed
 from shardlint.outcome import Options, Outcome
 from shardlint.places import Places
 from shardlint.sources.find import Found
@@ -25,8 +26,9 @@ def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
         from shardlint.checker import Checker
 
         return list(results(found.files, Checker(options, places=places)))
-    memory = Memory(store, options, places, worth_it(found.files))
-    known = [memory.recall(path, real) for path, real in zip(found.files, found.real, strict=True)]
+    with timed("remembering"):
+        memory = Memory(store, options, places, worth_it(found.files))
+        known = [memory.recall(path, real) for path, real in zip(found.files, found.real, strict=True)]
     left = [index for index, outcome in enumerate(known) if outcome is None]
     if left:
         from shardlint.checker import Checker
@@ -37,5 +39,6 @@ def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
             known[index] = outcome
             memory.keep(found.real[index], outcome)
         memory.learn(checker.answers())
-    memory.save()
+    with timed("remembering"):
+        memory.save()
     return [outcome for outcome in known if outcome is not None]

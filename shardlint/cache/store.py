@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import stat
 import sys
 from hashlib import blake2b
@@ -14,6 +15,8 @@ from shardlint import __version__
 SCHEMA = 1
 _MOST_BYTES = 256_000_000
 _MOST_FILES = 512
+_RELEASES = 4
+_OURS = re.compile(r"[0-9a-f]{24}")
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# What shardlint found before; it may be deleted.\n"
 
@@ -77,8 +80,10 @@ def open_store() -> Store | None:
                 file.write(_TAG)
         except OSError:
             return None
-    about = Store(top)
-    return Store(os.path.join(top, _tool(about)))
+    folder = os.path.join(top, _tool(Store(top)))
+    if not os.path.isdir(folder):
+        _forget_older(top)
+    return Store(folder)
 
 
 def _folder() -> str | None:
@@ -93,7 +98,20 @@ def _folder() -> str | None:
         base = os.environ.get("XDG_CACHE_HOME", "")
         if not os.path.isabs(base):  # the standard says to ignore such a one
             base = os.path.expanduser("~/.cache")
-    return os.path.join(base, "shardlint") if os.path.isabs(base) else None
+    return os.path.join(base, "shardlint", "check") if os.path.isabs(base) else None
+
+
+def _forget_older(top: str) -> None:
+    """Let go of what other releases of shardlint kept, but for the newest few."""
+    try:
+        with os.scandir(top) as listed:
+            others = [entry for entry in listed if entry.is_dir() and _OURS.fullmatch(entry.name)]
+        for entry in sorted(others, key=lambda one: -one.stat().st_mtime)[_RELEASES:]:
+            for name in os.listdir(entry.path):
+                os.unlink(os.path.join(entry.path, name))
+            os.rmdir(entry.path)
+    except OSError:  # somebody else is at it, or may not
+        return
 
 
 def _tool(about: Store) -> str:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from shardlint.clock import timed
+
 # A shorter body is parsed sooner than it is cut out.
 _LEAST = 160
 HEADER_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
@@ -108,7 +110,7 @@ def _look_into(node: _Later) -> object:
 
 def parse(text: str, path: Path) -> ast.Module:
     """What Python makes of a text, without its warnings: an invalid escape is the user's business, not ours."""
-    with warnings.catch_warnings():
+    with timed("parsing"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return ast.parse(text, filename=str(path))
 

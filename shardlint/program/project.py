@@ -8,6 +8,7 @@ from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
+from shardlint.clock import timed
 from shardlint.facts import FileFacts, NotParsed, read_facts
 from shardlint.program.needs import Needs
 from shardlint.screen import words_of
@@ -145,11 +146,15 @@ class Project:
         """The files of which `holds` is true; of `anywhere` the first one. None when the project is too large."""
         self.needs.note(question)
         if question not in self.answers:
-            found = self._indexed(question)
-            if found is None:
-                found = (path for path, data in self._texts.items() if holds(question, data))
-            self.answers[question] = list(islice(found, 1 if question[0] == "anywhere" else None))
+            with timed("searching the project"):
+                self._find(question)
         return self.answers[question]
+
+    def _find(self, question: Question) -> None:
+        found = self._indexed(question)
+        if found is None:
+            found = (path for path, data in self._texts.items() if holds(question, data))
+        self.answers[question] = list(islice(found, 1 if question[0] == "anywhere" else None))
 
     def _indexed(self, question: Question) -> Iterable[Path] | None:
         """The same by an index of words, once many have been asked for; None where that does not tell."""
