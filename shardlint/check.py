@@ -89,11 +89,13 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
         settings = places.settings(os.path.realpath(path if path.is_dir() else path.parent))
         base = settings.path.parent if settings.path is not None else Path.cwd()
         found = find([path], (*settings.exclude, *options.exclude), base, places.tree)
+        if len(paths) == 1:
+            return found
         every.missing += found.missing
         every.skipped += found.skipped
         for file, real in zip(found.files, found.real, strict=True):
-            absolute = os.path.abspath(file) if len(paths) > 1 else ""  # `find` gives each once
-            if absolute not in seen or not absolute:
+            absolute = os.path.abspath(file)
+            if absolute not in seen:
                 seen.add(absolute)
                 every.files.append(file)
                 every.real.append(real)

@@ -10,7 +10,7 @@ from functools import cached_property
 from shardlint.facts import NOWHERE, FileFacts
 from shardlint.program import Program, api
 from shardlint.program.values import Api, Made, Value, Wrapped, options
-from shardlint.rule import Calls, Methods, Rule, Wake, Withs
+from shardlint.rule import Calls, Certainty, Methods, Rule, Wake, Withs
 from shardlint.screen import Screen
 from shardlint.site import Form, Site
 from shardlint.targets import Targets
@@ -75,6 +75,17 @@ class Wakes:
                 for word, asked in self.words.items()
             }
         )
+
+
+def screens(pedantic: bool) -> tuple[Screen, dict[str, Screen]]:
+    """The screen of all rules there are, and of those left in a project that does not hold a word they ask for."""
+    from shardlint.registry import rules
+
+    asked = [rule() for rule in rules() if pedantic or rule.certainty is Certainty.PROVEN]
+    words = {rule.project for rule in asked if rule.project}
+    return Wakes.of(asked).screen, {
+        word: Wakes.of(rule for rule in asked if rule.project != word).screen for word in sorted(words)
+    }
 
 
 def _library(wake: Wake, name: str, word: str) -> str:

@@ -16,8 +16,6 @@ from shardlint.screen import Screen
 if TYPE_CHECKING:
     from shardlint.program.project import Answers
 
-_WORDS = "words.json"
-
 
 class Memory:
     """The projects of a run."""
@@ -36,7 +34,8 @@ class Memory:
         ]
         self._shards: dict[ScopeKey, tuple[str, Shard]] = {}
         self._folders: dict[str, Shard] = {}
-        self._screen: Screen | None = None
+        self._pedantic = options.pedantic
+        self._known_screens: dict[bool, tuple[Screen, dict[str, Screen]]] = {}
 
     def recall(self, path: Path, real: str) -> Outcome | None:
         """What is known of a file, by the path it was given and its absolute one; None where it must be checked."""
@@ -75,21 +74,25 @@ class Memory:
                 # Whoever asks for rules that there are not is told so, also where nothing would be checked.
                 asked = any((*self._options[:3], settings.select, settings.ignore, settings.per_file_ignores))
                 seen = loaded is not None or not (asked or self._many)
-                screen = self.screen if seen else None
-                self._shards[key] = name, Shard(loaded, key[1], self.places.tree, screen)
+                screen, without = self._screens(self._pedantic or settings.pedantic) if seen else (None, {})
+                self._shards[key] = name, Shard(loaded, key[1], self.places.tree, screen, without)
             known = self._folders[folder] = self._shards[key][1]
         return known
 
-    @property
-    def screen(self) -> Screen:
-        """The screen of all rules, whatever is selected and for whatever releases."""
-        if self._screen is None:
+    def _screens(self, pedantic: bool) -> tuple[Screen, dict[str, Screen]]:
+        """The screen of all rules for whatever releases, and those for projects that do not hold some word."""
+        if pedantic not in self._known_screens:
+            name = f"words-{'all' if pedantic else 'proving'}.json"
             try:
-                self._screen = Screen.load(self.store.load(_WORDS))
+                kept = self.store.load(name) or {}
+                found = Screen.load(kept["all"]), {str(w): Screen.load(s) for w, s in kept["without"].items()}
             except (TypeError, ValueError, AttributeError, KeyError):
-                from shardlint.dispatch import Wakes
-                from shardlint.registry import rules
+                from shardlint.dispatch import screens
 
-                self._screen = Wakes.of(rule() for rule in rules()).screen
-                self.store.save(_WORDS, self._screen.dump())
-        return self._screen
+                found = screens(pedantic)
+                self.store.save(
+                    name,
+                    {"all": found[0].dump(), "without": {word: one.dump() for word, one in found[1].items()}},
+                )
+            self._known_screens[pedantic] = found
+        return self._known_screens[pedantic]

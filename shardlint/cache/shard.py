@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 # A file may change twice within one tick of the clock that dates it: what is so new is known by its content only.
 _TICK = 2_000_000_000
 _FEW = 20
+_FEW_BYTES = 20_000_000
 
 
 class Shard:
@@ -32,10 +34,19 @@ class Shard:
     interest; None where it must be checked.
     """
 
-    def __init__(self, data: dict[str, Any] | None, root: str, tree: Tree, screen: Screen | None) -> None:
+    def __init__(
+        self,
+        data: dict[str, Any] | None,
+        root: str,
+        tree: Tree,
+        screen: Screen | None,
+        without: Mapping[str, Screen] | None = None,
+    ) -> None:
         self.root = root
         self.tree = tree
         self.screen = screen
+        self.without = without or {}
+        """For words, the screen of what there is to say in a project that does not hold them."""
         self.dirty = False
         self._new = 0
         self._prefix = root if root.endswith(os.sep) else root + os.sep
@@ -43,16 +54,16 @@ class Shard:
         self._named: dict[str, Stamp] = {}
         self._texts: dict[str, bytes | None] = {}
         self._unchanged: dict[str, bool] = {}
+        self._there: dict[str, bool] = {}
         try:
             self._load(data or {})
         except (AttributeError, KeyError, TypeError, ValueError):
             self._load({})
 
     def _load(self, data: dict[str, Any]) -> None:
-        self.stamps: dict[str, list[Any]] = {
-            str(name): [int(size), int(time), text]
-            for name, (size, time, text) in data.get("files", {}).items()
-        }
+        self.stamps: dict[str, list[Any]] = dict(data.get("files", {}))
+        if any(len(stamp) != 3 or type(stamp[0]) is not int for stamp in self.stamps.values()):
+            raise ValueError("no size, time and digest")
         self.telling: list[Any] = list(data.get("telling", []))
         self.quiet: set[str] = set(map(str, data.get("quiet", [])))
         self.outcomes: dict[str, tuple[list[int], list[Any], str | None]] = {
@@ -80,13 +91,38 @@ class Shard:
             if name in self.outcomes:
                 return self._known(path, name)
         text = self._text(name)
-        if self.screen is None or text is None or b"shardlint:" in text or self.screen.hits(text):
+        if self.screen is None or text is None or b"shardlint:" in text:
             return None
+        hits = self.screen.hits(text)
+        if hits:
+            gone = any(
+                not left.of(hits, text) and not self._anywhere(word) for word, left in self.without.items()
+            )
+            return Outcome(path) if gone else None
         # To save a project its files are all looked at: not worth it for the one file of a commit.
         self.quiet.add(name)
         self._new += 1
         self.dirty = self.dirty or self._new > _FEW
         return Outcome(path, quiet=True)
+
+    def _anywhere(self, word: str) -> bool:
+        """Whether any file of the project holds a word, as the program would answer."""
+        if word not in self._there:
+            self._there[word] = self._look_for(word)
+        return self._there[word]
+
+    def _look_for(self, word: str) -> bool:
+        files, _ = survey(Path(self.root), self.tree)
+        if sum(size for size, _ in files.values()) > _FEW_BYTES:
+            return True  # so much had better be read once, by whoever checks
+        for path in files:
+            try:
+                with open(path, "rb") as file:
+                    if holds(("anywhere", word), file.read()):
+                        return True
+            except OSError:
+                continue
+        return False
 
     def _known(self, path: Path, name: str) -> Outcome | None:
         self._validate()

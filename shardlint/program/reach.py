@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from shardlint.facts import Binding, FileFacts, Scope
 
@@ -19,15 +19,7 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
     Follows Python's rules: class scopes are seen only by code directly in them, comprehension targets stay inside.
     """
     home = file.home(use)
-    for scope in home.outward():
-        file.bound(scope)
-        if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
-            continue
-        if name in scope.outer_names:
-            continue
-        bindings = scope.bindings.get(name)
-        if not bindings:
-            continue
+    for scope, bindings in _owners(file, home, name):
         where = _runs_at(use, home, scope)
         if where is not None:
             found = reaching(file, where, bindings)
@@ -43,21 +35,22 @@ def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool
 
     Much cheaper than `lookup`, which says whether that binding reaches the use: names like `f` stand everywhere.
     """
-    home = file.home(use)
-    for scope in home.outward():
-        file.bound(scope)
-        if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
-            continue
-        if name in scope.outer_names:
-            continue
-        bindings = scope.bindings.get(name)
-        if not bindings:
-            continue
+    for scope, bindings in _owners(file, file.home(use), name):
         if any(binding.node is binder for binding in bindings):
             return True
         if scope.kind != "class":  # what is not bound yet in a class is the name outside of it
             return False
     return False
+
+
+def _owners(file: FileFacts, home: Scope, name: str) -> Iterator[tuple[Scope, list[Binding]]]:
+    """The scopes that code in `home` may take a name from, innermost first, each with its bindings of it."""
+    for scope in home.outward():
+        if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
+            continue
+        bindings = file.bound(scope).bindings.get(name)
+        if bindings and name not in scope.outer_names:
+            yield scope, bindings
 
 
 def _in_class_comprehension(home: Scope, scope: Scope) -> bool:

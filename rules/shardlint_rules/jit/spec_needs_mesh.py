@@ -13,7 +13,7 @@ from shardlint.program.values import Made, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.mesh_at_hand import entered_later, ignored_parameter, returns_spec
-from shardlint_rules.mesh.given import TAKERS, Given, given, jitted
+from shardlint_rules.mesh.given import SHARDED_JITS, TAKERS, Given, given, jitted
 
 _JIT = "jax.jit"
 _PJIT = "jax.experimental.pjit.pjit"
@@ -95,7 +95,7 @@ class SpecNeedsMesh(Rule):
     code = "SL214"
     name = "spec-needs-mesh"
     harm = Harm.CRASH
-    wakes = (Calls(_JIT, _PJIT, _PUT, *_CONSTRAINTS),)
+    wakes = (Calls(_PUT, *_CONSTRAINTS), SHARDED_JITS)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from shardlint.program.meshes import Spec
-from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.rule import Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.mesh.given import TAKERS, Given, given, named, where
+from shardlint_rules.mesh.given import WAKES, Given, given, named, where
 
 
 class DuplicateAxis(Rule):
@@ -42,7 +42,7 @@ class DuplicateAxis(Rule):
     code = "SL302"
     name = "duplicate-axis"
     harm = Harm.CRASH
-    wakes = (Calls(*TAKERS),)
+    wakes = WAKES
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis named again."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from shardlint.program.meshes import Mesh, Spec, SpecEntry, mesh_of, spec_of
 from shardlint.program.values import Constant, Items, Table, Value, options
+from shardlint.rule import Calls
 from shardlint.site import Site
 
 TAKERS: dict[str, tuple[str, ...]] = {
@@ -19,6 +20,10 @@ TAKERS: dict[str, tuple[str, ...]] = {
     "jax.experimental.pjit.pjit": ("in_shardings", "out_shardings"),
     "jax.shard_map": ("in_specs", "out_specs"),
 }
+_JITS = ("jax.jit", "jax.experimental.pjit.pjit")
+# Most jits are given no sharding at all.
+SHARDED_JITS = Calls(*_JITS, near=("_shardings", "PartitionSpec", "Sharding"))
+WAKES = (Calls(*(name for name in TAKERS if name not in _JITS)), SHARDED_JITS)
 """What takes a spec, and in which arguments."""
 
 

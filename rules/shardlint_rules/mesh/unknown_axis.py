@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from shardlint.program.contexts import Context
 from shardlint.program.meshes import Mesh
 from shardlint.program.values import Api, Constant, Function, Value, Wrapped
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.mesh.given import TAKERS, Given, given, jitted, literal, meshes, named, where
+from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, meshes, named, where
 
 # Where the axis name stands in a collective's arguments.
 _COLLECTIVES = {
@@ -58,7 +58,7 @@ class UnknownAxis(Rule):
     code = "SL301"
     name = "unknown-axis"
     harm = Harm.CRASH
-    wakes = (Calls(*TAKERS),)
+    wakes = WAKES
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
