@@ -16,6 +16,7 @@ from shardlint.sources.find import Found, find
 if TYPE_CHECKING:
     from shardlint.checker import Checker
     from shardlint.sources.text import Source
+    from shardlint.targets import Targets
 
 __all__ = ["FileReport", "Options", "Outcome", "Report", "check", "chosen", "results"]
 
@@ -34,7 +35,7 @@ def check(
     places = Places()
     report = Report()
     first = paths[0].resolve() if paths else Path.cwd()
-    report.find_targets = lambda: _checker(options, places).targets(first if first.exists() else Path.cwd())
+    report.find_targets = lambda: _targets(first if first.exists() else Path.cwd(), options, places)
     with timed("finding files"):
         found = chosen(paths, options, places)
     report.missing += found.missing
@@ -56,6 +57,14 @@ def _checker(options: Options, places: Places) -> Checker:
     from shardlint.checker import Checker
 
     return Checker(options, places=places)
+
+
+def _targets(path: Path, options: Options, places: Places) -> Targets:
+    from shardlint.targets import find_targets
+
+    folder = str(path if path.is_dir() else path.parent)
+    settings = places.settings(folder)
+    return find_targets(Path(places.root(folder)), options.targets, settings.targets, settings.name)
 
 
 def _text(options: Options, path: Path, data: bytes) -> Report:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,7 +63,7 @@ class Memory:
                 self.store.save(name, shard.data())
 
     def _shard(self, real: str) -> Shard:
-        folder = real.rpartition("/")[0] if "/" in real else str(Path(real).parent)
+        folder = os.path.dirname(real)
         known = self._folders.get(folder)
         if known is None:
             settings = self.places.settings(folder)
