@@ -102,10 +102,11 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
             return found
         every.missing += found.missing
         every.skipped += found.skipped
-        for file, real in zip(found.files, found.real, strict=True):
+        for file, real, stamp in zip(found.files, found.real, found.stamps, strict=True):
             absolute = os.path.abspath(file)
             if absolute not in seen:
                 seen.add(absolute)
                 every.files.append(file)
                 every.real.append(real)
+                every.stamps.append(stamp)
     return every

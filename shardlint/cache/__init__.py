@@ -28,7 +28,7 @@ def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
         return list(results(found.files, Checker(options, places=places)))
     with timed("remembering"):
         memory = Memory(store, options, places, worth_it(found.files))
-        known = [memory.recall(path, real) for path, real in zip(found.files, found.real, strict=True)]
+        known = list(map(memory.recall, found.files, found.real, found.stamps))
     left = [index for index, outcome in enumerate(known) if outcome is None]
     if left:
         from shardlint.checker import Checker

@@ -13,6 +13,7 @@ from shardlint.cache.store import Store, digest
 from shardlint.outcome import Options, Outcome
 from shardlint.places import Places, ScopeKey, scope_key
 from shardlint.screen import Screen
+from shardlint.sources.tree import Stamp
 
 if TYPE_CHECKING:
     from shardlint.program.project import Answers
@@ -38,9 +39,9 @@ class Memory:
         self._pedantic = options.pedantic
         self._known_screens: dict[bool, tuple[Screen, dict[str, Screen]]] = {}
 
-    def recall(self, path: Path, real: str) -> Outcome | None:
+    def recall(self, path: Path, real: str, stamp: Stamp | None) -> Outcome | None:
         """What is known of a file, by the path it was given and its absolute one; None where it must be checked."""
-        return self._shard(real).recall(path, real)
+        return self._shard(real).recall(path, real, stamp)
 
     def keep(self, real: str, outcome: Outcome) -> None:
         """Keep what was found in a file."""

@@ -80,11 +80,14 @@ class Shard:
 
     # what is known
 
-    def recall(self, path: Path, real: str) -> Outcome | None:
+    def recall(self, path: Path, real: str, stamp: Stamp | None) -> Outcome | None:
         """What is known of a file; None where it must be checked."""
         name = self._name(real)
         if name is None:
             return None
+        stored = self.stamps.get(name)
+        if stored is not None and stamp is not None and stored[0] == stamp[0] and stored[1] == stamp[1]:
+            self._unchanged[name] = True
         if self._same(name):
             if name in self.quiet:
                 return Outcome(path, quiet=True)

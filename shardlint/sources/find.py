@@ -28,6 +28,8 @@ class Found:
     files: list[Path] = field(default_factory=list)
     real: list[str] = field(default_factory=list)
     """The absolute path of each, links followed: what identifies it."""
+    stamps: list[Stamp | None] = field(default_factory=list)
+    """Size and time of change of those that were met in a folder."""
     skipped: list[tuple[Path, str]] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
 
@@ -50,7 +52,7 @@ def find(
             top = os.path.realpath(path)
             walk = _Walk(tree or Tree(), excluded, base)
             walk.into(str(path), top, _inherited_ignores(Path(top)))
-            named = [(shown, real) for shown, real, _ in walk.found]
+            named: Sequence[tuple[str, str, Stamp | None]] = walk.found
         elif not path.exists():
             found.missing.append(path)
             continue
@@ -59,12 +61,13 @@ def find(
             if excluded is not None and _matches(excluded, base, real, False):
                 found.skipped.append((path, "excluded by the settings"))
                 continue
-            named = [(str(path), real)]
-        for shown, real in named:
+            named = [(str(path), real, None)]
+        for shown, real, stamp in named:
             if shown not in seen:
                 seen.add(shown)
                 found.files.append(Path(shown))
                 found.real.append(real)
+                found.stamps.append(stamp)
     return found
 
 
