@@ -23,18 +23,18 @@ class Needs:
     def __init__(self) -> None:
         self.bits: dict[Need, int] = {}
         self.now = 0
-        self._used = 0
+        self._by_bit: list[Need | None] = []
         self._unfinished: dict[int, int] = {}
 
-    def _bit(self) -> int:
-        self._used += 1
-        return 1 << (self._used - 1)
+    def _bit(self, need: Need | None = None) -> int:
+        self._by_bit.append(need)
+        return 1 << (len(self._by_bit) - 1)
 
     def note(self, need: Need) -> None:
         """Something was read or asked."""
         bit = self.bits.get(need)
         if bit is None:
-            bit = self.bits[need] = self._bit()
+            bit = self.bits[need] = self._bit(need)
         self.now |= bit
 
     def unfinished(self) -> int:
@@ -49,8 +49,15 @@ class Needs:
 
     def named(self, needed: int) -> tuple[Need, ...]:
         """What bits stand for, with what answers came to need that were unfinished then."""
-        whole = self._whole(needed)
-        return tuple(need for need, bit in self.bits.items() if bit & whole)
+        left = self._whole(needed)
+        found = []
+        while left:  # most answers need little, of all that was ever needed
+            last = left & -left
+            need = self._by_bit[last.bit_length() - 1]
+            if need is not None:
+                found.append(need)
+            left ^= last
+        return tuple(found)
 
     def _whole(self, needed: int) -> int:
         todo = [bit for bit in self._unfinished if bit & needed]
