@@ -304,7 +304,12 @@ def test_an_interrupt_reaches_the_program(tmp_path: Path) -> None:
     (tmp_path / "wait.py").write_text(
         "import time\ntry:\n    print('up', flush=True)\n    time.sleep(100)\nexcept KeyboardInterrupt:\n    raise SystemExit(5)\n"
     )
-    with subprocess.Popen([*SHARDLINT, "run", "wait.py"], cwd=tmp_path, stdout=subprocess.PIPE) as process:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
+    try:
+        process = subprocess.Popen([*SHARDLINT, "run", "wait.py"], cwd=tmp_path, stdout=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         process.send_signal(signal.SIGINT)
