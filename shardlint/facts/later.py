@@ -70,13 +70,13 @@ class _Later:
 
 
 # Named like what they stand for: `ast.NodeVisitor` asks for the name of a node's class.
-class FunctionDef(_Later, ast.FunctionDef):
+class FunctionDef(ast.FunctionDef, _Later):
     """A function whose body is not parsed yet."""
 
     __slots__ = ()
 
 
-class AsyncFunctionDef(_Later, ast.AsyncFunctionDef):
+class AsyncFunctionDef(ast.AsyncFunctionDef, _Later):
     """A coroutine whose body is not parsed yet."""
 
     __slots__ = ()
