@@ -102,11 +102,9 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
             return found
         every.missing += found.missing
         every.skipped += found.skipped
-        for file, real, stamp in zip(found.files, found.real, found.stamps, strict=True):
-            absolute = os.path.abspath(file)
+        for met in found.met:
+            absolute = os.path.abspath(met.shown)
             if absolute not in seen:
                 seen.add(absolute)
-                every.files.append(file)
-                every.real.append(real)
-                every.stamps.append(stamp)
+                every.met.append(met)
     return every

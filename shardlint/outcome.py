@@ -95,3 +95,7 @@ class Outcome:
     """Whether no word of the file wakes any rule, whatever the releases."""
     needed: tuple[Need, ...] | None = None
     """What it rests on besides the file itself; None where that is not told."""
+
+
+NOTHING = Outcome(Path())
+"""What comes of a file of which there is nothing to say: one for them all, where there are thousands."""

@@ -7,6 +7,7 @@ import re
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 Question = tuple[str, ...]
 """What is looked for: its kind and the words. The other questions to a project are which file a module is."""
+STAR = b"import *"
 SEARCHES = frozenset(("named", "starred", "attribute", "anywhere", "calling", "holding"))
 
 
@@ -14,9 +15,9 @@ def holds(question: Question, data: bytes) -> bool:
     """Whether a file's bytes are what a search looks for."""
     match question:
         case ("named", name, stem):
-            return stem.encode() in data and holds_word(data, name.encode())
+            return all(holds_word(data, word.encode()) for word in (stem, name))
         case ("starred", stem):
-            return b"import *" in data and holds_word(data, stem.encode())
+            return STAR in data and holds_word(data, stem.encode())
         case ("attribute", name):
             return holds_word(data, name.encode(), after=b".")
         case ("anywhere", text):

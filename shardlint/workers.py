@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,7 +24,7 @@ _TURNS = 3
 _checker: Checker | None = None
 
 
-def worth_it(files: Sequence[Path]) -> bool:
+def worth_it(files: Sized) -> bool:
     """Whether more processes pay. Only where they can be forked: elsewhere each would begin with an empty memory."""
     return len(files) >= _FILES and _processors() > 1 and sys.platform == "linux"
 

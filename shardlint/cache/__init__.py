@@ -27,17 +27,17 @@ def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
 
         return list(results(found.files, Checker(options, places=places)))
     with timed("remembering"):
-        memory = Memory(store, options, places, worth_it(found.files))
-        known = list(map(memory.recall, found.files, found.real, found.stamps))
+        memory = Memory(store, options, places, worth_it(found.met))
+        known = list(map(memory.recall, found.met))
     left = [index for index, outcome in enumerate(known) if outcome is None]
     if left:
         from shardlint.checker import Checker
 
         checker = Checker(options, places=places, answers=memory.answers())
-        fresh = results([found.files[index] for index in left], checker)
+        fresh = results([found.met[index].path for index in left], checker)
         for index, outcome in zip(left, fresh, strict=True):
             known[index] = outcome
-            memory.keep(found.real[index], outcome)
+            memory.keep(found.met[index].real, outcome)
         memory.learn(checker.answers())
     with timed("remembering"):
         memory.save()

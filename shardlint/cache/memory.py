@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.cache.shard import Shard
@@ -13,7 +12,7 @@ from shardlint.cache.store import Store, digest
 from shardlint.outcome import Options, Outcome
 from shardlint.places import Places, ScopeKey, scope_key
 from shardlint.screen import Screen
-from shardlint.sources.tree import Stamp
+from shardlint.sources.find import Met
 
 if TYPE_CHECKING:
     from shardlint.program.project import Answers
@@ -27,21 +26,14 @@ class Memory:
         self._many = many
         """Whether so much is to be checked that several processes had better screen it."""
         self.places = places
-        self._options = [
-            options.select,
-            options.ignore,
-            options.harm,
-            options.pedantic,
-            sorted(options.targets.items()),
-        ]
+        self.options = options
         self._shards: dict[ScopeKey, tuple[str, Shard]] = {}
         self._folders: dict[str, Shard] = {}
-        self._pedantic = options.pedantic
         self._known_screens: dict[bool, tuple[Screen, dict[str, Screen]]] = {}
 
-    def recall(self, path: Path, real: str, stamp: Stamp | None) -> Outcome | None:
-        """What is known of a file, by the path it was given and its absolute one; None where it must be checked."""
-        return self._shard(real).recall(path, real, stamp)
+    def recall(self, met: Met) -> Outcome | None:
+        """What is known of a file; None where it must be checked."""
+        return self._shard(met.real).recall(met)
 
     def keep(self, real: str, outcome: Outcome) -> None:
         """Keep what was found in a file."""
@@ -64,21 +56,24 @@ class Memory:
                 self.store.save(name, shard.data())
 
     def _shard(self, real: str) -> Shard:
-        folder = os.path.dirname(real)
-        known = self._folders.get(folder)
+        known = self._folders.get(real.rpartition(os.sep)[0])
         if known is None:
+            folder = os.path.dirname(real)
             settings = self.places.settings(folder)
             key = scope_key(settings, self.places.root(folder))
             if key not in self._shards:
-                about = json.dumps([key, repr(settings), self._options])
+                options = self.options
+                asks = [options.select, options.ignore, options.harm]
+                targets = sorted(options.targets.items())
+                about = json.dumps([key, repr(settings), *asks, options.pedantic, targets])
                 name = f"{digest(about.encode())}.json"
                 loaded = self.store.load(name)
                 # Whoever asks for rules that there are not is told so, also where nothing would be checked.
-                asked = any((*self._options[:3], settings.select, settings.ignore, settings.per_file_ignores))
+                asked = any((*asks, settings.select, settings.ignore, settings.per_file_ignores))
                 seen = loaded is not None or not (asked or self._many)
-                screen, without = self._screens(self._pedantic or settings.pedantic) if seen else (None, {})
+                screen, without = self._screens(options.pedantic or settings.pedantic) if seen else (None, {})
                 self._shards[key] = name, Shard(loaded, key[1], self.places.tree, screen, without)
-            known = self._folders[folder] = self._shards[key][1]
+            known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]
         return known
 
     def _screens(self, pedantic: bool) -> tuple[Screen, dict[str, Screen]]:

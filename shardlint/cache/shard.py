@@ -5,14 +5,15 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardlint.cache.store import digest
 from shardlint.environments import site_packages
-from shardlint.outcome import FileReport, Outcome
+from shardlint.outcome import NOTHING, FileReport, Outcome
 from shardlint.searches import SEARCHES, holds
-from shardlint.sources.find import survey
+from shardlint.sources.find import Met, survey
 from shardlint.sources.tree import Stamp, Tree
 
 if TYPE_CHECKING:
@@ -57,43 +58,53 @@ class Shard:
         self._there: dict[str, bool] = {}
         try:
             self._load(data or {})
-        except (AttributeError, KeyError, TypeError, ValueError):
+        except (AttributeError, LookupError, TypeError, ValueError):
             self._load({})
 
     def _load(self, data: dict[str, Any]) -> None:
-        self.stamps: dict[str, list[Any]] = dict(data.get("files", {}))
-        if any(len(stamp) != 3 or type(stamp[0]) is not int for stamp in self.stamps.values()):
-            raise ValueError("no size, time and digest")
+        names, sizes, times, digests = data.get("files") or ([], [], [], [])
+        if not (_all(str, names) and _all(int, sizes) and _all(int, times) and _all(str, digests)):
+            raise TypeError("no names, sizes, times and digests")
+        self.stamps: dict[str, Stamp] = dict(zip(names, zip(sizes, times, strict=True), strict=True))
+        self.digests: dict[str, str] = dict(zip(names, digests, strict=True))
         self.telling: list[Any] = list(data.get("telling", []))
         self.quiet: set[str] = set(map(str, data.get("quiet", [])))
         self.outcomes: dict[str, tuple[list[int], list[Any], str | None]] = {
-            str(name): (list(map(int, needs)), list(found), reason)
-            for name, (needs, found, reason) in data.get("outcomes", {}).items()
+            name: (needs, found, reason) for name, (needs, found, reason) in data.get("outcomes", {}).items()
         }
-        self.needs: list[tuple[str, ...]] = [tuple(map(str, need)) for need in data.get("needs", [])]
+        self.needs: list[tuple[str, ...]] = [
+            ("file", names[need]) if isinstance(need, int) else tuple(map(str, need))
+            for need in data.get("needs", [])
+        ]
         self.found: dict[int, list[str]] = {
-            int(index): list(map(str, names)) for index, names in data.get("found", {}).items()
+            int(index): [names[place] for place in places] for index, places in data.get("found", {}).items()
         }
-        self._index = {need: index for index, need in enumerate(self.needs)}
-        if any(not 0 <= index < len(self.needs) for needs, *_ in self.outcomes.values() for index in needs):
-            raise ValueError("rests on what is not there")
+        for needs, found, _ in self.outcomes.values():
+            if not isinstance(found, list) or not _all(int, needs):
+                raise TypeError("no needs and findings")
+            if needs and not 0 <= min(needs) <= max(needs) < len(self.needs):
+                raise ValueError("rests on what is not there")
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, ...], int]:
+        return {need: index for index, need in enumerate(self.needs)}
 
     # what is known
 
-    def recall(self, path: Path, real: str, stamp: Stamp | None) -> Outcome | None:
+    def recall(self, met: Met) -> Outcome | None:
         """What is known of a file; None where it must be checked."""
-        name = self._name(real)
+        name = self._name(met.real)
         if name is None:
             return None
-        stored = self.stamps.get(name)
-        if stored is not None and stamp is not None and stored[0] == stamp[0] and stored[1] == stamp[1]:
+        same = met.stamp is not None and self.stamps.get(name) == met.stamp
+        if same:
             self._unchanged[name] = True
-        if self._same(name):
+        if same or self._same(name):
             if name in self.quiet:
-                return Outcome(path, quiet=True)
+                return NOTHING
             if name in self.outcomes:
-                return self._known(path, name)
-        text = self._text(name)
+                return self._known(met, name)
+        text = self._text(name) if self.screen is not None else None
         if self.screen is None or text is None or b"shardlint:" in text:
             return None
         hits = self.screen.hits(text)
@@ -101,12 +112,12 @@ class Shard:
             gone = any(
                 not left.of(hits, text) and not self._anywhere(word) for word, left in self.without.items()
             )
-            return Outcome(path) if gone else None
+            return NOTHING if gone else None
         # To save a project its files are all looked at: not worth it for the one file of a commit.
         self.quiet.add(name)
         self._new += 1
         self.dirty = self.dirty or self._new > _FEW
-        return Outcome(path, quiet=True)
+        return NOTHING
 
     def _anywhere(self, word: str) -> bool:
         """Whether any file of the project holds a word, as the program would answer."""
@@ -127,21 +138,21 @@ class Shard:
                 continue
         return False
 
-    def _known(self, path: Path, name: str) -> Outcome | None:
+    def _known(self, met: Met, name: str) -> Outcome | None:
         self._validate()
         if name not in self.outcomes:
             return None
         _, coded, reason = self.outcomes[name]
-        reason = None if reason is None else str(reason)
-        if not coded:
-            return Outcome(path, reason=reason)
+        if not coded and reason is None:
+            return NOTHING
         from shardlint.cache.coding import decoded
 
         try:
             findings = [decoded(finding) for finding in coded]
         except (KeyError, TypeError, ValueError):
             return None
-        return Outcome(path, FileReport(path, None, findings), reason)
+        report = FileReport(met.path, None, findings) if findings else None
+        return Outcome(met.path, report, None if reason is None else str(reason))
 
     def answers(self) -> Answers:
         """What searches through the project would find now."""
@@ -189,27 +200,36 @@ class Shard:
     def data(self) -> dict[str, Any]:
         """All that holds, to be saved."""
         self._validate()
-        files: dict[str, list[Any]] = {}
+        files: dict[str, tuple[int, int, str]] = {}
         recent = time.time_ns() - _TICK
         for name, stamp in {**self._named, **(self._walked or {})}.items():
-            text = self.stamps[name][2] if self._same(name) else self._digest(name)
+            text = self.digests[name] if self._same(name) else self._digest(name) or ""
             # One that changed meanwhile the next run looks at anew.
             if _stamp(self._path(name)) == stamp:
-                files[name] = [stamp[0], stamp[1] if stamp[1] < recent else -1, text]
+                files[name] = stamp[0], stamp[1] if stamp[1] < recent else -1, text
         outcomes = {name: entry for name, entry in self.outcomes.items() if name in files}
         used = sorted({index for needs, *_ in outcomes.values() for index in needs})
         place = {index: position for position, index in enumerate(used)}
+        listed = {name: position for position, name in enumerate(files)}
         return {
-            "files": files,
+            "files": [list(files), *([entry[column] for entry in files.values()] for column in range(3))],
             "telling": self.telling,
             "quiet": sorted(self.quiet & files.keys()),
             "outcomes": {
                 name: [[place[index] for index in needs], found, reason]
                 for name, (needs, found, reason) in outcomes.items()
             },
-            "needs": [self.needs[index] for index in used],
-            "found": {place[index]: self.found[index] for index in used if index in self.found},
+            "needs": [self._saved(self.needs[index], listed) for index in used],
+            "found": {
+                place[index]: [listed[name] for name in self.found[index]]
+                for index in used
+                if index in self.found and listed.keys() >= set(self.found[index])
+            },
         }
+
+    def _saved(self, need: tuple[str, ...], listed: Mapping[str, int]) -> int | tuple[str, ...]:
+        """A need on a file, of which there are many, as the file's place among them."""
+        return listed[need[1]] if need[0] == "file" and need[1] in listed else need
 
     # what changed
 
@@ -223,8 +243,11 @@ class Shard:
         telling = self._telling(folders)
         if telling != self.telling:
             self.telling = telling
-            self.outcomes, self.needs, self.found, self._index = {}, [], {}, {}
+            self.outcomes, self.needs, self.found = {}, [], {}
+            self.__dict__.pop("_index", None)
             self.dirty = True
+        if self._walked == self.stamps:
+            return
         changed = [name for name in {**self.stamps, **self._walked} if not self._same(name)]
         if not changed:
             return
@@ -301,10 +324,10 @@ class Shard:
             stored, stamp = self.stamps.get(name), self._current(name)
             if stored is None or stamp is None:
                 known = False
-            elif stored[0] == stamp[0] and stored[1] == stamp[1]:
+            elif stored == stamp:
                 known = True
             else:
-                known = stored[2] == self._digest(name)
+                known = self.digests[name] == self._digest(name)
                 self.dirty = self.dirty or (known and stored[1] >= 0)
             self._unchanged[name] = known
         return known
@@ -316,7 +339,7 @@ class Shard:
         if name not in self._named:
             folder, _, last = self._path(name).rpartition(os.sep)
             listed = self.tree.known.get(folder)
-            stamp = listed.files.get(last) if listed is not None else None
+            stamp = listed.inside.get(last) if listed is not None else None
             stamp = stamp or _stamp(self._path(name))
             if stamp is None:
                 return None
@@ -351,3 +374,7 @@ def _stamp(path: str) -> Stamp | None:
 def _changed(path: str) -> int:
     stamp = _stamp(path)
     return stamp[1] if stamp is not None else 0
+
+
+def _all(kind: type, values: Any) -> bool:
+    return isinstance(values, list) and set(map(type, values)) <= {kind}

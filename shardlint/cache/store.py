@@ -12,7 +12,7 @@ from typing import Any
 
 from shardlint import __version__
 
-SCHEMA = 1
+SCHEMA = 2
 _MOST_BYTES = 256_000_000
 _MOST_FILES = 512
 _RELEASES = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -12,7 +13,7 @@ from shardlint.clock import timed
 from shardlint.facts import FileFacts, NotParsed, read_facts
 from shardlint.program.needs import Needs
 from shardlint.screen import words_of
-from shardlint.searches import Question, holds
+from shardlint.searches import STAR, Question, holds
 from shardlint.sources.find import survey
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 
@@ -22,12 +23,22 @@ _SEARCH_BYTES = 400_000_000
 # A name in more files than this is no use as evidence: some of them will not tell.
 _SEARCH_FILES = 60
 # One file asks little and is served by searching; a whole project asks thousands of times, and an index pays.
-_SEARCHES_BEFORE_INDEX = 24
-_WORDS = re.compile(rb"\.?[A-Za-z_][A-Za-z0-9_]*")
-_ATTRIBUTES = re.compile(rb"\.[A-Za-z_][A-Za-z0-9_]*")
+_SEARCHES_BEFORE_INDEX = 12
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 Answers = Mapping[Question, list[Path]]
+
+
+@dataclass
+class _Index:
+    """The files of a project by the words in them."""
+
+    paths: list[Path] = field(default_factory=list)
+    words: dict[bytes, list[int]] = field(default_factory=dict)
+    """The places in `paths` of the files that hold a word."""
+    starring: set[int] = field(default_factory=set)
+    """Of those that import all there is from somewhere."""
 
 
 class Project:
@@ -41,7 +52,6 @@ class Project:
         """Files that cannot be read a function at a time."""
         self._tops: dict[Path, Path] = {}
         self._searches = 0
-        self._said: dict[tuple[Path, str], bool] = {}
         self.needs = Needs()
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
@@ -91,18 +101,19 @@ class Project:
     def _too_large(self) -> bool:
         return sum(self._files.values()) > _SEARCH_BYTES
 
-    @cached_property
-    def _texts(self) -> dict[Path, bytes]:
-        """What the files hold; nothing when that is too much to search."""
-        texts: dict[Path, bytes] = {}
+    def _texts(self) -> Iterator[tuple[Path, bytes]]:
+        """What the files hold, one after the other: together it may be much. Nothing if it is too much to search."""
         for path in self._files if not self._too_large else ():
-            try:
-                texts[path] = (
-                    path.read_bytes() if path not in self._overlay else self._overlay[path].text.encode()
-                )
-            except OSError:
-                continue
-        return texts
+            yield path, self._bytes(path)
+
+    def _bytes(self, path: Path) -> bytes:
+        """What a file holds now; nothing where it cannot be read."""
+        if path in self._overlay:
+            return self._overlay[path].text.encode()
+        try:
+            return path.read_bytes()
+        except OSError:
+            return b""
 
     def importing(self, path: Path, name: str) -> Iterator[FileFacts | None]:
         """Other files that may import `name` from the file: they hold both words, or its module's and a star.
@@ -153,33 +164,35 @@ class Project:
     def _find(self, question: Question) -> None:
         found = self._indexed(question)
         if found is None:
-            found = (path for path, data in self._texts.items() if holds(question, data))
+            found = (path for path, data in self._texts() if holds(question, data))
         self.answers[question] = list(islice(found, 1 if question[0] == "anywhere" else None))
 
     def _indexed(self, question: Question) -> Iterable[Path] | None:
         """The same by an index of words, once many have been asked for; None where that does not tell."""
         kind, *said = question
-        word = (f".{said[0]}" if kind == "attribute" else said[-1] if kind == "starred" else said[0]).encode()
-        if kind not in ("named", "starred", "attribute", "anywhere") or not _WORDS.fullmatch(word):
+        if kind not in ("named", "starred", "attribute", "anywhere") or not all(map(_WORD.fullmatch, said)):
             return None
         self._searches += 1
         if self._searches <= _SEARCHES_BEFORE_INDEX:
             return None
-        also = said[1] if kind == "named" else "import *" if kind == "starred" else ""
-        return (path for path in self._index.get(word, ()) if not also or self._says(path, also))
-
-    def _says(self, path: Path, text: str) -> bool:
-        key = path, text
-        if key not in self._said:
-            self._said[key] = text.encode() in self._texts[path]
-        return self._said[key]
+        index = self._index
+        found = set.intersection(*(set(index.words.get(word.encode(), ())) for word in said))
+        if kind == "starred":
+            found &= index.starring
+        paths = (index.paths[place] for place in sorted(found))
+        return (
+            paths if kind != "attribute" else (path for path in paths if holds(question, self._bytes(path)))
+        )
 
     @cached_property
-    def _index(self) -> dict[bytes, list[Path]]:
-        index: dict[bytes, list[Path]] = {}
-        for path, data in self._texts.items():
-            for word in (*words_of(data), *set(_ATTRIBUTES.findall(data))):
-                index.setdefault(word, []).append(path)
+    def _index(self) -> _Index:
+        index = _Index()
+        for place, (path, data) in enumerate(self._texts()):
+            index.paths.append(path)
+            if STAR in data:
+                index.starring.add(place)
+            for word in words_of(data):
+                index.words.setdefault(word, []).append(place)
         return index
 
     def _read(self, paths: list[Path], but: Path | None) -> Iterator[FileFacts | None]:

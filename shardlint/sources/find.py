@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from shardlint.sources.tree import Stamp, Tree
 
@@ -21,17 +21,34 @@ ALWAYS_EXCLUDED = frozenset(
 )
 
 
+class Met(NamedTuple):
+    """A file to check."""
+
+    shown: str
+    """Its path as it was named, or lies below what was named."""
+    real: str
+    """Its absolute path, links followed: what identifies it."""
+    stamp: Stamp | None = None
+    """Size and time of change, where it was met in a folder."""
+
+    @property
+    def path(self) -> Path:
+        """Its path as people are shown it."""
+        return Path(self.shown)
+
+
 @dataclass
 class Found:
-    """The files to check, in a stable order, and what was named but left out."""
+    """The files to check, in a stable order, each once, and what was named but left out."""
 
-    files: list[Path] = field(default_factory=list)
-    real: list[str] = field(default_factory=list)
-    """The absolute path of each, links followed: what identifies it."""
-    stamps: list[Stamp | None] = field(default_factory=list)
-    """Size and time of change of those that were met in a folder."""
+    met: list[Met] = field(default_factory=list)
     skipped: list[tuple[Path, str]] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
+
+    @property
+    def files(self) -> list[Path]:
+        """The paths of the files."""
+        return [met.path for met in self.met]
 
 
 def find(
@@ -52,7 +69,7 @@ def find(
             top = os.path.realpath(path)
             walk = _Walk(tree or Tree(), excluded, base)
             walk.into(str(path), top, _inherited_ignores(Path(top)))
-            named: Sequence[tuple[str, str, Stamp | None]] = walk.found
+            named = walk.found
         elif not path.exists():
             found.missing.append(path)
             continue
@@ -61,13 +78,14 @@ def find(
             if excluded is not None and _matches(excluded, base, real, False):
                 found.skipped.append((path, "excluded by the settings"))
                 continue
-            named = [(str(path), real, None)]
-        for shown, real, stamp in named:
-            if shown not in seen:
-                seen.add(shown)
-                found.files.append(Path(shown))
-                found.real.append(real)
-                found.stamps.append(stamp)
+            named = [Met(str(path), real)]
+        if len(paths) == 1:
+            found.met = named  # a walk meets nothing twice
+            continue
+        for met in named:
+            if met.shown not in seen:
+                seen.add(met.shown)
+                found.met.append(met)
     return found
 
 
@@ -84,7 +102,7 @@ def survey(top: Path, tree: Tree | None = None) -> tuple[dict[str, Stamp], list[
     real = os.path.realpath(top)
     walk = _Walk(tree or Tree())
     walk.into(real, real, _inherited_ignores(Path(real)))
-    return {where: stamp for _, where, stamp in walk.found}, walk.folders
+    return {met.real: met.stamp for met in walk.found if met.stamp is not None}, walk.folders
 
 
 # `*a*a*a*b` asks for years of trying on a long name of a's. Where another star follows, the first place that has the
@@ -102,8 +120,7 @@ class _Walk:
         self.tree = tree
         self.excluded = excluded
         self.base = base
-        self.found: list[tuple[str, str, Stamp]] = []
-        """The path of each file as it is shown, its absolute path, and its stamp."""
+        self.found: list[Met] = []
         self.folders: list[str] = []
 
     def into(self, shown: str, real: str, ignores: _Ignores) -> None:
@@ -117,8 +134,7 @@ class _Walk:
         prefix = real if real.endswith(os.sep) else real + os.sep
         before = "" if shown == "." else shown if shown.endswith(os.sep) else shown + os.sep
         free = not ignores and self.excluded is None
-        for name in sorted([*folder.folders, *folder.files]) if folder.folders else folder.files:
-            stamp = folder.files.get(name)
+        for name, stamp in folder.inside.items():
             if stamp is None and name in ALWAYS_EXCLUDED:
                 continue
             where = prefix + name
@@ -128,7 +144,7 @@ class _Walk:
                 self.into(before + name, where, ignores)
             else:
                 real_path = os.path.realpath(where) if name in folder.links else where
-                self.found.append((before + name, real_path, stamp))
+                self.found.append(Met(before + name, real_path, stamp))
 
     def _left_out(self, where: str, is_dir: bool, ignores: _Ignores) -> bool:
         if _ignored(ignores, where, is_dir):

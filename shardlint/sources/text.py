@@ -10,6 +10,7 @@ import re
 import stat
 import tokenize
 from bisect import bisect_right
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +23,8 @@ MAX_BYTES = 8_000_000
 _READ_MAX = 64 * MAX_BYTES
 # Python itself needs hours for a megabyte in these.
 _NOT_FOR_SOURCE = ("punycode", "idna")
+# For a few positions, counting lines is faster than looking where every line starts.
+_COUNTED = 8
 
 
 class Unreadable(Exception):
@@ -50,6 +53,10 @@ class Source:
         return [0, *itertools.accumulate(lengths[:-1])]
 
     @cached_property
+    def _asked(self) -> Iterator[int]:
+        return itertools.count()
+
+    @cached_property
     def newline(self) -> str:
         """The newline that most lines end with (`"\\n"` when there is none)."""
         crlf = self.text.count("\r\n")
@@ -76,6 +83,9 @@ class Source:
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column, both counted from 1, of a character offset."""
+        counted = "line_starts" not in self.__dict__ and "\r" not in self.text
+        if counted and next(self._asked) < _COUNTED:
+            return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 

@@ -16,12 +16,10 @@ Stamp = tuple[int, int]
 
 @dataclass(slots=True)
 class Folder:
-    """What is in a folder: names, in order."""
+    """What is in a folder."""
 
-    folders: list[str] = field(default_factory=list)
-    """Folders; links to folders are not followed."""
-    files: dict[str, Stamp] = field(default_factory=dict)
-    """Python files."""
+    inside: dict[str, Stamp | None] = field(default_factory=dict)
+    """Folders (without a stamp; links to folders are not followed) and Python files, in the order of their names."""
     telling: dict[str, Stamp] = field(default_factory=dict)
     """Files that say what holds for Python files."""
     links: set[str] = field(default_factory=set)
@@ -48,19 +46,19 @@ def _read(path: str) -> Folder | None:
     pins = os.path.basename(path) == "requirements"
     try:
         with os.scandir(path) as listed:
-            entries = sorted(listed, key=lambda entry: entry.name)
+            entries = {entry.name: entry for entry in listed}
     except OSError:
         return None
-    for entry in entries:
-        name = entry.name
-        found.names.add(name)
+    found.names = set(entries)
+    for name in sorted(entries):
+        entry = entries[name]
         try:
             if entry.is_dir(follow_symlinks=False):
-                found.folders.append(name)
+                found.inside[name] = None
             elif name.endswith(SUFFIXES):
                 status = entry.stat()
                 if stat.S_ISREG(status.st_mode):
-                    found.files[name] = (status.st_size, status.st_mtime_ns)
+                    found.inside[name] = (status.st_size, status.st_mtime_ns)
                     if entry.is_symlink():
                         found.links.add(name)
             elif name.endswith(_TELLING) or (
@@ -70,6 +68,7 @@ def _read(path: str) -> Folder | None:
                 found.telling[name] = (status.st_size, status.st_mtime_ns)
         except OSError:  # it vanished, or is a link in a circle
             continue
-    if "setup.py" in found.files:
-        found.telling["setup.py"] = found.files["setup.py"]
+    setup = found.inside.get("setup.py")
+    if setup is not None:
+        found.telling["setup.py"] = setup
     return found
