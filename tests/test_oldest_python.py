@@ -1,4 +1,4 @@
-"""The rules load on the oldest Python that is supported, where it is present, and need nothing but its own library."""
+"""The oldest Python that is supported, where it is present: every rule loads, and finds there what it finds here."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPT = """
+LOADING = """
     import sys
     from pathlib import Path
 
@@ -27,6 +28,23 @@ SCRIPT = """
     """
 
 
+CHECKING = """
+    import sys
+    from pathlib import Path
+
+    sys.path.append(sys.argv[1])  # what says where rule packs are; nothing compiled is taken from it
+
+    from shardlint.check import check
+    from shardlint.outcome import Options
+
+    report = check([Path(folder) for folder in sys.argv[2:]], Options(pedantic=True))
+    assert not report.failed, report.skipped
+    for file in report.reports:
+        for found in file.findings:
+            print(file.path, found.rule.code, found.start, found.end, found.label, found.message)
+    """
+
+
 def oldest() -> str | None:
     """A Python 3.11: this one, one on PATH, or one of pyenv's."""
     if sys.version_info[:2] == (3, 11):
@@ -36,18 +54,34 @@ def oldest() -> str | None:
     return shutil.which("python3.11") or next(iter(installed), None)
 
 
-def test_every_module_loads() -> None:
-    python = oldest()
-    if python is None:
-        pytest.skip("there is no Python 3.11 here")
-    environment = {
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "rules")]),
-    }
+def ran(python: str, script: str, *arguments: str) -> str:
     done = subprocess.run(
-        [python, "-B", "-c", textwrap.dedent(SCRIPT), str(ROOT)],
-        env=environment,
+        [python, "-B", "-c", textwrap.dedent(script), *arguments],
+        env={"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "rules")])},
         capture_output=True,
         text=True,
+        encoding="utf-8",
     )
     assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.fixture
+def python() -> str:
+    found = oldest()
+    if found is None:
+        pytest.skip("there is no Python 3.11 here")
+    return found
+
+
+def test_every_module_loads(python: str) -> None:
+    ran(python, LOADING, str(ROOT))
+
+
+def test_it_finds_there_what_it_finds_here(python: str) -> None:
+    installed = sysconfig.get_path("purelib")
+    folders = sorted(str(rule.parent) for rule in (ROOT / "fixtures").glob("SL*/proof.toml"))
+    assert folders
+    there = ran(python, CHECKING, installed, *folders)
+    assert there.count("\n") > len(folders) / 2
+    assert there == ran(sys.executable, CHECKING, installed, *folders)
