@@ -683,6 +683,8 @@ class Run:
         self.tally = Tally()
         self.failures: list[Failure] = []
         self.reached = -1
+        self.awake = 0.0
+        """Seconds since the beginning, without those in which this process was stopped, and its workers with it."""
         self.generated = programs or folder / "generated"
         self.generated.mkdir(parents=True, exist_ok=True)
 
@@ -693,7 +695,9 @@ class Run:
         until = time.monotonic() + seconds if seconds is not None else None
         workers = [self._start(index, range(start + index, start + files, jobs)) for index in range(jobs)]
         while workers:
+            before = time.monotonic()
             wait([worker.pipe for worker in workers], timeout=1)
+            self.awake += min(time.monotonic() - before, 2)
             for worker in list(workers):
                 self._hear(worker, workers)
             if until is not None and time.monotonic() > until:
@@ -711,12 +715,12 @@ class Run:
         process = context.Process(target=work, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        return Worker(process, ours, numbers, numbers.start - 1, time.monotonic())
+        return Worker(process, ours, numbers, numbers.start - 1, self.awake)
 
     def _hear(self, worker: Worker, workers: list[Worker]) -> None:
         try:
             while worker.pipe.poll():
-                worker.heard = time.monotonic()
+                worker.heard = self.awake
                 said = worker.pipe.recv()
                 if said is None:
                     worker.process.join()
@@ -733,7 +737,7 @@ class Run:
             worker.process.join()
             self._replace(worker, workers, "died", f"exit code {worker.process.exitcode}")
             return
-        if time.monotonic() - worker.heard > HUNG + 120 * (worker.at % _COMMAND_EVERY == 7):
+        if self.awake - worker.heard > HUNG + 120 * (worker.at % _COMMAND_EVERY == 7):
             worker.process.kill()
             worker.process.join()
             self._replace(worker, workers, "hung", f"nothing heard for {HUNG} s")

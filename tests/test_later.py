@@ -100,7 +100,7 @@ def test_the_tree_of_real_files_is_whole() -> None:
             ast.parse(text)
         except SyntaxError:  # a bad example
             continue
-        cut += bool(cuts(text, path)[1])
+        cut += bool(cuts(text, path, 0, len(text), 1)[1])
         assert same(text), path
     assert cut > 50
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from shardlint.facts.later import HEADER_END, cuts, left_out, parse
+from shardlint.facts.later import HEADER_END, left_out, parse, parsed
 from shardlint.facts.scope import Binding, Scope, Tables
 from shardlint.facts.walk import Walker
 from shardlint.sources.text import Source
@@ -22,8 +22,6 @@ NOWHERE = "\0"
 # A compound statement begins its line.
 _WITH = re.compile(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
 _OF_NAMES = re.compile(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
-# An example of code in a string is cut like code, and found out; the second time it is left in place.
-_CUTS = 3
 
 
 class NotParsed(Exception):
@@ -248,8 +246,10 @@ class FileFacts:
             if cut is not None:
                 if line < cut.line and not _is_parameter(inner.node, word):
                     return scope
-                if beside and not any(
-                    self.source.text.find(text, cut.begin, cut.end) >= 0 for text in beside
+                if (
+                    beside
+                    and not cut.of_class
+                    and not any(self.source.text.find(text, cut.begin, cut.end) >= 0 for text in beside)
                 ):
                     return scope
             scope, inner = inner, self._defined_at(inner, line)
@@ -338,21 +338,22 @@ def _first_line(scope: Scope) -> int:
 
 
 def _is_parameter(node: ast.AST, word: str) -> bool:
-    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
     args = node.args
     every = (*args.posonlyargs, *args.args, *args.kwonlyargs, args.vararg, args.kwarg)
     return any(arg is not None and arg.arg == word for arg in every)
 
 
 def read_facts(source: Source, path: Path, *, later: bool = False) -> FileFacts:
-    """Parse a file; with `later` the bodies of its functions only when they are looked into.
+    """Parse a file; with `later` its functions and classes only when they are looked into.
 
     Raises `NotParsed` for text this Python cannot parse, with the line, and for nesting too deep to read. A body
     looked into later raises `CutWrong` for the same reasons: then read the file again without `later`.
     """
-    facts = _cut(source, path) if later else None
-    if facts is not None:
-        return facts
+    cut = parsed(source.text, path) if later else None
+    if cut is not None:
+        return FileFacts(source, cut[0], path, Tables(*cut))
     try:
         tree = parse(source.text, path)
         return FileFacts(source, tree, path, Tables(tree, {}))
@@ -366,22 +367,3 @@ def read_facts(source: Source, path: Path, *, later: bool = False) -> FileFacts:
         raise NotParsed("the file is nested too deeply to parse") from None
     except ValueError as error:
         raise NotParsed(f"cannot be parsed: {error}") from None
-
-
-def _cut(source: Source, path: Path) -> FileFacts | None:
-    """The facts without the bodies of functions; None where the text cannot be cut."""
-    no_functions: set[int] = set()
-    for _ in range(_CUTS):
-        text, left = cuts(source.text, path, no_functions)
-        if not left:
-            return None
-        try:
-            tree = parse(text, path)
-            tables = Tables(tree, left)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return None
-        if not left:
-            return FileFacts(source, tree, path, tables)
-        no_functions |= left.keys()  # an example in a string
-        tables.clear()
-    return None

@@ -1,11 +1,13 @@
-"""A file's tree whose function bodies are parsed when somebody looks into them.
+"""A file's tree whose functions and classes are parsed when somebody looks into them.
 
 Parsing is most of what checking costs, and most functions of most files are never looked into. The text is cut where
 bodies begin and end, by indentation; what is left is parsed with a placeholder of the same extent for each body, so
-that every position in the tree is that of the file. A body is parsed at its own lines when `body` is first read.
+that every position in the tree is that of the file. A body is parsed at its own lines when `body` is first read; one
+of a class is cut in its turn.
 
 The cut is a guess that Python checks: where it is wrong (a string or bracket that spans it) a part does not parse.
-Then, as for a file that is broken, the whole is parsed.
+Then, as for a file that is broken, the whole is parsed. An example of code in a string is cut like code, and found out
+as the tree has no such function; then it is left in place.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import ast
 import re
 import warnings
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -25,7 +27,12 @@ _LEAST = 160
 HEADER_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
 _HEADER_TRIES = 6
 _DEFINITION = re.compile(r"\n[ \t]*(?:def|class|async|@)")
+_CLASS = re.compile(r"class[ \t]+\w+[ \t]*[(:\[]")
 _QUOTES = ('"""', "'''")
+# How often examples in strings are taken for code before a text is left whole.
+_TRIES = 3
+
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
 class CutWrong(Exception):
@@ -36,24 +43,37 @@ class CutWrong(Exception):
         self.path = path
 
 
+Cuts = dict[int, "Cut"]
+"""Bodies that are not parsed yet, by the last line of each."""
+
+
 @dataclass(slots=True)
 class Cut:
-    """A function body that is not parsed yet: its extent in the text, and the line it begins on."""
+    """A body that is not parsed yet: its extent in the text, and the line it begins on."""
 
     path: Path
     text: str
     begin: int
     end: int
     line: int
+    of_class: bool
 
-    def parse(self) -> list[ast.stmt]:
-        """The statements, at the file's own lines and columns. Raises `CutWrong`."""
+    def parse(self) -> tuple[list[ast.stmt], Cuts]:
+        """The statements, at the file's own lines and columns, and what is not parsed of them. Raises `CutWrong`."""
         lines = "\n" * (self.line - 2)
+        if self.of_class:
+            found = _parsed(f"{lines}if 1:\n", self.text, self.path, self.begin, self.end, self.line)
+            if found is not None:
+                return self._block(found[0]), found[1]
         try:
-            (block,) = parse(f"{lines}if 1:\n{self.text[self.begin : self.end]}", self.path).body
+            tree = parse(f"{lines}if 1:\n{self.text[self.begin : self.end]}", self.path)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise CutWrong(self.path) from None
-        if not isinstance(block, ast.If) or block.orelse:
+        return self._block(tree), {}
+
+    def _block(self, tree: ast.Module) -> list[ast.stmt]:
+        block = tree.body[0]
+        if len(tree.body) != 1 or not isinstance(block, ast.If) or block.orelse:
             raise CutWrong(self.path)
         return block.body
 
@@ -82,13 +102,25 @@ class AsyncFunctionDef(ast.AsyncFunctionDef, _Later):
     __slots__ = ()
 
 
-def leave_out(
-    node: ast.FunctionDef | ast.AsyncFunctionDef, cut: Cut, entered: Callable[[ast.AST], None]
-) -> None:
+class ClassDef(ast.ClassDef, _Later):
+    """A class whose body is not parsed yet."""
+
+    __slots__ = ()
+
+
+_LATER: dict[type[ast.AST], type[ast.AST]] = {
+    ast.FunctionDef: FunctionDef,
+    ast.AsyncFunctionDef: AsyncFunctionDef,
+    ast.ClassDef: ClassDef,
+}
+_WHOLE = {later: whole for whole, later in _LATER.items()}
+
+
+def leave_out(node: Definition, cut: Cut, entered: Callable[[ast.AST, Cuts], None]) -> None:
     """Take the placeholder from a definition: the body comes when it is asked for, and `entered` is told."""
     del node.body
     node.__dict__["_cut"] = cut, entered
-    node.__class__ = FunctionDef if isinstance(node, ast.FunctionDef) else AsyncFunctionDef
+    node.__class__ = _LATER[type(node)]  # type: ignore[assignment]
 
 
 def left_out(node: ast.AST) -> Cut | None:
@@ -99,12 +131,11 @@ def left_out(node: ast.AST) -> Cut | None:
 
 def _look_into(node: _Later) -> object:
     cut, entered = node.__dict__["_cut"]
-    body = cut.parse()
+    body, inside = cut.parse()
     del node.__dict__["_cut"]
-    whole = ast.FunctionDef if isinstance(node, ast.FunctionDef) else ast.AsyncFunctionDef
-    node.__class__ = whole  # type: ignore[assignment]
+    node.__class__ = _WHOLE[type(node)]  # type: ignore[index, assignment]
     node.body = body  # type: ignore[attr-defined]
-    entered(node)
+    entered(node, inside)
     return body
 
 
@@ -115,30 +146,75 @@ def parse(text: str, path: Path) -> ast.Module:
         return ast.parse(text, filename=str(path))
 
 
-def cuts(text: str, path: Path, but: Collection[int] = ()) -> tuple[str, dict[int, Cut]]:
-    """The text with a placeholder for every longer function body, and the bodies by the last line of each.
+def parsed(text: str, path: Path) -> tuple[ast.Module, Cuts] | None:
+    """The tree of a file, and the bodies that are not parsed of it; None where it cannot be cut."""
+    return _parsed("", text, path, 0, len(text), 1)
+
+
+def _parsed(
+    before: str, text: str, path: Path, begin: int, end: int, line: int
+) -> tuple[ast.Module, Cuts] | None:
+    """The tree of a part of a text, which begins on a line, with other text before it."""
+    examples: set[int] = set()
+    for _ in range(_TRIES):
+        cut, left = cuts(text, path, begin, end, line, examples)
+        if not left:
+            return None
+        try:
+            tree = parse(before + cut, path)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+        strange = left.keys() - {number for node in definitions(tree) if (number := placeholder(node))}
+        if not strange:
+            return tree, left
+        examples |= strange
+    return None
+
+
+def definitions(node: ast.AST) -> Iterator[Definition]:
+    """The functions and classes among the statements of a tree, in branches and in each other."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for statement in getattr(node, name, ()):
+            if isinstance(statement, Definition):
+                yield statement
+            yield from definitions(statement)
+
+
+def placeholder(node: Definition) -> int:
+    """The line of the placeholder that a definition has for its body; 0 where it has a body."""
+    only = node.body[0]
+    found = len(node.body) == 1 and isinstance(only, ast.Expr) and isinstance(only.value, ast.Name)
+    return only.lineno if found else 0
+
+
+def cuts(
+    text: str, path: Path, start: int, stop: int, line: int, but: Collection[int] = ()
+) -> tuple[str, Cuts]:
+    """A part of a text, which begins on a line, with a placeholder for every longer body, and those bodies.
 
     Those that end on a line of `but` are left in place.
     """
-    found: dict[int, Cut] = {}
+    found: Cuts = {}
     if "\r" in text or "\f" in text:  # other lines and other indentation than counted here
-        return text, found
+        return text[start:stop], found
     pieces: list[str] = []
     ascii_only = text.isascii()
-    kept = counted = position = 0
-    line = 1
-    while (start := text.find("def ", position)) >= 0:
-        left = text.rfind("\n", 0, start) + 1
-        indent = text[left:start].removesuffix("async ")
-        position = start + 4
-        if indent.strip(" \t"):
-            continue
-        begin = _header_end(text, start)
-        if begin is None:
+    kept = counted = position = start
+    function = class_ = start - 1
+    while True:
+        function = function if function >= position else _find(text, "def ", position, stop)
+        class_ = class_ if class_ >= position else _find(text, "class ", position, stop)
+        header, of_class = min(function, class_), class_ < function
+        if header == stop:
+            break
+        position = header + 4
+        indent = _indentation(text, header, of_class)
+        begin = _header_end(text, header) if indent is not None else None
+        if indent is None or begin is None:
             continue
         position = begin
         extent = _body_end(text, begin, len(indent))
-        if extent is None or extent[1] - begin < _LEAST:
+        if extent is None or extent[1] - begin < _LEAST or extent[1] > stop:
             continue
         last, end = extent
         width = end - last if ascii_only else len(text[last:end].encode())
@@ -149,11 +225,23 @@ def cuts(text: str, path: Path, but: Collection[int] = ()) -> tuple[str, dict[in
         counted = begin
         if line + inside in but:
             continue
-        found[line + inside] = Cut(path, text, begin, end, line)
+        found[line + inside] = Cut(path, text, begin, end, line, of_class)
         pieces += (text[kept:begin], "\n" * inside, indent, " ", "_" * (width - len(indent) - 1))
         kept = position = end
-    pieces.append(text[kept:])
+    pieces.append(text[kept:stop])
     return "".join(pieces), found
+
+
+def _find(text: str, word: str, start: int, stop: int) -> int:
+    found = text.find(word, start, stop)
+    return found if found >= 0 else stop
+
+
+def _indentation(text: str, header: int, of_class: bool) -> str | None:
+    """The blanks before a definition; None where it is none."""
+    left = text[text.rfind("\n", 0, header) + 1 : header]
+    indent = left if of_class else left.removesuffix("async ")
+    return None if indent.strip(" \t") or (of_class and not _CLASS.match(text, header)) else indent
 
 
 def _header_end(text: str, start: int) -> int | None:

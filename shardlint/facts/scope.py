@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shardlint.facts.later import Cut, leave_out
+from shardlint.facts.later import Cuts, leave_out, placeholder
 
 Kind = Literal["module", "class", "function", "lambda", "comprehension"]
 BindingKind = Literal[
@@ -96,11 +96,10 @@ class Scope:
 class Tables:
     """The scope tree of a module by statements alone: the scopes by node, and every statement's parent and scope.
 
-    `left_out` are function bodies that are not parsed yet, by their last line: they are added when they are looked
-    into. What remains in it was no function.
+    `left_out` are bodies that are not parsed yet: they are added when they are looked into.
     """
 
-    def __init__(self, tree: ast.Module, left_out: dict[int, Cut]) -> None:
+    def __init__(self, tree: ast.Module, left_out: Cuts) -> None:
         self.module = Scope("module", tree, None)
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
         self.homes: dict[ast.AST, tuple[ast.AST, Scope]] = {}
@@ -129,18 +128,14 @@ class Tables:
                 self._enter(clause.body, clause, scope)
 
     def _is_left_out(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-        if not self.left_out or isinstance(node, ast.ClassDef) or len(node.body) != 1:
-            return False
-        only = node.body[0]
-        if not isinstance(only, ast.Expr) or not isinstance(only.value, ast.Name):
-            return False
-        cut = self.left_out.pop(only.lineno, None)
+        cut = self.left_out.pop(placeholder(node), None) if self.left_out else None
         if cut is None:
             return False
         leave_out(node, cut, self._looked_into)
         return True
 
-    def _looked_into(self, node: ast.AST) -> None:
+    def _looked_into(self, node: ast.AST, inside: Cuts) -> None:
+        self.left_out.update(inside)
         scope = self.scopes[node]
         self._enter(scope.body, node, scope)
 

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from shardlint.facts.later import AsyncFunctionDef, FunctionDef
+from shardlint.facts.later import AsyncFunctionDef, ClassDef, FunctionDef
 from shardlint.facts.scope import Binding, BindingKind, Scope, Tables
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -381,6 +381,7 @@ _BINDS: dict[type[ast.stmt], Any] = {
     FunctionDef: Walker._bind_definition,
     AsyncFunctionDef: Walker._bind_definition,
     ast.ClassDef: Walker._bind_definition,
+    ClassDef: Walker._bind_definition,
     ast.Import: Walker._import,
     ast.ImportFrom: Walker._import,
     ast.Global: Walker._bind_outer,
@@ -403,6 +404,7 @@ _VISITS: dict[type[ast.stmt], Any] = {
     FunctionDef: Walker._visit_function,
     AsyncFunctionDef: Walker._visit_function,
     ast.ClassDef: Walker._visit_class,
+    ClassDef: Walker._visit_class,
     ast.Import: Walker._visit_nothing,
     ast.ImportFrom: Walker._visit_nothing,
     ast.Global: Walker._visit_nothing,

@@ -23,7 +23,7 @@ _SEARCH_BYTES = 400_000_000
 # A name in more files than this is no use as evidence: some of them will not tell.
 _SEARCH_FILES = 60
 # One file asks little and is served by searching; a whole project asks thousands of times, and an index pays.
-_SEARCHES_BEFORE_INDEX = 12
+_SEARCHES_BEFORE_INDEX = 24
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
