@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardlint.clock import timed
-from shardlint.dispatch import Wakes, sites
+from shardlint.dispatch import Wakes, sites, wanted, without_words
 from shardlint.facts import CutWrong, FileFacts, NotParsed
 from shardlint.outcome import FileReport, Options, Outcome
 from shardlint.own import FileNotParsed, SuppressionWithoutReason, UnusedSuppression
@@ -125,26 +125,23 @@ class Checker:
         chosen = options.select or settings.select
         rules = select(chosen, (*settings.ignore, *options.ignore))
         if options.harm:
-            wanted = set(matching(options.harm))
-            rules = tuple(rule for rule in rules if rule.code in wanted)
+            harmful = set(matching(options.harm))
+            rules = tuple(rule for rule in rules if rule.code in harmful)
         ever = rules
         targets = find_targets(root, options.targets, settings.targets, settings.name)
         rules = tuple(
             rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.holds.items())
         )
         pedantic = options.pedantic or settings.pedantic
-        asked = [rule for rule in rules if pedantic or rule.certainty is Certainty.PROVEN]
+        asked = [rule for rule in rules if wanted(rule, pedantic)]
         program = Program(root, self._overlay, settings.jit_decorators)
         program.project.answers.update(self._answers.get(key, {}))
         return _Scope(
             settings,
             frozenset(rule.code for rule in rules),
             self._woken(rules),
-            {
-                word: self._woken([rule for rule in asked if rule.project != word], likely=pedantic)
-                for word in sorted({rule.project for rule in rules if rule.project})
-            },
-            self._woken([rule for rule in ever if pedantic or rule.certainty is Certainty.PROVEN]),
+            {word: self._woken(left, likely=pedantic) for word, left in without_words(asked).items()},
+            self._woken([rule for rule in ever if wanted(rule, pedantic)]),
             self._woken(asked, likely=pedantic),
             targets,
             program,

@@ -81,11 +81,21 @@ def screens(pedantic: bool) -> tuple[Screen, dict[str, Screen]]:
     """The screen of all rules there are, and of those left in a project that does not hold a word they ask for."""
     from shardlint.registry import rules
 
-    asked = [rule() for rule in rules() if pedantic or rule.certainty is Certainty.PROVEN]
-    words = {rule.project for rule in asked if rule.project}
+    asked = [rule() for rule in rules() if wanted(rule, pedantic)]
     return Wakes.of(asked).screen, {
-        word: Wakes.of(rule for rule in asked if rule.project != word).screen for word in sorted(words)
+        word: Wakes.of(left).screen for word, left in without_words(asked).items()
     }
+
+
+def wanted(rule: Rule | type[Rule], pedantic: bool) -> bool:
+    """Whether what a rule finds is asked for: what is only likely is for those who want it."""
+    return pedantic or rule.certainty is Certainty.PROVEN
+
+
+def without_words(rules: Collection[Rule]) -> dict[str, list[Rule]]:
+    """For each word that a rule wants to be somewhere in the project: the rules left where it is nowhere."""
+    words = sorted({rule.project for rule in rules if rule.project})
+    return {word: [rule for rule in rules if rule.project != word] for word in words}
 
 
 def _library(wake: Wake, name: str, word: str) -> str:

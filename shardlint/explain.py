@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shardlint.facts import CutWrong, FileFacts, Scope
-from shardlint.places import project_root
+from shardlint.places import find_settings, project_root
 from shardlint.program import Program
 from shardlint.program.contexts import Context
 from shardlint.program.evaluate import scope_label
@@ -26,7 +26,6 @@ from shardlint.program.values import (
     Value,
     Wrapped,
 )
-from shardlint.settings import find_settings
 from shardlint.sources.text import decode, read_bytes
 from shardlint.targets import find_targets
 from shardlint.versions import show

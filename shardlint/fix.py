@@ -14,7 +14,7 @@ from shardlint.checker import Checker
 from shardlint.facts import NotParsed, read_facts
 from shardlint.files import replace_file
 from shardlint.imports import dropped
-from shardlint.outcome import Options, Outcome
+from shardlint.outcome import Options, Outcome, Run
 from shardlint.places import Places
 from shardlint.plain import plain
 from shardlint.rule import Edit, Finding, Fix, Safety
@@ -42,15 +42,10 @@ class FixedFile:
 
 
 @dataclass
-class FixReport:
-    """The outcome of a run."""
+class FixReport(Run):
+    """The result of mending."""
 
-    files: int = 0
     fixed: list[FixedFile] = field(default_factory=list)
-    skipped: list[tuple[Path, str]] = field(default_factory=list)
-    missing: list[Path] = field(default_factory=list)
-    failed: bool = False
-    """Whether shardlint itself failed on a file."""
 
 
 def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> FixReport:

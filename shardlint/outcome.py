@@ -49,16 +49,22 @@ class FileReport:
 
 
 @dataclass
-class Report:
-    """The result of a run. `skipped` are files that were not checked, each with its reason."""
+class Run:
+    """What a run met. `skipped` are files that were not checked, each with its reason."""
 
     files: int = 0
-    reports: list[FileReport] = field(default_factory=list)
     skipped: list[tuple[Path, str]] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
-    find_targets: Callable[[], Targets] | None = None
     failed: bool = False
     """Whether shardlint itself failed on a file."""
+
+
+@dataclass
+class Report(Run):
+    """The result of a check."""
+
+    reports: list[FileReport] = field(default_factory=list)
+    find_targets: Callable[[], Targets] | None = None
 
     @cached_property
     def targets(self) -> Targets | None:

@@ -69,3 +69,8 @@ def scope_key(settings: Settings, root: str) -> ScopeKey:
 def project_root(path: Path) -> Path:
     """The project a file or folder belongs to."""
     return Path(Places().root(str(path if path.is_dir() else path.parent)))
+
+
+def find_settings(folder: Path) -> Settings:
+    """The settings that govern a folder. Raises `BadSettings`."""
+    return Places().settings(str(folder.resolve()))

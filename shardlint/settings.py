@@ -39,15 +39,6 @@ class Settings:
 _KEYS = {f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name != "path"}
 
 
-def find_settings(folder: Path) -> Settings:
-    """The settings that govern a folder: the nearest shardlint.toml or pyproject.toml with a `[tool.shardlint]` table.
-
-    Raises `BadSettings`.
-    """
-    folder = folder.resolve()
-    return next(filter(None, map(settings_in, (folder, *folder.parents))), None) or Settings()
-
-
 def settings_in(folder: Path) -> Settings | None:
     """The settings that a folder itself holds, if any. Raises `BadSettings`."""
     own = folder / "shardlint.toml"

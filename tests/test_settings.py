@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.settings import BadSettings, Settings, find_settings, read_settings
+from shardlint.places import find_settings
+from shardlint.settings import BadSettings, Settings, read_settings
 
 Write = Callable[..., Path]
 

@@ -126,12 +126,13 @@ class Shard:
         return self._there[word]
 
     def _look_for(self, word: str) -> bool:
-        files, _ = survey(Path(self.root), self.tree)
+        self._validate()
+        files = self._walked or {}
         if sum(size for size, _ in files.values()) > _FEW_BYTES:
             return True  # so much had better be read once, by whoever checks
-        for path in files:
+        for name in files:
             try:
-                with open(path, "rb") as file:
+                with open(self._path(name), "rb") as file:
                     if holds(("anywhere", word), file.read()):
                         return True
             except OSError:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import stat
 import sys
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from shardlint import __version__
+from shardlint.files import cache_folder, replace_file
 
 SCHEMA = 2
 _MOST_BYTES = 256_000_000
@@ -43,20 +46,11 @@ class Store:
 
     def save(self, name: str, data: dict[str, Any]) -> None:
         """Save under a name, whole or not at all. A folder that cannot be written keeps nothing."""
-        import tempfile
-
-        text = json.dumps(data, separators=(",", ":"), ensure_ascii=True)
-        temporary = ""
-        try:
+        written = json.dumps(data, separators=(",", ":")).encode("ascii")
+        with contextlib.suppress(OSError):
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=self.folder)
-            with os.fdopen(handle, "w", encoding="ascii") as file:
-                file.write(text)
-            os.replace(temporary, os.path.join(self.folder, name))
+            replace_file(Path(self.folder, name), written, 0o600, durable=False)
             self._tidy()
-        except OSError:
-            if temporary and os.path.exists(temporary):
-                os.unlink(temporary)
 
     def _tidy(self) -> None:
         """Let go of what was longest not saved, of more projects than anyone works on."""
@@ -90,15 +84,8 @@ def _folder() -> str | None:
     given = os.environ.get("SHARDLINT_CACHE_DIR")
     if given:
         return os.path.abspath(given)
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA", "")
-    elif sys.platform == "darwin":
-        base = os.path.expanduser("~/Library/Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME", "")
-        if not os.path.isabs(base):  # the standard says to ignore such a one
-            base = os.path.expanduser("~/.cache")
-    return os.path.join(base, "shardlint", "check") if os.path.isabs(base) else None
+    folder = cache_folder("check")
+    return str(folder) if folder is not None else None
 
 
 def _forget_older(top: str) -> None:

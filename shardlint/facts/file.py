@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from shardlint.facts.later import HEADER_END, left_out, parse, parsed
-from shardlint.facts.scope import Binding, Scope, Tables
+from shardlint.facts.scope import Binding, Scope, Tables, first_line
 from shardlint.facts.walk import Walker
 from shardlint.sources.text import Source
 
@@ -46,7 +46,6 @@ class FileFacts:
         self._scopes, self._homes = tables.scopes, tables.homes
         self._walker = Walker(tables, ":=" in source.text)
         self._in_order: dict[Scope, list[ast.stmt]] = {}
-        self._sorted: set[Scope] = set()
         self._said: dict[str, bool] = {}
         self._asked = 0
         self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
@@ -68,7 +67,6 @@ class FileFacts:
         """
         self._tables.clear()
         self._in_order.clear()
-        self._sorted.clear()
         self._mentions.clear()
         self.chains.clear()
 
@@ -170,10 +168,7 @@ class FileFacts:
         if left_out(scope.node) is not None:
             _ = scope.body
         found = scope.definitions
-        if scope not in self._sorted:  # `except` clauses stand before `finally`, and are visited after it
-            found.sort(key=_first_line)
-            self._sorted.add(scope)
-        index = bisect_right(found, line, key=_first_line) - 1
+        index = bisect_right(found, line, key=first_line) - 1
         return (
             found[index]
             if index >= 0 and line <= (getattr(found[index].node, "end_lineno", 0) or 0)
@@ -331,10 +326,6 @@ def _start(node: ast.stmt) -> int:
     """The first line of a statement, its decorators too."""
     decorators = getattr(node, "decorator_list", ())
     return min([node.lineno, *(decorator.lineno for decorator in decorators)]) if decorators else node.lineno
-
-
-def _first_line(scope: Scope) -> int:
-    return _line(scope.node)
 
 
 def _is_parameter(node: ast.AST, word: str) -> bool:

@@ -52,7 +52,7 @@ class Scope:
     parent: Scope | None
     children: list[Scope] = field(default_factory=list)
     definitions: list[Scope] = field(default_factory=list)
-    """The functions and classes among the children."""
+    """The functions and classes among the children, in text order."""
     statements: list[ast.stmt] = field(default_factory=list)
     """All statements that run as part of the scope, those in branches and loops too."""
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
@@ -104,7 +104,13 @@ class Tables:
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
         self.homes: dict[ast.AST, tuple[ast.AST, Scope]] = {}
         self.left_out = left_out
-        self._enter(tree.body, tree, self.module)
+        self._fill(self.module)
+
+    def _fill(self, scope: Scope) -> None:
+        self._enter(scope.body, scope.node, scope)
+        scope.definitions.sort(
+            key=first_line
+        )  # `except` clauses stand before `finally`, and are visited after it
 
     def _enter(self, statements: list[ast.stmt], parent: ast.AST, scope: Scope) -> None:
         for statement in statements:
@@ -117,7 +123,7 @@ class Tables:
                 scope.definitions.append(inner)
                 self.scopes[statement] = inner
                 if not self._is_left_out(statement):
-                    self._enter(statement.body, statement, inner)
+                    self._fill(inner)
                 continue
             for name in ("body", "orelse", "finalbody"):
                 block = getattr(statement, name, None)
@@ -136,8 +142,7 @@ class Tables:
 
     def _looked_into(self, node: ast.AST, inside: Cuts) -> None:
         self.left_out.update(inside)
-        scope = self.scopes[node]
-        self._enter(scope.body, node, scope)
+        self._fill(self.scopes[node])
 
     def clear(self) -> None:
         """Break the cycles between scopes and nodes."""
@@ -157,3 +162,8 @@ class Tables:
             scope.visited.clear()
         self.scopes.clear()
         self.homes.clear()
+
+
+def first_line(scope: Scope) -> int:
+    """The line on which a scope's node begins."""
+    return getattr(scope.node, "lineno", 0)

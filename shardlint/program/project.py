@@ -59,14 +59,15 @@ class Project:
     def facts(self, path: Path) -> FileFacts | None:
         """The facts of a file, or None where it cannot be read or parsed: then nothing is known through it."""
         self.needs.note(path)
-        if path in self._facts:
-            return self._facts[path]
-        try:
-            source = self._overlay.get(path) or decode(path, read_bytes(path))
-            facts: FileFacts | None = read_facts(source, path, later=path not in self._whole)
-        except (Unreadable, NotParsed):
-            facts = None
-        self._facts[path] = facts
+        if path not in self._facts:
+            try:
+                self._parse(path, self._overlay.get(path) or decode(path, read_bytes(path)))
+            except (Unreadable, NotParsed):
+                self._facts[path] = None
+        return self._facts[path]
+
+    def _parse(self, path: Path, source: Source) -> FileFacts:
+        facts = self._facts[path] = read_facts(source, path, later=path not in self._whole)
         return facts
 
     def read_whole(self, path: Path) -> None:
@@ -75,10 +76,9 @@ class Project:
 
     def checked(self, source: Source, path: Path) -> FileFacts:
         """The facts of a file whose text the caller has read. Raises `NotParsed`."""
-        facts = self.facts(path)
-        if facts is None or facts.source.text != source.text:
-            facts = self._facts[path] = read_facts(source, path, later=path not in self._whole)
-        return facts
+        self.needs.note(path)
+        known = self._facts.get(path)
+        return known if known is not None and known.source.text == source.text else self._parse(path, source)
 
     @property
     def parsed(self) -> int:

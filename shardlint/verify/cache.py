@@ -9,28 +9,13 @@ import contextlib
 import hashlib
 import json
 import os
-import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
+from shardlint.files import replace_file
+
 FOLDER_BYTES = 512 * 2**20
 ENTRY_BYTES = 64 * 2**20
-
-
-def default_folder() -> Path:
-    """Where this platform keeps what programs can make again: `~/.cache/shardlint/verify` on Linux
-    (`XDG_CACHE_HOME` counts), `~/Library/Caches` on macOS, `%LOCALAPPDATA%` on Windows.
-    """
-    if sys.platform == "win32":
-        base = os.environ.get("LOCALAPPDATA") or str(Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = str(Path.home() / "Library" / "Caches")
-    else:
-        base = os.environ.get("XDG_CACHE_HOME", "")
-        # A relative one is to be ignored, says the standard.
-        base = base if Path(base).is_absolute() else str(Path.home() / ".cache")
-    return Path(base) / "shardlint" / "verify"
 
 
 class Cache:
@@ -59,14 +44,7 @@ class Cache:
             return
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            descriptor, temporary = tempfile.mkstemp(".new", dir=self.folder)
-            try:
-                with os.fdopen(descriptor, "wb") as file:
-                    file.write(data)
-                Path(temporary).replace(self._file(key))
-            except OSError:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            replace_file(self._file(key), data, 0o600, durable=False)
             self._shrink()
 
     def _file(self, key: str) -> Path:
@@ -77,7 +55,7 @@ class Cache:
         for file in self.folder.iterdir():
             # Another run may remove files too; what one left half written is removed with the old.
             with contextlib.suppress(OSError):
-                if file.suffix in (".json", ".new"):
+                if file.suffix in (".json", ".shardlint"):
                     status = file.stat()
                     files.append((status.st_mtime, status.st_size, file))
         total = sum(size for _, size, _ in files)

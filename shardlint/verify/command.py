@@ -12,9 +12,8 @@ from typing import Any
 
 import click
 
-from shardlint.files import replace_file
+from shardlint.files import cache_folder, replace_file
 from shardlint.plain import plain_lines
-from shardlint.verify.cache import default_folder
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
 from shardlint.verify.golden import hold
@@ -183,7 +182,7 @@ def verify(
         for file in (html, junit):
             if file is not None and not file.absolute().parent.is_dir():
                 raise CannotRun(f"{file}: there is no folder {file.parent}")
-        cache = None if no_cache else cache_dir or default_folder()
+        cache = None if no_cache else cache_dir or cache_folder("verify")
         runner = Runner(python, timeout, memory, jobs, cache=cache)
         run = run_request(request, runner, results, update)
         _write(run, html, junit)

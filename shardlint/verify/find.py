@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from shardlint.settings import find_settings
+from shardlint.places import find_settings
 from shardlint.verify.declared import has_fixtures, read_fixtures
 from shardlint.verify.runner import CannotRun
 

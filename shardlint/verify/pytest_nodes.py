@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
+from shardlint.files import cache_folder
 from shardlint.settings import BadSettings
-from shardlint.verify.cache import default_folder
 from shardlint.verify.declared import has_fixtures, read_fixtures
 from shardlint.verify.find import below, makes_fixtures
 from shardlint.verify.fixture import parse_bytes
@@ -143,7 +143,7 @@ class Verifier:
         self.update = bool(config.getoption("shardlint_update"))
         self.request = Request(level=config.getoption("shardlint_level"))
         seconds = config.getoption("shardlint_timeout") or SECONDS
-        cache = None if config.getoption("shardlint_no_cache") else default_folder()
+        cache = None if config.getoption("shardlint_no_cache") else cache_folder("verify")
         self.runner = Runner(seconds=seconds, memory=parse_bytes(MEMORY), cache=cache)
         self.runner.__enter__()
         config.add_cleanup(lambda: self.runner.__exit__(None, None, None))

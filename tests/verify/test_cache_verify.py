@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from shardlint.files import cache_folder
 from shardlint.verify import command
-from shardlint.verify.cache import Cache, default_folder
+from shardlint.verify.cache import Cache
 from shardlint.verify.plan import Request, run_jobs, verify_fixtures
 from shardlint.verify.report import PASS, Result, Run, result_text
 from shardlint.verify.runner import Runner
@@ -112,17 +113,17 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
     both = [subprocess.Popen([*command, name]) for name in "12"]
     assert [one.wait(60) for one in both] == [0, 0]
-    assert not list(tmp_path.glob("*.new"))
+    assert not list(tmp_path.glob(".*.shardlint"))
 
 
 def test_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     if sys.platform == "linux":
-        assert default_folder() == tmp_path / ".cache" / "shardlint" / "verify"
+        assert cache_folder("verify") == tmp_path / ".cache" / "shardlint" / "verify"
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "c"))
-        assert default_folder() == tmp_path / "c" / "shardlint" / "verify"
-    assert default_folder().is_absolute()
+        assert cache_folder("verify") == tmp_path / "c" / "shardlint" / "verify"
+    assert cache_folder("verify").is_absolute()
 
 
 SOURCE = """
@@ -275,4 +276,4 @@ def test_the_options(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     Path("fx.py").write_text("import shardlint.verify\n")
     for options in ([], ["--no-cache"], ["--cache-dir", "here"]):
         assert CliRunner().invoke(command.verify, ["fx.py", *options]).exit_code == 0
-    assert folders == [str(default_folder()), None, "here"]
+    assert folders == [str(cache_folder("verify")), None, "here"]

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from shardlint.settings import BadSettings, find_settings
+from shardlint.places import find_settings
+from shardlint.settings import BadSettings
 from shardlint.verify import Fixture, P, arg
 from shardlint.verify.command import verify
 from shardlint.verify.declared import ARG_KEYS, KEYS, has_fixtures, json_schema, read_fixtures
