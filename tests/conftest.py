@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import gc
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -162,8 +164,27 @@ def start(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
             cwd=cwd or tmp_path,
             input=input,
             capture_output=True,
-            timeout=120,
+            timeout=300,
             env={**os.environ, "PYTHONPATH": str(PACK), **env},
         )
 
     return call
+
+
+@contextlib.contextmanager
+def ends() -> Iterator[None]:
+    """Ends what would go on for hours; a machine that is merely slow has time enough."""
+
+    def ended(number: int, frame: object) -> None:
+        raise AssertionError("300 s of processor time were not enough")
+
+    if not hasattr(signal, "setitimer"):
+        yield
+        return
+    before = signal.signal(signal.SIGVTALRM, ended)
+    signal.setitimer(signal.ITIMER_VIRTUAL, 300)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)

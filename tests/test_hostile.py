@@ -152,7 +152,7 @@ def on_terminal(folder: Path, *arguments: str) -> tuple[int, str]:
             break
         said += piece
     os.close(ours)
-    return process.wait(60), said.decode().replace("\r\n", "\n")
+    return process.wait(300), said.decode().replace("\r\n", "\n")
 
 
 @pytest.fixture

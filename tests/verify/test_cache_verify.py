@@ -112,7 +112,7 @@ def test_runs_side_by_side(tmp_path: Path) -> None:
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
     both = [subprocess.Popen([*command, name]) for name in "12"]
-    assert [one.wait(60) for one in both] == [0, 0]
+    assert [one.wait(300) for one in both] == [0, 0]
     assert not list(tmp_path.glob(".*.shardlint"))
 
 

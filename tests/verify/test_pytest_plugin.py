@@ -280,26 +280,16 @@ def test_it_does_nothing_for_others(run: Pytest) -> None:
         assert "double[" not in done.stdout
 
 
-def test_loading_it_takes_next_to_no_time() -> None:
+def test_loading_it_loads_nothing_else() -> None:
     code = """
-    import sys, time, pytest, shardlint
-    before, began = set(sys.modules), time.process_time()
+    import sys, pytest, shardlint
+    before = set(sys.modules)
     import shardlint.pytest_plugin
-    took = time.process_time() - began
-    print(took, *sorted(set(sys.modules) - before))
+    print(*sorted(set(sys.modules) - before))
     """
-    runs = [
-        subprocess.run(
-            [sys.executable, "-c", textwrap.dedent(code)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        ).stdout.split()
-        for _ in range(3)
-    ]
-    assert {tuple(modules) for _, *modules in runs} == {("shardlint.pytest_plugin",)}
-    assert min(float(took) for took, *_ in runs) < 0.005
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout.split() == ["shardlint.pytest_plugin"]
 
 
 @pytest.mark.parametrize(

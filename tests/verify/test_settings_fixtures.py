@@ -288,4 +288,4 @@ def test_reading_them_imports_no_jax() -> None:
     import subprocess
 
     code = "import sys, shardlint.verify.declared, shardlint.verify.find; sys.exit('jax' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+    assert subprocess.run([sys.executable, "-c", code], timeout=300).returncode == 0
