@@ -92,6 +92,9 @@ def canonical(name: str) -> str:
 # What a project's own jit decorator, named in the settings, is known as.
 USER_JIT = "the project's own jit"
 
+# What gives a list of devices.
+DEVICE_LISTS = ("jax.devices", "jax.local_devices")
+
 SIGNATURES: dict[str, tuple[str, ...]] = {
     "jax.sharding.NamedSharding": ("mesh", "spec"),
     "jax.sharding.Mesh": ("devices", "axis_names", "axis_types"),

@@ -17,6 +17,8 @@ from shardlint.program.needs import Circular, Remembered
 from shardlint.program.values import Api, Function, Made, Parameter, Place, Unknown, Value, Wrapped, options
 
 ContextKind = Literal["with mesh", "set_mesh", "use_mesh", "abstract", "unknown"]
+SET_KINDS: tuple[ContextKind, ...] = ("set_mesh", "use_mesh")
+"""A mesh set as jax.set_mesh does, which `with mesh:` does not."""
 _DEPTH = 8
 # What runs under these has a mesh from their arguments, whatever the caller's context is.
 BRING_A_MESH = (
@@ -238,7 +240,7 @@ class Contexts:
                 "mesh"
             ):
                 return MeshContext("with mesh", None, place)
-            if isinstance(value, Parameter) and self._annotated(value):
+            if isinstance(value, Parameter) and self.annotated(value):
                 return MeshContext("with mesh", None, place)
         if isinstance(place.node, ast.Call):
             callee = self.evaluator.value(Place(place.file, place.node.func))
@@ -246,7 +248,7 @@ class Contexts:
                 return None
         return MeshContext("unknown", None, place)
 
-    def _annotated(self, parameter: Parameter) -> bool:
+    def annotated(self, parameter: Parameter) -> bool:
         """`mesh: Mesh`; not `Mesh | None`, which may be no mesh."""
         node = parameter.place.node
         if not isinstance(node, ast.arg) or not isinstance(node.annotation, ast.Name | ast.Attribute):

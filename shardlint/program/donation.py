@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from shardlint.facts import FileFacts
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.needs import Remembered
-from shardlint.program.signatures import JITS, Jitted, jitted, names, numbers, positions
+from shardlint.program.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, names, numbers, positions
 from shardlint.program.updates import Updates
 from shardlint.program.values import Api, CallArguments, Constant, Made, Place, Value, Wrapped, options
 
@@ -105,7 +105,7 @@ class Donations:
         function_given = self._given(function, call, arguments, shift)
         if function_given is None:
             return None
-        placed = any(function.setting(name) is not None for name in ("in_shardings", "out_shardings"))
+        placed = any(function.setting(name) is not None for name in SHARDING_SETTINGS)
         by = _asked(function)
         return DonatingCall(call, by, function.api, function_given, placed)
 

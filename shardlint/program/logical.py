@@ -16,7 +16,8 @@ from shardlint.sources.find import ALWAYS_EXCLUDED
 if TYPE_CHECKING:
     from shardlint.program import Program
 
-_SETTERS = ("logical_axis_rules", "axis_rules", "set_logical_axis_rules", "set_axis_rules")
+SETTERS = ("logical_axis_rules", "axis_rules", "set_logical_axis_rules", "set_axis_rules")
+"""What sets logical axis rules, as it is called."""
 _KEY = re.compile(r"^[ \t]*(\w*logical_axis_rules):[ \t]*(?=\[)", re.MULTILINE)
 _COMMENT = re.compile(r"#[^\n]*")
 _MAX_BYTES = 1_000_000
@@ -77,7 +78,7 @@ def project_rules(program: Program) -> tuple[LogicalRules, ...] | None:
     configs = list(_configs(program.project.root))
     found: list[LogicalRules] = []
     taken = False
-    for file in program.project.calling(_SETTERS):
+    for file in program.project.calling(SETTERS):
         if file is None:
             return None
         for call in _setting(program, Place(file, file.tree)):
@@ -96,7 +97,7 @@ def project_rules(program: Program) -> tuple[LogicalRules, ...] | None:
 
 def _setting(program: Program, module: Place) -> Iterator[ast.Call]:
     file = module.file
-    for word in _SETTERS:
+    for word in SETTERS:
         for node in file.mentions(word):
             call = file.parent(node)
             if not (isinstance(node, ast.Name | ast.Attribute) and isinstance(call, ast.Call)):

@@ -17,7 +17,7 @@ from shardlint.program.values import Api, Constant, Place, options
 if TYPE_CHECKING:
     from shardlint.program import Program
 
-_WORDS = ("Mesh", "make_mesh", "AbstractMesh")
+_WORDS = tuple(name.rpartition(".")[2] for name in MESH_MAKERS)
 _DEPTH = 4
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 from shardlint.facts import Binding
+from shardlint.program import api
 from shardlint.program.evaluate import Environment, Evaluator
 from shardlint.program.reach import lookup
 from shardlint.program.values import Api, Choice, Constant, Items, Made, Place, Value, options
@@ -63,7 +64,6 @@ _LIKE = frozenset(
 _FROM_DATA = frozenset(
     f"{module}{name}" for module in _ARRAYS for name in ("array", "asarray", "ascontiguousarray")
 )
-_DEVICES = ("jax.devices", "jax.local_devices")
 _KEEPING_METHODS = ("astype", "copy", "block_until_ready", "conj")
 
 
@@ -189,7 +189,7 @@ class _Reader:
             return self.of(first, env) if first is not None else None
         if name in _FROM_DATA:
             return self._data(first, env) if first is not None and "ndmin" not in arguments.keywords else None
-        if name in _DEVICES:
+        if name in api.DEVICE_LISTS:
             return (None,)
         if not name.startswith(_ARRAYS) or any(keyword.arg != "dtype" for keyword in node.keywords):
             return None

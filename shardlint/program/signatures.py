@@ -36,6 +36,10 @@ if TYPE_CHECKING:
     from shardlint.program.evaluate import Evaluator
 
 JITS = ("jax.jit", "jax.experimental.pjit.pjit")
+# Their keywords, by what they say of arguments (and results).
+SHARDING_SETTINGS = ("in_shardings", "out_shardings")
+DONATE_SETTINGS = ("donate_argnums", "donate_argnames")
+STATIC_SETTINGS = ("static_argnums", "static_argnames")
 # Transforms whose result takes the arguments that the function takes.
 KEEPING = frozenset(
     """

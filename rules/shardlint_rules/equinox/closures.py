@@ -11,9 +11,8 @@ from shardlint.program.meshes import is_sharding
 from shardlint.program.reach import lookup
 from shardlint.program.values import Function, Made, Place, Value, options
 from shardlint.site import Site
-from shardlint_rules.equinox.placement import on_auto_mesh
+from shardlint_rules.equinox.placement import PLACING, on_auto_mesh
 
-_PLACING = {"jax.device_put": "device", "equinox.filter_shard": "device_or_shardings"}
 # Reading these needs no array.
 _FACTS = ("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval")
 
@@ -61,7 +60,7 @@ def split_at(site: Site, value: Value) -> int | None:
     """The line of the call that split the value over a mesh of Auto axes, if it surely did."""
     if len(options(value)) != 1 or not isinstance(value, Made) or value.call is None:
         return None
-    name = _PLACING.get(value.api)
+    name = PLACING.get(value.api)
     target = value.call.get(name, api.SIGNATURES[value.api]) if name is not None else None
     if target is None or value.call.place.file is not site.file or _in_traced(site, value.call.place):
         return None

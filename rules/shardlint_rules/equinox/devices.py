@@ -9,9 +9,8 @@ from shardlint.program import api
 from shardlint.program.meshes import Mesh
 from shardlint.program.values import Api, Constant, Made, Place, Value, options
 from shardlint.site import Site
+from shardlint_rules.equinox.placement import PLACING
 
-_PLACING = {"jax.device_put": "device", "equinox.filter_shard": "device_or_shardings"}
-_LISTS = ("jax.devices", "jax.local_devices")
 _ARRAYS = ("numpy.array", "numpy.asarray", "builtins.list", "builtins.tuple")
 
 
@@ -32,9 +31,9 @@ def committed(site: Site, value: Value) -> Devices | None:
 
 
 def _committed(site: Site, value: Value) -> Devices | None:
-    if not isinstance(value, Made) or value.call is None or value.api not in _PLACING:
+    if not isinstance(value, Made) or value.call is None or value.api not in PLACING:
         return None
-    target = value.call.get(_PLACING[value.api], api.SIGNATURES[value.api])
+    target = value.call.get(PLACING[value.api], api.SIGNATURES[value.api])
     if target is None or not isinstance(target.node, ast.expr):
         return None
     place = value.call.place
@@ -100,7 +99,7 @@ def _part(site: Site, place: Place) -> str | None:
     while isinstance(node, ast.Call):
         method = isinstance(node.func, ast.Attribute) and node.func.attr == "reshape"
         value = site.program.evaluator.value(Place(place.file, node.func))
-        if isinstance(value, Api) and value.name in _LISTS:
+        if isinstance(value, Api) and value.name in api.DEVICE_LISTS:
             return "" if not node.args and not node.keywords else None
         if method and isinstance(node.func, ast.Attribute):
             node = node.func.value
@@ -116,7 +115,7 @@ def _part(site: Site, place: Place) -> str | None:
         return f"[{text}]"
     if isinstance(node, ast.Name):
         value = site.program.evaluator.value(Place(place.file, node))
-        if isinstance(value, Made) and value.call is not None and value.api in (*_LISTS, *_ARRAYS):
+        if isinstance(value, Made) and value.call is not None and value.api in (*api.DEVICE_LISTS, *_ARRAYS):
             return _part(site, value.call.place)
     return None
 
@@ -143,7 +142,7 @@ def _device(site: Site, place: Place) -> Devices | None:
     if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice | ast.Tuple):
         return None
     listed = site.program.evaluator.value(Place(file, node.value))
-    if not isinstance(listed, Made) or listed.api not in _LISTS or listed.call is None:
+    if not isinstance(listed, Made) or listed.api not in api.DEVICE_LISTS or listed.call is None:
         return None
     if listed.call.positional or listed.call.keywords:
         return None  # of another backend

@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from shardlint.program import api
+from shardlint.program.signatures import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.program.values import Api, ClassValue, Constant, Function, Items, Made, options
 from shardlint.rule import Fix, Safety
 from shardlint.site import Site
@@ -20,8 +21,6 @@ from shardlint_rules.equinox.wrapped import (
     wrappings,
 )
 
-_DONATED = ("donate_argnums", "donate_argnames")
-_STATIC = ("static_argnums", "static_argnames")
 _NOT_ARRAYS = ("int", "float", "bool", "str", "bytes", "None", "NoneType", "type", "Literal")
 
 
@@ -42,11 +41,15 @@ class Parameters:
 
 def rewrite(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where `donate=` cannot say the same, or the text does not tell."""
-    if any(site.keyword(name) is None for name in (*_DONATED, *_STATIC) if name in site.arguments.keywords):
+    if any(
+        site.keyword(name) is None
+        for name in (*DONATE_SETTINGS, *STATIC_SETTINGS)
+        if name in site.arguments.keywords
+    ):
         raise NotRewritten("the keywords are hidden in `**`")
     if site.arguments.open_keywords:
         raise NotRewritten("`**` may hold more keywords")
-    donated = [name for name in _DONATED if site.keyword(name) is not None]
+    donated = [name for name in DONATE_SETTINGS if site.keyword(name) is not None]
     asked = any(_places(site, name) for name in donated)
     if asked and site.keyword("donate") is not None:
         raise NotRewritten("`donate` is given too")
@@ -63,10 +66,10 @@ def rewrite(site: Site) -> Fix:
         if len(modes) != 1:
             raise NotRewritten("the functions wrapped with it would need different modes")
         put = {donated[0]: ("donate", f'"{modes.pop()}"')}
-    edit, drops = without(site, {*_DONATED, *_STATIC}, put)
+    edit, drops = without(site, {*DONATE_SETTINGS, *STATIC_SETTINGS}, put)
     if set(comments(site.text())) - set(comments(edit.text)):
         raise NotRewritten("a comment beside the keywords would be lost")
-    static = [name for name in _STATIC if site.keyword(name) is not None]
+    static = [name for name in STATIC_SETTINGS if site.keyword(name) is not None]
     steps = [f"write {name}={value}" for name, value in put.values()]
     dropped = [*static, *(name for name in donated if not asked)]
     steps += [f"drop {name}" for name in dropped]
@@ -153,8 +156,8 @@ def _chosen(site: Site, names: tuple[str, ...], parameters: Parameters) -> set[s
 
 def _mode(site: Site, parameters: Parameters) -> str:
     """The donate mode that donates exactly what was asked for."""
-    donated = _chosen(site, _DONATED, parameters)
-    arrays = {*parameters.positions, *parameters.named} - _chosen(site, _STATIC, parameters)
+    donated = _chosen(site, DONATE_SETTINGS, parameters)
+    arrays = {*parameters.positions, *parameters.named} - _chosen(site, STATIC_SETTINGS, parameters)
     if donated == arrays:
         return "all"
     if donated == arrays - set(parameters.positions[:1]):

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
+from shardlint.program.signatures import SHARDING_SETTINGS
 from shardlint.program.values import Place
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.equinox.before_0_13_1 import Outcome, outcome_of_inputs, outcome_of_outputs
 from shardlint_rules.equinox.wrapped import NotRewritten, hidden_settings
 
-_NAMES = ("in_shardings", "out_shardings")
 _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
 
 
@@ -130,10 +130,12 @@ class _Given:
 
 
 def _given(site: Site) -> _Given | None:
-    places = {name: site.arguments.keywords[name] for name in _NAMES if name in site.arguments.keywords}
+    places = {
+        name: site.arguments.keywords[name] for name in SHARDING_SETTINGS if name in site.arguments.keywords
+    }
     node: ast.AST | None = next((keyword for keyword in site.call.keywords if keyword.arg in places), None)
     for keyword, table in hidden_settings(site):
-        names = [name for name in _NAMES if table.get(name) is not None]
+        names = [name for name in SHARDING_SETTINGS if table.get(name) is not None]
         for name in names:
             places.setdefault(name, Place(site.file, keyword.value))
         node = node or (keyword if names else None)

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.program.modules import Instance, Leaf
+from shardlint.program.signatures import STATIC_SETTINGS
 from shardlint.program.values import ClassValue, Constant, Function, Items, Place, Value
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.site import Site
 from shardlint_rules.equinox.jitted import Jitted, calls, expected, jitted, to_filter_jit
 from shardlint_rules.equinox.wrapped import Definition, positional
-
-_STATIC = ("static_argnums", "static_argnames")
 
 
 @dataclass(frozen=True)
@@ -214,7 +213,7 @@ def _static(site: Site, found: Jitted) -> set[int | str] | None:
     if found.hidden:
         return None
     static: set[int | str] = set()
-    for keyword in _STATIC:
+    for keyword in STATIC_SETTINGS:
         place = site.arguments.keywords.get(keyword) if keyword in found.keywords else None
         if place is None:
             continue

@@ -9,6 +9,9 @@ from shardlint.rule import Edit
 from shardlint.site import Site
 from shardlint_rules.equinox.wrapped import comments
 
+PLACING = {"jax.device_put": "device", "equinox.filter_shard": "device_or_shardings"}
+"""What puts an array somewhere, and the parameter that says where."""
+
 
 def two_arguments(site: Site, first: str, second: str) -> tuple[ast.expr, ast.expr] | None:
     """What is placed and where, if the call says just that and can be written anew."""

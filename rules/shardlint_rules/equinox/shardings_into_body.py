@@ -17,6 +17,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.imports import spell
+from shardlint.program.signatures import SHARDING_SETTINGS
 from shardlint.program.values import Api, Function, Made, Place, Wrapped
 from shardlint.rule import Edit, Fix, Safety
 from shardlint.site import Site
@@ -33,18 +34,17 @@ from shardlint_rules.equinox.wrapped import (
     wrappings,
 )
 
-NAMES = ("in_shardings", "out_shardings")
 _WIDTH = 100
 
 
 def rewrite(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where the text does not tell how the body would have to look."""
-    if any(site.keyword(name) is None for name in NAMES if name in site.arguments.keywords):
+    if any(site.keyword(name) is None for name in SHARDING_SETTINGS if name in site.arguments.keywords):
         raise NotRewritten("the keywords are hidden in `**`")
     if site.arguments.open_keywords:
         raise NotRewritten("`**` may hold more keywords")
-    inputs, outputs = (given(site, site.keyword(name)) for name in NAMES)
-    edit, drops = without(site, set(NAMES))
+    inputs, outputs = (given(site, site.keyword(name)) for name in SHARDING_SETTINGS)
+    edit, drops = without(site, set(SHARDING_SETTINGS))
     if inputs is None and outputs is None:
         return site.fix(Safety.SAFE, "drop the keyword: None asks for nothing", [edit], drops=drops)
     found = wrappings(site)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from shardlint.program.logical import SETTERS
 from shardlint.site import Site
 
 CONSTRAINTS = ("flax.linen.with_logical_constraint", "flax.linen.with_sharding_constraint")
 """The second is `flax.linen.partitioning.with_sharding_constraint`, an older name of the first."""
 RULES_CONTEXTS = ("flax.linen.logical_axis_rules", "flax.linen.axis_rules")
-_RULES_SET = ("logical_axis_rules", "axis_rules", "set_logical_axis_rules", "set_axis_rules")
 
 
 def constrains_anywhere(site: Site) -> bool:
@@ -18,4 +18,4 @@ def constrains_anywhere(site: Site) -> bool:
 
 def rules_anywhere(site: Site) -> bool:
     """Whether any file of the project mentions what sets logical axis rules."""
-    return any(site.program.project.anywhere(name) for name in _RULES_SET)
+    return any(site.program.project.anywhere(name) for name in SETTERS)

@@ -9,9 +9,9 @@ from typing import ClassVar
 from shardlint.program.values import Api, Constant, Made, Value, options
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.flax.annotations import VARIABLES, WITH_METADATA, WITH_PARTITIONING
 
-_VARIABLES = tuple(f"flax.nnx.{name}" for name in ("Param", "Variable", "BatchStat", "Cache", "Intermediate"))
-_WITH = ("flax.nnx.with_metadata", "flax.nnx.with_partitioning")
+_WITH = (WITH_METADATA, WITH_PARTITIONING)
 _INITIALIZERS = ("jax.nn.initializers.", "flax.nnx.initializers.", "flax.linen.initializers.")
 # Initializers as they stand: a call of one is an array. A call of any other in there is an initializer.
 _PLAIN = ("zeros", "ones")
@@ -55,7 +55,7 @@ class NnxParamCall(Rule):
     name = "nnx-param-call"
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (Calls(*_VARIABLES), Calls(*_WITH, near=("shape",)))
+    wakes = (Calls(*VARIABLES), Calls(*_WITH, near=("shape",)))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -10,9 +10,7 @@ from typing import ClassVar
 from shardlint.facts import FileFacts
 from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
-
-# Releases people wrote down exactly, in the project's own folder. A range proves no older one.
-_EXACT = ("pinned in", "--target", "targets in")
+from shardlint_rules.upgrade.places import exact
 
 
 @dataclass(frozen=True)
@@ -112,7 +110,7 @@ class NnxSpmdNames(Rule):
         on = site.on("flax")
         if entry.came:
             source = site.targets.found["flax"].source
-            if not source.startswith(_EXACT) or "/" in source:
+            if not exact(site, "flax"):
                 certainty = Certainty.LIKELY
             on = f"{on} ({source})"
         label, message = f"not in {site.on('flax')}", _raises(site, node, entry, on)

@@ -8,13 +8,13 @@ from typing import ClassVar
 
 from shardlint.facts import Binding, Scope
 from shardlint.program.reach import lookup
+from shardlint.program.signatures import JITS
 from shardlint.program.values import Api, Wrapped, options
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 
 _GRADS = ("flax.nnx.value_and_grad", "flax.nnx.grad")
 _MERGE = "flax.nnx.merge"
-_JITS = ("jax.jit", "jax.experimental.pjit.pjit")
 
 
 class NothingTrains(Rule):
@@ -156,7 +156,7 @@ def _only_jax_jit(site: Site, scope: Scope) -> bool:
         return False
     ends = site.program.flow.ends(site.file, scope.node)
     names = [wrapper.name for end in ends.found for wrapper in end.wrappers]
-    return site.region.by in _JITS and not any(name.startswith("flax.") for name in names)
+    return site.region.by in JITS and not any(name.startswith("flax.") for name in names)
 
 
 def _source(site: Site, scope: Scope, name: ast.Name) -> bool | None:

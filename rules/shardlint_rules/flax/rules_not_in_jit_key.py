@@ -8,13 +8,14 @@ from typing import ClassVar
 
 from shardlint.program.logical import LogicalRules, rules_of
 from shardlint.program.reach import lookup
+from shardlint.program.signatures import JITS
 from shardlint.program.values import Api, Wrapped, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
 
 _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")
-_JITS = ("jax.jit", "jax.experimental.pjit.pjit", "flax.nnx.jit", "flax.linen.jit")
+_JITS = (*JITS, "flax.nnx.jit", "flax.linen.jit")
 
 
 class RulesNotInJitKey(Rule):

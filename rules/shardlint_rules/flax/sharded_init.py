@@ -17,6 +17,8 @@ SPECS = "flax.nnx.get_partition_spec"
 SHARDINGS = "flax.nnx.get_named_sharding"
 CONSTRAINT = "jax.lax.with_sharding_constraint"
 UPDATE = "flax.nnx.update"
+READING = ("get_partition_spec", "get_named_sharding")
+"""The words of the first two, which show that annotations are read back."""
 _PLACES = (CONSTRAINT, "jax.device_put", "jax.reshard", "jax.make_array_from_callback")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.facts import Scope
+from shardlint.program.contexts import SET_KINDS
 from shardlint.program.liveness import fate
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
@@ -78,7 +79,7 @@ class ShardedInitIncomplete(Rule):
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (
         Calls(init.SPECS, init.SHARDINGS),
-        Calls(init.CONSTRAINT, near=("get_partition_spec", "get_named_sharding")),
+        Calls(init.CONSTRAINT, near=init.READING),
         Calls(init.UPDATE),
     )
     fixes = "both"
@@ -311,6 +312,6 @@ def _unsharded(site: Site, model: str) -> str:
     kinds = {context.kind for context in site.context.contexts}
     if kinds == {"with mesh"}:
         return f"`{model}` stays whole on one device."
-    if kinds and kinds <= {"set_mesh", "use_mesh"}:
+    if kinds and kinds <= set(SET_KINDS):
         return f"`{model}` is replicated: every device holds all of it."
     return f"`{model}` stays unsharded: whole on one device, or on every one."

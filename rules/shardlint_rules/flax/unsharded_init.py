@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.contexts import Context
+from shardlint.program.contexts import SET_KINDS, Context
 from shardlint.program.guards import expected_to_fail, guarded
 from shardlint.program.liveness import reads_after
 from shardlint.program.values import ClassValue, Made, Place, options
@@ -18,7 +18,7 @@ from shardlint_rules.flax.built import Annotated
 from shardlint_rules.mesh.legacy import to_set_mesh
 
 _RNGS = "flax.nnx.Rngs"
-_READERS = ("get_partition_spec", "get_named_sharding", "get_metadata")
+_READERS = (*init.READING, "get_metadata")
 
 
 class UnshardedInit(Rule):
@@ -94,7 +94,7 @@ class UnshardedInit(Rule):
         context, now = site.program.context(site.file, call), eager(site)
         if now is True:
             return self._eager(site, call, annotated, context)
-        if now is False and context.only("with mesh", "set_mesh", "use_mesh"):
+        if now is False and context.only("with mesh", *SET_KINDS):
             return self._kept(site, call, annotated, context)
         return None
 
@@ -109,7 +109,7 @@ class UnshardedInit(Rule):
                 help="build it in a function under nnx.jit, and call that under with jax.set_mesh(mesh):",
                 fix=self._fix(site, call, context),
             )
-        if not context.only("set_mesh", "use_mesh"):
+        if not context.only(*SET_KINDS):
             return None
         return site.finding(
             call,

@@ -33,7 +33,6 @@ _INITIALIZERS = tuple(
 )
 _NUMPY = tuple(f"numpy.{name}" for name in ("zeros", "ones", "full", "asarray", "array", "load", "empty"))
 _COPIES = ("jax.numpy.asarray", "jax.numpy.array")
-_MAPS = ("jax.tree.map",)
 _JITS = ("flax.nnx.jit", "jax.jit")
 _NEAR = (".value =", "[...] =")
 _DEPTH = 6
@@ -290,7 +289,7 @@ def _of_numpy(site: Site, node: ast.expr) -> bool:
             return False
         if one.api == "jax.device_get":
             continue
-        function = one.call.positional[0] if one.api in _MAPS and one.call.positional else None
+        function = one.call.positional[0] if one.api == "jax.tree.map" and one.call.positional else None
         if function is None or not _maps_to_numpy(site, function):
             return False
     return True

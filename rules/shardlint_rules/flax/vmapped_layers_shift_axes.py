@@ -8,9 +8,8 @@ from typing import ClassVar
 from shardlint.program.values import Function, Place, Value, options
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax.built import Annotated
-
-_SPECS = ("get_partition_spec", "get_named_sharding")
 
 
 class VmappedLayersShiftAxes(Rule):
@@ -65,7 +64,7 @@ class VmappedLayersShiftAxes(Rule):
         given = site.arguments
         if "transform_metadata" in given.keywords or given.open_keywords or given.open_positional:
             return
-        if not any(site.program.project.anywhere(name) for name in _SPECS):
+        if not any(site.program.project.anywhere(name) for name in init.READING):
             return
         layers = Annotated(site.program)
         built = [value for function in _functions(site) for value in layers.built(function)]

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from shardlint.program.shapes import Shape, shape_of
 from shardlint.program.values import Place
 from shardlint.site import Site
+from shardlint_rules.jit.placed import JITS
 
 # Through these a function is given the arrays as they are.
-_KEEPING = ("jax.jit", "jax.experimental.pjit.pjit", "equinox.filter_jit", "jax.checkpoint")
+_KEEPING = (*JITS, "jax.checkpoint")
 
 
 def parameter_shapes(site: Site) -> Mapping[ast.AST, Shape]:

@@ -7,19 +7,18 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.program import api
+from shardlint.program.signatures import JITS, SHARDING_SETTINGS
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.devices import is_device
 
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
-_JIT = ("jax.jit", "jax.experimental.pjit.pjit")
 _GIVEN = {
     _CONSTRAINT: ("shardings",),
-    **dict.fromkeys(_JIT, ("in_shardings", "out_shardings")),
+    **dict.fromkeys(JITS, SHARDING_SETTINGS),
     "jax.ShapeDtypeStruct": ("sharding",),
     "jax.make_array_from_callback": ("sharding",),
 }
-_SIGNATURES = {"jax.make_array_from_callback": ("shape", "sharding", "data_callback")}
 
 
 class DeviceAsSharding(Rule):
@@ -62,7 +61,7 @@ class DeviceAsSharding(Rule):
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (
         Calls(_CONSTRAINT),
-        Calls(*_JIT, near=("in_shardings", "out_shardings")),
+        Calls(*JITS, near=SHARDING_SETTINGS),
         Calls("jax.ShapeDtypeStruct", near=("sharding",)),
         Calls("jax.make_array_from_callback"),
     )
@@ -73,7 +72,7 @@ class DeviceAsSharding(Rule):
         if site.expected_to_fail:
             return
         for name in _GIVEN[site.api]:
-            place = site.arguments.get(name, _SIGNATURES.get(site.api) or api.SIGNATURES.get(site.api, ()))
+            place = site.arguments.get(name, api.SIGNATURES.get(site.api, ()))
             if place is None or place.file is not site.file:
                 continue
             for node in _leaves(place.node):

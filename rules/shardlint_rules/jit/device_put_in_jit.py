@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from shardlint.program.values import Api, Constant, Made, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.jit.placed import ASKS_TRACED
 
 # Moving between memories is what device_put in jit is for; none of these place an array on a mesh.
 _MEMORY = ("memory_kind", "memory.Space", "TransferToMemoryKind", "pinned_host", "unpinned_host", "Space.")
@@ -182,8 +183,9 @@ def _statement(site: Site, written: str) -> str:
 
 def _knows_it_is_traced(site: Site) -> bool:
     """`if isinstance(x, Tracer)` and the like: the code asks whether it is traced."""
-    words = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_jit", "eval_context")
     for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.If | ast.IfExp) and any(word in site.text(outer.test) for word in words):
+        if isinstance(outer, ast.If | ast.IfExp) and any(
+            word in site.text(outer.test) for word in ASKS_TRACED
+        ):
             return True
     return False

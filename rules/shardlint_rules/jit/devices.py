@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 
 from shardlint.facts import Binding, FileFacts
+from shardlint.program.api import DEVICE_LISTS
 from shardlint.program.reach import lookup
 from shardlint.program.values import Api, Made, Place, options
 from shardlint.site import Site
 
-_LISTS = ("jax.devices", "jax.local_devices")
 _TYPES = ("jax.Device", "jaxlib.xla_extension.Device", "jaxlib.xla_client.Device")
 _SINGLE = "jax.sharding.SingleDeviceSharding"
 
@@ -45,7 +45,7 @@ def single_device(site: Site, node: ast.AST) -> bool:
 
 
 def _is_list(site: Site, node: ast.AST) -> bool:
-    return all(isinstance(value, Made) and value.api in _LISTS for value in options(site.value(node)))
+    return all(isinstance(value, Made) and value.api in DEVICE_LISTS for value in options(site.value(node)))
 
 
 def _binds_device(site: Site, binding: Binding, depth: int) -> bool:

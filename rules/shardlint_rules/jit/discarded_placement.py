@@ -6,18 +6,12 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.program.reach import lookup
-from shardlint.program.values import Made, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.flax import sharded_init as init
+from shardlint_rules.jit.placed import PLACING
 
-_PLACING = (
-    "jax.device_put",
-    "jax.lax.with_sharding_constraint",
-    "jax.reshard",
-    "equinox.filter_shard",
-)
 _HALIAX = ("haliax.shard", "haliax.auto_sharded")
-_OF_MODELS = ("flax.nnx.get_partition_spec", "flax.nnx.get_named_sharding")
 # `jax.set_mesh(mesh)` is not here: as a statement it sets the mesh.
 _MANAGERS = (
     "jax.sharding.use_mesh",
@@ -69,7 +63,7 @@ class DiscardedPlacement(Rule):
     code = "SL203"
     name = "discarded-placement"
     harm = Harm.SILENT
-    wakes = (Calls(*_PLACING, *_MANAGERS), Calls(*_HALIAX, near=("haliax",)))
+    wakes = (Calls(*PLACING, *_MANAGERS), Calls(*_HALIAX, near=("haliax",)))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -173,9 +167,7 @@ def _shown(site: Site) -> bool:
 def _of_a_model(site: Site) -> bool:
     """Whether it is a step of an NNX model's sharded initialization: SL503 tells where that loses anything."""
     specs = site.argument("shardings") if site.api == "jax.lax.with_sharding_constraint" else None
-    return specs is not None and all(
-        isinstance(one, Made) and one.api in _OF_MODELS for one in options(site.value(specs))
-    )
+    return specs is not None and init.annotated_specs(site, specs, init.SPECS, init.SHARDINGS)
 
 
 def _read_later(site: Site, name: ast.Name) -> bool:

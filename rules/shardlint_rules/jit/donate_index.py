@@ -8,12 +8,20 @@ from difflib import get_close_matches
 from typing import ClassVar
 
 from shardlint.program.donation import PMAP
-from shardlint.program.signatures import JITS, Jitted, Parameters, names, numbers, positions, wrappings
+from shardlint.program.signatures import (
+    DONATE_SETTINGS,
+    JITS,
+    Jitted,
+    Parameters,
+    names,
+    numbers,
+    positions,
+    wrappings,
+)
 from shardlint.program.values import Function
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-
-_DONATED = ("donate_argnums", "donate_argnames")
+from shardlint_rules.jit.sharded import named
 
 
 class DonateIndex(Rule):
@@ -59,7 +67,7 @@ class DonateIndex(Rule):
     name = "donate-index"
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.30"}
-    wakes = (Calls(*JITS, PMAP, near=_DONATED),)
+    wakes = (Calls(*JITS, PMAP, near=DONATE_SETTINGS),)
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -67,7 +75,7 @@ class DonateIndex(Rule):
         if site.expected_to_fail or site.guarded:
             return
         functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
-        for name in _DONATED:
+        for name in DONATE_SETTINGS:
             keyword = site.keyword(name)
             if keyword is None or not functions:
                 continue
@@ -79,7 +87,7 @@ class DonateIndex(Rule):
                 yield site.finding(
                     keyword,
                     label,
-                    f"On {site.on('jax')} wrapping {_named(functions[0])} raises ValueError.",
+                    f"On {site.on('jax')} wrapping {named(functions[0])} raises ValueError.",
                     help=advice,
                     fix=_fix(site, keyword, functions[0], static) if static else None,
                 )
@@ -125,13 +133,13 @@ def _lost(function: Jitted, parameters: Parameters, lost: list[int | str]) -> _W
     if isinstance(lost[0], str):
         near = get_close_matches(lost[0], [*parameters.positional, *parameters.keyword_only], 1)
         advice = f"did you mean {near[0]!r}?" if near else "name an argument of the function"
-        return f"{_named(function)} takes no argument {shown}", advice, frozenset()
+        return f"{named(function)} takes no argument {shown}", advice, frozenset()
     count = len(parameters.positional)
     takes = f"{count} positional argument{'s' if count != 1 else ''}"
     advice = "count from 0, without keyword-only arguments and what a partial fills"
     if isinstance(function.inner, Function) and function.inner.bound:
         advice = "the method is bound: its self is not counted"
-    return f"no position {shown}: {_named(function)} takes {takes}", advice, frozenset()
+    return f"no position {shown}: {named(function)} takes {takes}", advice, frozenset()
 
 
 def _static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:
@@ -151,11 +159,6 @@ def _position(parameters: Parameters | None, one: int | str) -> int | None:
         return parameters.positional.index(one) if known and parameters is not None else None
     found = parameters.index(one) if parameters is not None else one
     return one if found is None else found
-
-
-def _named(function: Jitted) -> str:
-    node = function.parameters.node if function.parameters is not None else None
-    return f"`{node.name}`" if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) else "the function"
 
 
 def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:

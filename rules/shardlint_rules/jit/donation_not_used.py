@@ -9,7 +9,7 @@ from typing import cast
 from shardlint.facts import FileFacts
 from shardlint.program.reach import lookup
 from shardlint.program.shapes import shape_of
-from shardlint.program.signatures import JITS, Jitted, names, positions, wrappings
+from shardlint.program.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
 from shardlint.program.values import Api, Function, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
@@ -58,7 +58,7 @@ class DonationNotUsed(Rule):
     code = "SL223"
     name = "donation-not-used"
     harm = Harm.COST
-    wakes = (Calls(*JITS, near=("donate_argnums", "donate_argnames")),)
+    wakes = (Calls(*JITS, near=DONATE_SETTINGS),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a wrapper."""

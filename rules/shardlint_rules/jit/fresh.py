@@ -9,8 +9,8 @@ from shardlint.site import Site
 from shardlint_rules.jit.optimizers import init_of
 
 _LIKE = tuple(f"jax.numpy.{name}" for name in ("zeros_like", "ones_like", "full_like", "empty_like"))
-_SHAPED = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "full", "empty"))
-_MAPS = ("jax.tree.map",)
+SHAPED = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
+"""Makers of an array of the shape they are given."""
 
 
 def makes_fresh(site: Site, node: ast.expr | ast.FunctionDef) -> str | None:
@@ -58,9 +58,9 @@ def _of_result(site: Site, node: ast.expr, names: set[str]) -> str | None:
     word = callee.name.rpartition(".")[2]
     if callee.name in _LIKE and node.args and _is(node.args[0], names):
         return f"the result of {word}" if all(_scalar(site, part) for part in node.args[1:]) else None
-    if callee.name in _SHAPED and node.args and _is_shape(node.args[0], names):
+    if callee.name in SHAPED and node.args and _is_shape(node.args[0], names):
         return f"the result of {word}" if all(_scalar(site, part) for part in node.args[1:]) else None
-    if callee.name in _MAPS and len(node.args) == 2 and _is(node.args[1], names):
+    if callee.name == "jax.tree.map" and len(node.args) == 2 and _is(node.args[1], names):
         return makes_fresh(site, node.args[0])
     return None
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.program.reach import lookup
-from shardlint.program.signatures import JITS, Jitted, wrappings
+from shardlint.program.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
 from shardlint.program.values import Function, Items, Place, Table, Value, Wrapped, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
@@ -70,7 +70,7 @@ class InShardingsArity(Rule):
     code = "SL210"
     name = "in-shardings-arity"
     harm = Harm.CRASH
-    wakes = (Calls(*JITS, near=("in_shardings", "out_shardings")),)
+    wakes = (Calls(*JITS, near=SHARDING_SETTINGS),)
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from shardlint.facts import FileFacts, Scope
 from shardlint.program.contexts import BRING_A_MESH
 from shardlint.program.reach import field_of, lookup
+from shardlint.program.signatures import JITS
 from shardlint.program.values import Api, Function, Made, Place, options
 from shardlint.site import Site
 
-_JITS = ("jax.jit", "jax.experimental.pjit.pjit")
 _KNOWN = ("with mesh", "set_mesh", "use_mesh")
 _SETTING = ("set_mesh", "use_mesh", "enter_context", "__enter__")
 _ANNOTATED = re.compile(r"(?<!\w)Mesh\b")
@@ -52,9 +52,7 @@ def ignored_parameter(site: Site) -> MeshParameter | None:
     parameter = _parameter(site)
     if parameter is None:
         return None
-    contexts = (
-        site.program.call_context(site.file, site.decorated or site.call) if site.api in _JITS else None
-    )
+    contexts = site.program.call_context(site.file, site.decorated or site.call) if site.api in JITS else None
     if (
         (contexts or site.program.around(site.file, site.call)).contexts
         or parameter.owner.name.startswith("test")
@@ -112,14 +110,19 @@ def _given_there(site: Site, parameter: MeshParameter) -> bool:
         match outer:
             case ast.Try() if inner in outer.body and outer.handlers:
                 return False
-            case ast.If() | ast.IfExp() | ast.While() if inner is not outer.test and _asks(site, outer.test):
+            case ast.If() | ast.IfExp() | ast.While() if inner is not outer.test and about_meshes(
+                site, outer.test
+            ):
                 then = outer.body if isinstance(outer.body, list) else [outer.body]
                 if _is_none(outer.test, parameter.name) is not (inner not in then):
                     return False
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 before = [part for part in outer.body if isinstance(part, ast.If) and part is not inner]
                 early = [part for part in before if part.lineno < site.call.lineno and _leaves(part.body)]
-                if any(_asks(site, part.test) and not _is_none(part.test, parameter.name) for part in early):
+                if any(
+                    about_meshes(site, part.test) and not _is_none(part.test, parameter.name)
+                    for part in early
+                ):
                     return False
         if outer is parameter.owner.node:
             break
@@ -127,7 +130,8 @@ def _given_there(site: Site, parameter: MeshParameter) -> bool:
     return True
 
 
-def _asks(site: Site, test: ast.expr) -> bool:
+def about_meshes(site: Site, test: ast.expr) -> bool:
+    """Whether a test says something of meshes or shardings."""
     text = site.text(test).lower()
     return "mesh" in text or "shard" in text
 

@@ -6,11 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.program.signatures import JITS, SHARDING_SETTINGS
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.placed import shards
-
-_KEYWORDS = ("in_shardings", "out_shardings")
 
 
 class NoneIsNotReplicated(Rule):
@@ -45,11 +44,11 @@ class NoneIsNotReplicated(Rule):
     harm = Harm.SILENT
     certainty = Certainty.LIKELY
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls("jax.jit", "jax.experimental.pjit.pjit", near=_KEYWORDS),)
+    wakes = (Calls(*JITS, near=SHARDING_SETTINGS),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each tuple with a None beside a sharding."""
-        for name in _KEYWORDS:
+        for name in SHARDING_SETTINGS:
             node = site.argument(name) or getattr(site.keyword(name), "value", None)
             if not isinstance(node, ast.Tuple | ast.List) or site.expected_to_fail:
                 continue

@@ -10,18 +10,17 @@ from shardlint.program.reach import lookup
 from shardlint.program.signatures import Definition, of_definition
 from shardlint.program.values import Place
 from shardlint.site import Site
-from shardlint_rules.jit.placed import PLACING
+from shardlint_rules.mesh.axis_types import CONSTRAINTS
 
-CONSTRAINING = ("jax.lax.with_sharding_constraint", "equinox.filter_shard")
 _COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare)
 _DEPTH = 4
 
 
 def own_sharding(site: Site) -> ast.Name | None:
     """The name whose own sharding it is constrained to; None where the constraint may say something."""
-    if site.api not in CONSTRAINING:
+    if site.api not in CONSTRAINTS:
         return None
-    array, target = site.argument("x"), site.argument(PLACING[site.api])
+    array, target = site.argument("x"), site.argument(CONSTRAINTS[site.api])
     if not isinstance(array, ast.Name) or target is None:
         return None
     asked = _asked_of(site.file, target)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program import api
+from shardlint.program import api, signatures
 from shardlint.program.meshes import Mesh, Spec, leaves
 from shardlint.program.values import (
     Api,
@@ -31,11 +31,11 @@ PLACING = {
 }
 # Of these one stands wherever something is placed, or a mesh is made.
 PLACED_WORDS = ("hard", "device_put", "Mesh", "mesh")
-JITS = ("jax.jit", "jax.experimental.pjit.pjit", "equinox.filter_jit")
+JITS = (*signatures.JITS, "equinox.filter_jit")
 _MADE_ON = {"jax.make_array_from_callback": 1, "jax.make_array_from_process_local_data": 0}
-_MAPS = ("jax.tree.map",)
 _DEPTH = 6
-_ASKING = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_jit", "eval_context")
+ASKS_TRACED = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_jit", "eval_context")
+"""What code says that asks whether it is traced."""
 
 
 def target(site: Site, value: Made) -> Value:
@@ -105,7 +105,7 @@ def spread(site: Site, value: Value, auto: bool = False, depth: int = 0) -> bool
         return all(spread(site, option, auto, depth + 1) for option in found)
     if not isinstance(value, Made) or value.call is None:
         return False
-    if value.api in _MAPS and value.call.positional:
+    if value.api == "jax.tree.map" and value.call.positional:
         return spread(site, mapped(site, value.call), auto, depth + 1)
     return shards(site, target(site, value), auto)
 
@@ -197,4 +197,4 @@ def knows_it_is_traced(site: Site) -> bool:
                 for part in outer.body
                 if isinstance(part, ast.If) and part.lineno < site.call.lineno
             ]
-    return any(word in site.text(test) for test in tests for word in _ASKING)
+    return any(word in site.text(test) for test in tests for word in ASKS_TRACED)

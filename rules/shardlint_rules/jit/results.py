@@ -20,7 +20,6 @@ optax.apply_updates equinox.apply_updates optax.incremental_update jax.lax.with_
 equinox.filter_shard jax.lax.stop_gradient jax.lax.optimization_barrier
 """.split()
 )
-_MAPS = ("jax.tree.map",)
 # The result is one array.
 _ARRAY = frozenset(
     [
@@ -105,7 +104,7 @@ class _Counter:
                 name = self._api(node.func)
                 if name in _FIRST and node.args:
                     return self.of(node.args[0])
-                if name in _MAPS and len(node.args) > 1 and not node.keywords:
+                if name == "jax.tree.map" and len(node.args) > 1 and not node.keywords:
                     return self.of(node.args[1]) if self._gives_one(node.args[0]) else None
         return Results(arrays=1) if self._one(node) else None
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardlint.facts import FileFacts
 from shardlint.program.guards import expected_to_fail
-from shardlint.program.signatures import Jitted, jitted, positions
+from shardlint.program.signatures import SHARDING_SETTINGS, Jitted, jitted, positions
 from shardlint.program.values import CallArguments, Constant, Items, Made, Place, Table, Value, options
 from shardlint.site import Site
 
@@ -105,7 +105,7 @@ def calls(site: Site) -> Iterator[SeenCall]:
 
 def _asked_by(function: Jitted, site: Site) -> bool:
     """Whether the shardings of a function are written in the site's call."""
-    for name in ("in_shardings", "out_shardings"):
+    for name in SHARDING_SETTINGS:
         place = function.setting(name)
         if place is not None and place.file is site.file:
             return site.file.parent(site.file.parent(place.node) or place.node) is site.call

@@ -9,15 +9,12 @@ from typing import ClassVar
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.jit.fresh import SHAPED
 from shardlint_rules.jit.placed import placed_around, placed_later, spread
 
-_MAKERS = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
-_MAPS = ("jax.tree.map",)
 # The shape itself, not a size of it: `x.shape[0]` is in many more files.
 _WHOLE = (".shape)", ".shape,", ".shape\n")
-_CALLED = tuple(
-    rf"(?:){name}\((?:[^()]|\([^()]*\))*\.shape\s*[,)]" for name in ("zeros", "ones", "empty", "full")
-)
+_CALLED = tuple(rf"(?:){name.rpartition('.')[2]}\((?:[^()]|\([^()]*\))*\.shape\s*[,)]" for name in SHAPED)
 _WHERE = ("device", "out_sharding", "sharding")
 
 
@@ -58,7 +55,7 @@ class ShardingLostByShape(Rule):
     name = "sharding-lost-by-shape"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*_MAKERS, near=_CALLED, within=_WHOLE),)
+    wakes = (Calls(*SHAPED, near=_CALLED, within=_WHOLE),)
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -133,7 +130,8 @@ def _mapped_by(site: Site) -> ast.Call | None:
             call = site.file.parent(outer)
             if isinstance(call, ast.Call) and call.args and call.args[0] is outer and outer.body is site.call:
                 maps = any(
-                    isinstance(one, Api) and one.name in _MAPS for one in options(site.value(call.func))
+                    isinstance(one, Api) and one.name == "jax.tree.map"
+                    for one in options(site.value(call.func))
                 )
                 return call if maps else None
             return None

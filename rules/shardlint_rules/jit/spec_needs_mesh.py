@@ -6,24 +6,24 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.facts import Scope
-from shardlint.program.contexts import Context, ContextKind, MeshContext
+from shardlint.program.contexts import SET_KINDS, Context, ContextKind, MeshContext
 from shardlint.program.meshes import MESH_MAKERS
 from shardlint.program.reach import lookup
 from shardlint.program.values import Made, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.jit.mesh_at_hand import entered_later, ignored_parameter, returns_spec
+from shardlint_rules.jit.mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
+from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.given import SHARDED_JITS, TAKERS, Given, given, jitted
 
 _JIT = "jax.jit"
 _PJIT = "jax.experimental.pjit.pjit"
 _PUT = "jax.device_put"
-_CONSTRAINTS = ("jax.lax.with_sharding_constraint", "equinox.filter_shard")
 # Contexts that do not help a call, though a mesh is in them.
 _NO_USE: dict[str, tuple[ContextKind, ...]] = {
     _JIT: ("with mesh",),
     _PUT: ("with mesh",),
-    _PJIT: ("set_mesh", "use_mesh"),
+    _PJIT: SET_KINDS,
 }
 # Makers of arrays that, where no mesh is set, are on one device.
 _FRESH = (
@@ -95,7 +95,7 @@ class SpecNeedsMesh(Rule):
     code = "SL214"
     name = "spec-needs-mesh"
     harm = Harm.CRASH
-    wakes = (Calls(_PUT, *_CONSTRAINTS), SHARDED_JITS)
+    wakes = (Calls(_PUT, *CONSTRAINTS), SHARDED_JITS)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -119,7 +119,7 @@ class SpecNeedsMesh(Rule):
         if not nodes or (site.form == "partial" and site.decorated is None):
             return
         on, error = site.on("jax"), "ValueError" if site.api == _PUT else "RuntimeError"
-        later = entered_later(site) if site.api in _CONSTRAINTS and not _asks_first(site) else None
+        later = entered_later(site) if site.api in CONSTRAINTS and not _asks_first(site) else None
         if later is not None:
             yield site.finding(
                 site.call.func,
@@ -171,7 +171,7 @@ class SpecNeedsMesh(Rule):
                 f"On {on} this raises {error}{when}: the mesh entered at line {line} is not read by "
                 f"{'jax.jit' if site.api == _JIT else 'device_put'}, on any release.",
             )
-        if site.api in _CONSTRAINTS and self._fresh_array(site, context):
+        if site.api in CONSTRAINTS and self._fresh_array(site, context):
             return (
                 "an array on one device has no mesh",
                 f"On {on} this raises TypeError: outside jit, under jax.set_mesh, a spec is taken only for "
@@ -193,7 +193,7 @@ class SpecNeedsMesh(Rule):
         """Whether the constraint runs eagerly on an array that was made before any mesh was set."""
         if site.region.traced != "never" or not site.runs("jax", ">=0.6"):
             return False
-        if context.bare or not all(one.kind in ("set_mesh", "use_mesh") for one in context.contexts):
+        if context.bare or not all(one.kind in SET_KINDS for one in context.contexts):
             return False
         argument = site.argument("x")
         value = site.value(argument) if argument is not None else None
@@ -227,11 +227,11 @@ def _asks_first(site: Site) -> bool:
     for outer in site.file.ancestors(site.syntax):
         if isinstance(outer, ast.Try) and inner in outer.body:
             return True
-        if isinstance(outer, ast.If | ast.IfExp | ast.While) and _about_meshes(site, outer.test):
+        if isinstance(outer, ast.If | ast.IfExp | ast.While) and about_meshes(site, outer.test):
             return True
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
             return any(
-                isinstance(part, ast.If) and part.lineno < site.call.lineno and _about_meshes(site, part.test)
+                isinstance(part, ast.If) and part.lineno < site.call.lineno and about_meshes(site, part.test)
                 for part in outer.body
             )
         inner = outer
@@ -243,11 +243,6 @@ def _surely_a_mesh(context: MeshContext) -> bool:
     if context.mesh is not None or context.kind != "with mesh":
         return True
     return context.place.text().rpartition(".")[2].lstrip("_") in ("mesh", "device_mesh", "global_mesh")
-
-
-def _about_meshes(site: Site, test: ast.expr) -> bool:
-    text = site.text(test).lower()
-    return "mesh" in text or "shard" in text
 
 
 def _visible_mesh(site: Site) -> str | None:

@@ -22,7 +22,7 @@ from shardlint.program.values import (
     options,
 )
 
-_MAPS = ("jax.tree.map", "jax.tree.map_with_path")
+MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")
 # They give a tree of the shape of the variables or state they are asked about.
 _OF_A_STATE = (
@@ -64,7 +64,7 @@ def _one(program: Program, value: Value) -> Container | None:
         return Container("a dict", True)
     if value.api in _OF_A_STATE:
         return Container(f"the tree that {value.api.rpartition('.')[2]} gives", False)
-    if value.api in _MAPS and value.call is not None:
+    if value.api in MAPS and value.call is not None:
         return _mapped(program, value.call)
     return None
 

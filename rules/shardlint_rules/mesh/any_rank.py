@@ -13,18 +13,18 @@ from shardlint.program.shapes import shape_of_value
 from shardlint.program.signatures import Definition, of_definition
 from shardlint.program.values import Api, Made, Place, Value, options
 from shardlint.site import Site
+from shardlint_rules.jit.placed import PLACING
+from shardlint_rules.jit.trees import MAPS
 
-PLACING = ("jax.device_put", "jax.lax.with_sharding_constraint", "equinox.filter_shard")
 MAKING = ("jax.make_array_from_single_device_arrays", "jax.make_array_from_callback")
 _ARRAYS = tuple(f"{module}.{name}" for module in ("jax.numpy", "numpy") for name in ("asarray", "array"))
 # What may be done with an array of any rank.
-_CALLS = (*PLACING, *_ARRAYS, *MAKING, "jax.device_get", "jax.block_until_ready", "jax.reshard")
+_CALLS = (*PLACING, *_ARRAYS, *MAKING, "jax.device_get", "jax.block_until_ready")
 _LOOKING = ("isinstance", "hasattr", "getattr", "type", "callable", "print", "id", "str", "repr")
 _ATTRIBUTES = (
     "dtype nbytes size sharding astype devices is_fully_replicated is_fully_addressable addressable_data "
     "addressable_shards device_buffers committed value"
 ).split()
-_MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 _LEAVES = ("jax.tree.leaves", "jax.tree_util.tree_leaves")
 _FLATTEN = ("jax.tree.flatten", "jax.tree_util.tree_flatten")
 # Arrays that are called so have a dimension for their examples, or one for each element.
@@ -108,7 +108,7 @@ def any_rank(site: Site, array: ast.expr) -> str | None:
     if origin.kind != "param" or function is not site.scope.function():
         return None
     ends = site.program.flow.ends(site.file, function.node).found
-    if any(wrapper.api in _MAPS for end in ends for wrapper in end.wrappers):
+    if any(wrapper.api in MAPS for end in ends for wrapper in end.wrappers):
         return "for the leaves of a tree" if _maps_any(site, origin, ends) else None
     if function.kind == "function" and _only_places(site, origin) and not _callers_tell(site, origin, ends):
         return f"for whatever `{function.name}` is given"
@@ -140,7 +140,7 @@ def any_shape(site: Site, shape: ast.expr) -> str | None:
     if _says_dimensions(file, origin) or _treated_as_more(site, origin, asked):
         return None
     ends = site.program.flow.ends(file, origin.scope.node).found
-    if any(wrapper.api in _MAPS for end in ends for wrapper in end.wrappers):
+    if any(wrapper.api in MAPS for end in ends for wrapper in end.wrappers):
         return "for the leaves of a tree" if _maps_any(site, origin, ends) else None
     if _callers_tell(site, origin, ends):
         return None
@@ -196,10 +196,10 @@ def _maps_any(site: Site, origin: Binding, ends: list[End]) -> bool:
     if origin.name not in positional:
         return False
     for end in ends:
-        if end.kind != "called" or not any(wrapper.api in _MAPS for wrapper in end.wrappers):
+        if end.kind != "called" or not any(wrapper.api in MAPS for wrapper in end.wrappers):
             return False
         trees = site.program.evaluator.arguments(end.place).positional[1:]
-        index = positional.index(origin.name) - (end.wrappers[-1].api == _MAPS[1])
+        index = positional.index(origin.name) - (end.wrappers[-1].api == MAPS[1])
         if 0 <= index < len(trees) and not _could_be_any(site, trees[index]):
             return False
     return True
@@ -214,7 +214,7 @@ def _could_be_any(site: Site, tree: Place) -> bool:
 def _ranks(site: Site, tree: Value, depth: int) -> Iterator[int | None]:
     """Of each array in a tree, how many dimensions it has; None where that is not told."""
     for leaf in leaves(tree):
-        if isinstance(leaf, Made) and leaf.api in _MAPS and leaf.call is not None and depth < _DEPTH:
+        if isinstance(leaf, Made) and leaf.api in MAPS and leaf.call is not None and depth < _DEPTH:
             trees = leaf.call.positional[1:2]  # what is mapped over it keeps dimensions, mostly
             for one in trees:
                 yield from _ranks(site, site.program.evaluator.value(one, leaf.call.environment), depth + 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.contexts import BRING_A_MESH, ContextKind
+from shardlint.program.contexts import BRING_A_MESH, SET_KINDS
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, axis_types, targets
@@ -13,7 +13,6 @@ from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, axis_types, tar
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
 _CONSTRAINT = "jax.lax.with_sharding_constraint"
-_SET: tuple[ContextKind, ...] = ("set_mesh", "use_mesh")
 
 
 class ConstraintOnExplicitMesh(Rule):
@@ -153,14 +152,14 @@ class ConstraintOnExplicitMesh(Rule):
 
     def _bare(self, site: Site, target: Target) -> Finding | None:
         context = site.context
-        if not target.names_an_axis or not context.only("with mesh", *_SET):
+        if not target.names_an_axis or not context.only("with mesh", *SET_KINDS):
             return None
         types = {axis_types(site, one.mesh) if one.mesh is not None else "other" for one in context.contexts}
         at = context.contexts[0].place
         where = f"the mesh set at {_where(site, at.file.path.name, at.line)}"
         on = site.on("jax")
         if site.api == _RESHARD:
-            if types == {"auto"} and context.only(*_SET):
+            if types == {"auto"} and context.only(*SET_KINDS):
                 return site.finding(
                     site.call.func,
                     "the axes are Auto",

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.program.meshes import Mesh, Spec, SpecEntry, mesh_of, spec_of
+from shardlint.program.signatures import JITS, SHARDING_SETTINGS
 from shardlint.program.values import Constant, Items, Table, Value, options
 from shardlint.rule import Calls
 from shardlint.site import Site
@@ -16,15 +17,13 @@ TAKERS: dict[str, tuple[str, ...]] = {
     "jax.lax.with_sharding_constraint": ("shardings",),
     "equinox.filter_shard": ("device_or_shardings",),
     "jax.device_put": ("device",),
-    "jax.jit": ("in_shardings", "out_shardings"),
-    "jax.experimental.pjit.pjit": ("in_shardings", "out_shardings"),
+    **dict.fromkeys(JITS, SHARDING_SETTINGS),
     "jax.shard_map": ("in_specs", "out_specs"),
 }
-_JITS = ("jax.jit", "jax.experimental.pjit.pjit")
-# Most jits are given no sharding at all.
-SHARDED_JITS = Calls(*_JITS, near=("_shardings", "PartitionSpec", "Sharding"))
-WAKES = (Calls(*(name for name in TAKERS if name not in _JITS)), SHARDED_JITS)
 """What takes a spec, and in which arguments."""
+# Most jits are given no sharding at all.
+SHARDED_JITS = Calls(*JITS, near=("_shardings", "PartitionSpec", "Sharding"))
+WAKES = (Calls(*(name for name in TAKERS if name not in JITS)), SHARDED_JITS)
 
 
 @dataclass(frozen=True)

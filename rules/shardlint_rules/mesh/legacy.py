@@ -60,20 +60,10 @@ def items(
 def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
     """Whether an expression is a mesh made in the text, or a parameter annotated as one."""
     return all(
-        (isinstance(one, Made) and one.api in MESH_MAKERS) or _annotated(program, one)
+        (isinstance(one, Made) and one.api in MESH_MAKERS)
+        or (isinstance(one, Parameter) and program.contexts.annotated(one))
         for one in options(program.value(file, node))
     )
-
-
-def _annotated(program: Program, value: Value) -> bool:
-    """A parameter `mesh: Mesh` (not `Mesh | None`, which may be no mesh)."""
-    if not isinstance(value, Parameter) or not isinstance(value.place.node, ast.arg):
-        return False
-    annotation = value.place.node.annotation
-    if not isinstance(annotation, ast.Name | ast.Attribute):
-        return False
-    named = options(program.value(value.place.file, annotation))
-    return all(isinstance(one, Api) and one.name == "jax.sharding.Mesh" for one in named)
 
 
 def moves_with(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.contexts import Context, ContextKind
+from shardlint.program.contexts import SET_KINDS, Context, ContextKind
 from shardlint.program.liveness import reads_after
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, Uses
@@ -21,7 +21,6 @@ _OLD = (
     "jax._src.interpreters.pxla.thread_resources",
 )
 _PLACES = (*CONSTRAINTS, "jax.reshard", "jax.device_put", "jax.sharding.NamedSharding")
-_SETTERS: tuple[ContextKind, ...] = ("set_mesh", "use_mesh")
 _ENTERED: tuple[ContextKind, ...] = ("with mesh",)
 _SETTING = ("set_mesh", "use_mesh", "use_abstract_mesh", "use_concrete_mesh")
 
@@ -94,7 +93,7 @@ class MeshEmptyGuard(Rule):
         if mesh is None or not _places(site):
             return
         for guard in _guards(site, mesh):
-            wanted = _SETTERS if old else _ENTERED
+            wanted = SET_KINDS if old else _ENTERED
             context = site.program.context(site.file, guard)
             if not _only(context, *wanted) or not self._nothing_else(site, guard, *wanted):
                 continue
@@ -110,7 +109,7 @@ class MeshEmptyGuard(Rule):
         if any(one.kind not in kinds for one in around.contexts):
             return False
         # Callers out of sight could set a mesh, if anything of the project does.
-        return around.complete or kinds == _SETTERS or not any(map(site.program.project.anywhere, _SETTING))
+        return around.complete or kinds == SET_KINDS or not any(map(site.program.project.anywhere, _SETTING))
 
     def _unseen(
         self, site: Site, guard: ast.Attribute, context: Context, by: str, fix: Fix | None

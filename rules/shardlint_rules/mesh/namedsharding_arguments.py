@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.program.api import DEVICE_LISTS
 from shardlint.program.meshes import MESH_MAKERS, is_spec
 from shardlint.program.reach import lookup
 from shardlint.program.values import Constant, Items, Made, Value, options
@@ -12,7 +13,7 @@ from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 
 _SPEC = "jax.sharding.PartitionSpec"
-_DEVICES = ("jax.devices", "jax.local_devices", "jax.experimental.mesh_utils.create_device_mesh")
+_DEVICES = (*DEVICE_LISTS, "jax.experimental.mesh_utils.create_device_mesh")
 _KEEPERS = ("numpy.array", "numpy.asarray", "numpy.reshape")
 _METHODS = ("reshape", "transpose", "flatten", "ravel")
 _MEMORIES = ("device", "pinned_host", "unpinned_host")

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from shardlint.program.contexts import Context
 from shardlint.program.meshes import Mesh
+from shardlint.program.signatures import JITS
 from shardlint.program.values import Api, Constant, Function, Value, Wrapped
 from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
@@ -90,7 +91,7 @@ class UnknownAxis(Rule):
                     return meshes(site, value)
             elif site.api != "jax.shard_map" or site.form == "partial" or site.arguments.open_keywords:
                 return None
-        if site.api not in ("jax.jit", "jax.experimental.pjit.pjit", "jax.shard_map"):
+        if site.api not in (*JITS, "jax.shard_map"):
             # A mesh entered by `with mesh:` is not read where jax.set_mesh is in force: outer ones count.
             entered = any(one.kind == "with mesh" for one in site.context.contexts)
             return _in_context(site.program.around(site.file, site.call) if entered else site.context)

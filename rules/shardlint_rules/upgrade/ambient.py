@@ -11,6 +11,7 @@ from shardlint.program.reach import lookup
 from shardlint.program.values import Api, options
 from shardlint.rule import Edit
 from shardlint.site import Site
+from shardlint_rules.upgrade.places import references
 
 OLD = (
     "jax.interpreters.pxla.thread_resources",
@@ -30,14 +31,7 @@ _NAMED = "jax.sharding.NamedSharding"
 
 def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to thread_resources, imports aside."""
-    aliases = (node.asname for node in file.mentions("thread_resources") if isinstance(node, ast.alias))
-    for word in ("thread_resources", *(alias for alias in aliases if alias)):
-        for node in file.mentions(word):
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-                if any(
-                    isinstance(one, Api) and one.written in OLD for one in options(program.value(file, node))
-                ):
-                    yield node
+    return references(program, file, *OLD)
 
 
 def as_new(site: Site, node: ast.expr) -> list[Edit] | str:

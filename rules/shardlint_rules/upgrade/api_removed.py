@@ -11,12 +11,9 @@ from shardlint.site import Site
 from shardlint.versions import show
 from shardlint_rules.upgrade import ambient, device_put, joint, positional
 from shardlint_rules.upgrade.importing import whole_line
-from shardlint_rules.upgrade.places import Use, certainty, in_a_bridge, use_of
+from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
 from shardlint_rules.upgrade.renaming import renamed
 from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, woken_names
-
-# Releases people wrote down exactly, in the project's own folder. A range proves no older one.
-_EXACT = ("pinned in", "--target", "targets in")
 
 
 class ApiRemoved(Rule):
@@ -137,7 +134,6 @@ class ApiRemoved(Rule):
             return
         assert use.entry.introduced is not None
         source = site.targets.found["jax"].source
-        exact = source.startswith(_EXACT) and "/" not in source
         since = show(use.entry.introduced)
         error = use.error(site.target("jax"))
         module, _, last = use.entry.name.rpartition(".")
@@ -146,7 +142,7 @@ class ApiRemoved(Rule):
             f"not in {site.on('jax')}",
             f"On {site.on('jax')} ({source}) this raises {error}: {use.entry.name} came with jax {since}.",
             help=f"require jax>={since}, or ask first: hasattr({module}, {last!r})",
-            certainty=certainty(site, use) if exact else Certainty.LIKELY,
+            certainty=certainty(site, use) if exact(site, "jax") else Certainty.LIKELY,
         )
 
 

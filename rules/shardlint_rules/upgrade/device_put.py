@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 
 from shardlint.imports import spell_short
-from shardlint.program.values import Api, options
 from shardlint.rule import Edit, Fix, Safety
 from shardlint.site import Site
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
+from shardlint_rules.upgrade.places import references
 from shardlint_rules.upgrade.positional import NEW
 
 NAMES = ("jax.device_put_sharded", "jax.device_put_replicated")
@@ -19,7 +18,7 @@ def fix(site: Site, name: str) -> Fix | str:
     """The fix of all the calls in the file; or why there is none."""
     edits: list[Edit] = []
     drops: set[str] = set()
-    for node in _uses(site, name):
+    for node in references(site.program, site.file, name):
         call = site.file.parent(node)
         if not isinstance(call, ast.Call) or call.func is not node:
             return f"it is handed on at line {node.lineno}"
@@ -43,18 +42,6 @@ def fix(site: Site, name: str) -> Fix | str:
         why,
         sorted(drops),
     )
-
-
-def _uses(site: Site, name: str) -> Iterator[ast.expr]:
-    last = name.rpartition(".")[2]
-    aliases = [
-        node.asname for node in site.file.mentions(last) if isinstance(node, ast.alias) and node.asname
-    ]
-    for word in (last, *aliases):
-        for node in site.file.mentions(word):
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-                if any(isinstance(one, Api) and one.written == name for one in options(site.value(node))):
-                    yield node
 
 
 def _call(site: Site, call: ast.Call, name: str) -> list[Edit] | str:

@@ -11,6 +11,7 @@ from shardlint.program.meshes import SHARDINGS, leaves
 from shardlint.program.values import Api, Constant, Made, Place, options
 from shardlint.rule import Edit
 from shardlint.site import Site
+from shardlint_rules.upgrade.places import references
 
 NAME = "jax.experimental.pjit.pjit"
 # Taken by position by pjit; jax.jit takes only the function so.
@@ -28,17 +29,7 @@ _FRESH = ("jax.numpy.", "jax.random.")
 
 def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
     """Where a file refers to pjit, imports aside."""
-    words = [
-        "pjit",
-        *(node.asname for node in file.mentions("pjit") if isinstance(node, ast.alias) and node.asname),
-    ]
-    for word in words:
-        for node in file.mentions(word):
-            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-                if any(
-                    isinstance(one, Api) and one.written == NAME for one in options(program.value(file, node))
-                ):
-                    yield node
+    return references(program, file, NAME)
 
 
 def _call(site: Site, node: ast.expr) -> tuple[ast.Call, int] | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from shardlint.facts import FileFacts
-from shardlint.program import api
+from shardlint.program import Program, api
 from shardlint.program.guards import guarded
 from shardlint.program.values import Api, options
 from shardlint.rule import Certainty
@@ -21,6 +21,8 @@ from shardlint.site import Site
 from shardlint.versions import Release
 from shardlint_rules.upgrade.table import Name, State, table
 
+# Releases people wrote down exactly, in the project's own folder. A range proves no older one.
+_EXACT = ("pinned in", "--target", "targets in")
 # Files whose purpose is to bridge releases.
 _COMPATIBILITY = re.compile(r"compat|shim|backport", re.IGNORECASE)
 
@@ -71,6 +73,24 @@ def use_of(site: Site, *wanted: State) -> Use | None:
 def in_a_bridge(site: Site) -> bool:
     """Whether a file is there to bridge releases, or is of jax itself."""
     return _COMPATIBILITY.search(site.file.path.stem) is not None or is_the_library(site.program.project.root)
+
+
+def exact(site: Site, library: str) -> bool:
+    """Whether the release of a library is one that people wrote down exactly, for this project."""
+    source = site.targets.found[library].source
+    return source.startswith(_EXACT) and "/" not in source
+
+
+def references(program: Program, file: FileFacts, *names: str) -> Iterator[ast.Name | ast.Attribute]:
+    """Where a file refers to one of these names, which all end in the same word, imports aside."""
+    last = names[0].rpartition(".")[2]
+    aliases = [node.asname for node in file.mentions(last) if isinstance(node, ast.alias) and node.asname]
+    for word in (last, *aliases):
+        for node in file.mentions(word):
+            if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                found = options(program.value(file, node))
+                if any(isinstance(one, Api) and one.written in names for one in found):
+                    yield node
 
 
 def _imported(site: Site, alias: ast.alias) -> Use | None:
