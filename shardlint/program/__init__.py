@@ -74,6 +74,7 @@ class Program:
         for room in [room for name, room in vars(self).items() if name not in kept]:
             vars(room).clear()
         self.project.forget()
+        self.needs.renumber(self._meshes, self._answers)
         self._start()
 
     def value(self, file: FileFacts, node: ast.AST) -> Value:

@@ -6,9 +6,9 @@ with it, and counts for whoever asks again. Each file and each question has a bi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 Need = Path | tuple[str, ...]
 """A file, or a question: its kind and what is asked."""
@@ -69,6 +69,25 @@ class Needs:
             todo += new
         return needed
 
+    def renumber(self, *kept: Remembered[Any, Any]) -> None:
+        """Forget all needs but those of kept answers and of now: a number is as long as its highest bit."""
+        now = self.named(self.now)
+        named = [(answers, list(answers.named())) for answers in kept]
+        self.bits.clear()
+        self._by_bit.clear()
+        self._unfinished.clear()
+        self.now = self._of(now)
+        for answers, entries in named:
+            for key, answer, needed in entries:
+                answers.keep(key, answer, self._of(needed))
+
+    def _of(self, named: Iterable[Need]) -> int:
+        before = self.begin()
+        for need in named:
+            self.note(need)
+        own, self.now = self.now, before
+        return own
+
     def begin(self) -> int:
         """Begin an answer: what is needed from here on is its own. Returns what to give to `end`."""
         before, self.now = self.now, 0
@@ -103,6 +122,11 @@ class Remembered(Generic[Key, Answer]):
     def keep(self, key: Key, answer: Answer, needed: int) -> None:
         """Remember an answer."""
         self._known[key] = (answer, needed)
+
+    def named(self) -> Iterator[tuple[Key, Answer, tuple[Need, ...]]]:
+        """The answers, and what each needed."""
+        for key, (answer, needed) in self._known.items():
+            yield key, answer, self.needs.named(needed)
 
     def begin(self, key: Key, answer: Answer) -> None:
         """What to answer for now to whoever asks on the way to the answer, which `make` makes."""

@@ -22,8 +22,10 @@ _SOURCE_FOLDERS = ("", "src", "lib", "python")
 _SEARCH_BYTES = 400_000_000
 # A name in more files than this is no use as evidence: some of them will not tell.
 _SEARCH_FILES = 60
-# One file asks little and is served by searching; a whole project asks thousands of times, and an index pays.
+# One file asks little and is served by searching; a whole project asks thousands of times, and an index pays. Sooner
+# where there are many files to be read for each search.
 _SEARCHES_BEFORE_INDEX = 24
+_READS_BEFORE_INDEX = 10_000
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
@@ -51,7 +53,7 @@ class Project:
         self._whole: set[Path] = set()
         """Files that cannot be read a function at a time."""
         self._tops: dict[Path, Path] = {}
-        self._searches = 0
+        self._searches = self._reads = 0
         self.needs = Needs()
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
@@ -104,6 +106,7 @@ class Project:
     def _texts(self) -> Iterator[tuple[Path, bytes]]:
         """What the files hold, one after the other: together it may be much. Nothing if it is too much to search."""
         for path in self._files if not self._too_large else ():
+            self._reads += 1
             yield path, self._bytes(path)
 
     def _bytes(self, path: Path) -> bytes:
@@ -173,7 +176,7 @@ class Project:
         if kind not in ("named", "starred", "attribute", "anywhere") or not all(map(_WORD.fullmatch, said)):
             return None
         self._searches += 1
-        if self._searches <= _SEARCHES_BEFORE_INDEX:
+        if self._searches <= _SEARCHES_BEFORE_INDEX and self._reads < _READS_BEFORE_INDEX:
             return None
         index = self._index
         found = set.intersection(*(set(index.words.get(word.encode(), ())) for word in said))
