@@ -694,18 +694,19 @@ class Run:
         self.tally.counts["generated programs"] = written
         until = time.monotonic() + seconds if seconds is not None else None
         workers = [self._start(index, range(start + index, start + files, jobs)) for index in range(jobs)]
-        while workers:
-            before = time.monotonic()
-            wait([worker.pipe for worker in workers], timeout=1)
-            self.awake += min(time.monotonic() - before, 2)
-            for worker in list(workers):
-                self._hear(worker, workers)
-            if until is not None and time.monotonic() > until:
-                for worker in workers:
-                    worker.process.kill()
-                    worker.process.join()
-                return False
-        return True
+        try:
+            while workers and (until is None or time.monotonic() < until):
+                before = time.monotonic()
+                wait([worker.pipe for worker in workers], timeout=1)
+                self.awake += min(time.monotonic() - before, 2)
+                for worker in list(workers):
+                    self._hear(worker, workers)
+        except KeyboardInterrupt:
+            print("interrupted: this is what was done until then", file=sys.stderr)
+        for worker in workers:
+            worker.process.kill()
+            worker.process.join()
+        return not workers
 
     def _start(self, index: int, numbers: range) -> Worker:
         context = multiprocessing.get_context("spawn")
