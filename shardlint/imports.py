@@ -21,7 +21,7 @@ _CUSTOMARY = {"equinox": "eqx", "jax.numpy": "jnp", "numpy": "np", "haliax": "ha
 def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
     """The text for a library name at a node, and the edits that make it valid there."""
     best: str | None = None
-    for binding in _imports(file):
+    for binding in file.imports:
         value = program.evaluator.binding(file, binding)
         if not isinstance(value, Api) or not _visible(file, node, binding):
             continue
@@ -79,7 +79,7 @@ def spell_from(
 
     None where no name is free.
     """
-    for binding in _imports(file):
+    for binding in file.imports:
         value = program.evaluator.binding(file, binding)
         if isinstance(value, Api) and value.written == name and _visible(file, node, binding):
             return binding.name, ()
@@ -90,16 +90,6 @@ def spell_from(
     if not _free(file, node, last):
         return None
     return last, (_new_statement(file, f"from {module} import {last}"),)
-
-
-def _imports(file: FileFacts) -> Iterator[Binding]:
-    for bindings in file.bound(file.module).bindings.values():
-        for binding in bindings:
-            if (
-                binding.kind in ("import", "from")
-                and file.statement_in_block(binding.node, file.module) is not None
-            ):
-                yield binding
 
 
 def _visible(file: FileFacts, node: ast.AST, binding: Binding) -> bool:

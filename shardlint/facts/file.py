@@ -45,7 +45,8 @@ class FileFacts:
         self._tables = tables
         self._scopes, self._homes = tables.scopes, tables.homes
         self._walker = Walker(tables, ":=" in source.text)
-        self._in_order: dict[Scope, list[ast.stmt]] = {}
+        self._in_order: dict[Scope, tuple[list[ast.stmt], list[int]]] = {}
+        """The statements of a scope by where they begin, and where that is."""
         self._said: dict[str, bool] = {}
         self._asked = 0
         self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
@@ -59,6 +60,17 @@ class FileFacts:
             return frozenset()
         lines = re.findall(r"(?:^|[:;])[ \t]*global\b([^\n#;]*)", self.source.text, re.MULTILINE)
         return frozenset(name.strip() for line in lines for name in line.split(","))
+
+    @cached_property
+    def imports(self) -> list[Binding]:
+        """What import statements bind that stand in the module's own block, outside every branch."""
+        return [
+            binding
+            for bindings in self.bound(self.module).bindings.values()
+            for binding in bindings
+            if binding.kind in ("import", "from")
+            and self.statement_in_block(binding.node, self.module) is not None
+        ]
 
     def release(self) -> None:
         """Break the cycles between scopes, so that the tree goes at once and no collector need look for it.
@@ -123,9 +135,10 @@ class FileFacts:
         if scope.walked:
             return
         if scope not in self._in_order:
-            self._in_order[scope] = sorted(scope.statements, key=_start)
-        statements = self._in_order[scope]
-        index = bisect_right(statements, line, key=_start) - 1
+            statements = sorted(scope.statements, key=_start)
+            self._in_order[scope] = statements, list(map(_start, statements))
+        statements, starts = self._in_order[scope]
+        index = bisect_right(starts, line) - 1
         around: ast.AST | None = statements[index] if index >= 0 else None
         while around is not None and around is not scope.node:
             if isinstance(around, ast.stmt):
@@ -255,14 +268,13 @@ class FileFacts:
             return
         done.add(id(scope))
         nodes.extend(scope.named.get(name, ()))
-        for child in scope.children:
-            if child.kind in ("lambda", "comprehension"):
-                self._collect(child, name, nodes, done)
+        for child in scope.within:
+            self._collect(child, name, nodes, done)
 
     def inner_scopes(self, scope: Scope) -> Iterator[Scope]:
         """The scope and all scopes inside it, walked."""
         yield self.walked(scope)
-        for child in list(scope.children):
+        for child in scope.children:
             yield from self.inner_scopes(child)
 
     @cached_property

@@ -50,9 +50,10 @@ class Scope:
     kind: Kind
     node: ast.AST
     parent: Scope | None
-    children: list[Scope] = field(default_factory=list)
     definitions: list[Scope] = field(default_factory=list)
-    """The functions and classes among the children, in text order."""
+    """The functions and classes inside, in text order."""
+    within: list[Scope] = field(default_factory=list)
+    """The lambdas and comprehensions inside, of the expressions that were visited."""
     statements: list[ast.stmt] = field(default_factory=list)
     """All statements that run as part of the scope, those in branches and loops too."""
     bindings: dict[str, list[Binding]] = field(default_factory=dict)
@@ -74,6 +75,11 @@ class Scope:
         if self.kind == "module":
             return "the module"
         return getattr(self.node, "name", f"a {self.kind}")
+
+    @property
+    def children(self) -> list[Scope]:
+        """The scopes directly inside."""
+        return [*self.definitions, *self.within]
 
     @property
     def body(self) -> list[ast.stmt]:
@@ -119,7 +125,6 @@ class Tables:
             if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
                 kind: Kind = "class" if isinstance(statement, ast.ClassDef) else "function"
                 inner = Scope(kind, statement, scope)
-                scope.children.append(inner)
                 scope.definitions.append(inner)
                 self.scopes[statement] = inner
                 if not self._is_left_out(statement):
@@ -150,8 +155,8 @@ class Tables:
             node.__dict__.pop("_cut", None)
             scope.parent = None
             for table in (
-                scope.children,
                 scope.definitions,
+                scope.within,
                 scope.statements,
                 scope.bindings,
                 scope.named,

@@ -354,13 +354,13 @@ class Walker:
             if part is not None:
                 self._visit(part, node, scope)
         inner = Scope("lambda", node, scope)
-        scope.children.append(inner)
+        scope.within.append(inner)
         self.scopes[node] = inner
         self.walk(inner)
 
     def _comprehension(self, node: Comprehension, scope: Scope) -> None:
         inner = Scope("comprehension", node, scope, bound=True, walked=True)
-        scope.children.append(inner)
+        scope.within.append(inner)
         self.scopes[node] = inner
         for position, generator in enumerate(node.generators):
             self.homes[generator] = (node, inner)
