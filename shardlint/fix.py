@@ -68,25 +68,50 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
             report.skipped.append((file, reason))
         if outcome is None:
             continue
-        if write and outcome.changed and not outcome.problem:
-            try:
-                write_atomically(file, outcome.after.encode(), expected=outcome.before.encode())
-            except (OSError, Unreadable) as error:
-                outcome.problem = f"not written: {error}"
+        if write:
+            _write(outcome)
         report.fixed.append(outcome)
     if write:
-        _look_again(report, options)
+        turns = 1
+        while turns < _ROUNDS and _look_again(report, options, unsafe):
+            turns += 1
     return report
 
 
-def _look_again(report: FixReport, options: Options) -> None:
-    """What is left in a mended file was seen while files that came later were as before: look at it as it is now."""
-    again = Checker(options)
+def _write(outcome: FixedFile) -> None:
+    if outcome.changed and not outcome.problem:
+        try:
+            write_atomically(outcome.path, outcome.after.encode(), expected=outcome.before.encode())
+        except (OSError, Unreadable) as error:
+            outcome.problem = f"not written: {error}"
+
+
+def _look_again(report: FixReport, options: Options, unsafe: bool) -> bool:
+    """Mend what is left, where that was seen while other files were as before; returns whether there was something.
+
+    What a fix does may rest on files that came later, and were mended since.
+    """
+    if not any(outcome.changed and not outcome.problem for outcome in report.fixed):
+        return False
+    again, found_more = Checker(options), False
     for outcome in report.fixed:
-        if outcome.changed and outcome.left and not outcome.problem:
-            found = again.check_file(outcome.path)
-            if found.reason is None:
-                outcome.left = found.report.findings if found.report is not None else []
+        if not outcome.left or outcome.problem:
+            continue
+        first = again.check_file(outcome.path)
+        if first.reason is not None:
+            continue
+        outcome.left = first.report.findings if first.report is not None else []
+        more, reason = fix_file(first, options, unsafe)
+        if more is None or reason is not None or not more.changed or more.problem:
+            continue
+        _write(more)
+        if more.problem:
+            outcome.problem = more.problem
+            continue
+        outcome.after, outcome.left = more.after, more.left
+        outcome.mended += more.mended
+        found_more = True
+    return found_more
 
 
 def fix_file(first: Outcome, options: Options, unsafe: bool) -> tuple[FixedFile | None, str | None]:
@@ -101,6 +126,9 @@ def fix_file(first: Outcome, options: Options, unsafe: bool) -> tuple[FixedFile 
     for turn in range(_ROUNDS):
         applied, text = apply(outcome.after, findings, unsafe)
         if applied and turn == 0:
+            if not outcome.before.exact:
+                name = outcome.before.encoding
+                return outcome, f"written as {name} it would be other bytes throughout; save it as UTF-8"
             try:  # a file in which only comments were looked at need not be Python
                 read_facts(outcome.before, path)
             except NotParsed as error:

@@ -249,6 +249,31 @@ def test_edits_are_spliced_as_if_made_one_by_one_from_the_end(
     assert _spliced(text, edits[::-1]) == expected
 
 
+def test_what_waits_for_a_later_file_is_mended_in_the_same_run(write: Write) -> None:
+    root = write(
+        {
+            "a.py": "import numpy as np\nnp.cos(1)\n",
+            "b.py": "import numpy as hold_on\nhold_on.asarray(1)\n",
+        }
+    )
+    report = mend(root)
+    assert (root / "a.py").read_text() == "abs(1)\n"
+    assert [(outcome.path.name, len(outcome.mended), len(outcome.left)) for outcome in report.fixed] == [
+        ("a.py", 1, 0),
+        ("b.py", 1, 0),
+    ]
+
+
+def test_a_text_that_would_be_encoded_otherwise_is_left(write: Write) -> None:
+    data = b"# coding: utf-7\nimport numpy as np\nx = np.asarray(1)  # +AEE-\n"
+    assert data.decode("utf-7").encode("utf-7") != data, "the case is none"
+    root = write({"x.py": data})
+    report = mend(root)
+    assert (root / "x.py").read_bytes() == data
+    ((_, reason),) = report.skipped
+    assert reason == "written as utf-7 it would be other bytes throughout; save it as UTF-8"
+
+
 def test_rules_that_undo_each_other_end(write: Write) -> None:
     root = write({"x.py": "import numpy as np\nnp.floor(1)\n"})
     (outcome,) = mend(root).fixed

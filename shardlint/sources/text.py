@@ -23,6 +23,8 @@ MAX_BYTES = 8_000_000
 _READ_MAX = 64 * MAX_BYTES
 # Python itself needs hours for a megabyte in these.
 _NOT_FOR_SOURCE = ("punycode", "idna")
+# These say a text in one way only.
+_ONE_WAY = ("utf-8", "iso-8859-1", "ascii")
 # For a few positions, counting lines is faster than looking where every line starts.
 _COUNTED = 8
 
@@ -43,6 +45,8 @@ class Source:
     text: str
     encoding: str = "utf-8"
     bom: bool = False
+    exact: bool = True
+    """Whether encoding the text gives the bytes that were read; UTF-7 has many ways to say the same."""
 
     @cached_property
     def line_starts(self) -> list[int]:
@@ -91,7 +95,7 @@ class Source:
 
     def replaced(self, text: str) -> Source:
         """The same file with other text."""
-        return Source(self.path, text, self.encoding, self.bom)
+        return Source(self.path, text, self.encoding, self.bom, self.exact)
 
     def encode(self) -> bytes:
         """The bytes to write: same encoding and byte order mark as were read.
@@ -128,7 +132,7 @@ def decode(path: Path, data: bytes) -> Source:
         raise Unreadable(f"the coding cookie names {encoding}, which is not for source")
     body = data[len(codecs.BOM_UTF8) :] if bom else data
     try:
-        return Source(path, body.decode(encoding), encoding, bom)
+        text = body.decode(encoding)
     except UnicodeDecodeError as error:
         line = body.count(b"\n", 0, error.start) + 1
         raise Unreadable(
@@ -138,6 +142,14 @@ def decode(path: Path, data: bytes) -> Source:
         raise Unreadable(f"unknown encoding {encoding!r} in the coding cookie") from None
     except UnicodeError as error:  # codecs with errors of their own
         raise Unreadable(f"cannot be read as {encoding}: {error}") from None
+    return Source(path, text, encoding, bom, encoding in _ONE_WAY or _encodes(text, encoding, body))
+
+
+def _encodes(text: str, encoding: str, body: bytes) -> bool:
+    try:
+        return text.encode(encoding) == body
+    except UnicodeError:
+        return False
 
 
 def _too_large(size: int) -> Unreadable:

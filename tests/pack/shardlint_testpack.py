@@ -22,6 +22,7 @@ RULES = {
     "XT205": "shardlint_testpack:Back",
     "XT206": "shardlint_testpack:Faulty",
     "XT207": "shardlint_testpack:Rewritten",
+    "XT208": "shardlint_testpack:Waiting",
 }
 
 
@@ -176,3 +177,15 @@ class Rewritten(_Call):
             return None
         call = islands.without_keywords(site.node, {"out"})
         return site.fix(Safety.SAFE, "leave out `out`", [site.replace(site.call, call)])
+
+
+class Waiting(_Call):
+    """A fix that is made once no file of the project says `hold_on`."""
+
+    code, name, harm, fixes = "XT208", "cos-waits", Harm.COST, "safe"
+    wakes = (Calls("numpy.cos"),)
+
+    def mend(self, site: Site):
+        if site.program.project.anywhere("hold_on"):
+            return None
+        return site.fix(Safety.SAFE, "write abs", [site.replace(site.call.func, "abs")], drops=["np"])
