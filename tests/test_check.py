@@ -112,7 +112,7 @@ def test_each_place_is_told_once_and_in_order(write: Write) -> None:
     ("chosen", "codes"),
     [
         (["XT101"], ["XT101"]),
-        (["XT2"], ["XT201", "XT202", "XT203", "XT204", "XT205", "XT206", "XT207"]),
+        (["XT2"], ["XT201", "XT202", "XT203", "XT204", "XT205", "XT206", "XT207", "XT208"]),
         (["asarray-moved"], ["XT102"]),
         (["silent"], ["XT101"]),
         (["Silent"], ["XT101"]),

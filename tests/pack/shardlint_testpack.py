@@ -182,8 +182,8 @@ class Rewritten(_Call):
 class Waiting(_Call):
     """A fix that is made once no file of the project says `hold_on`."""
 
-    code, name, harm, fixes = "XT208", "cos-waits", Harm.COST, "safe"
-    wakes = (Calls("numpy.cos"),)
+    code, name, harm, fixes = "XT208", "cbrt-waits", Harm.COST, "safe"
+    wakes = (Calls("numpy.cbrt"),)
 
     def mend(self, site: Site):
         if site.program.project.anywhere("hold_on"):
