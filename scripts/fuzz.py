@@ -817,6 +817,8 @@ def main() -> None:
     packages = tuple(name for name in given.packages.split(",") if name)
     scratch = Path(tempfile.mkdtemp(prefix="shardlint-fuzz-"))
     begun = time.monotonic()
+    for number in (signal.SIGINT, signal.SIGTERM):  # also in the background, where shells ignore the first
+        signal.signal(number, signal.default_int_handler)
     try:
         if given.many:
             wrong = many(given.many, scratch / "many")
