@@ -92,6 +92,12 @@ def test_the_tree_is_that_of_the_whole_text(text: str) -> None:
     assert same(text)
 
 
+def test_the_tree_far_down_a_file_is_that_of_the_whole_text() -> None:
+    body = textwrap.indent(LONG, "    ")
+    far = "x = 1\n" * 5_000
+    assert same(f"{far}class C:\n    def f(self):\n{body}\n\n    def g(self):\n{body}\n\ndef h():\n{LONG}\n")
+
+
 def test_the_tree_of_real_files_is_whole() -> None:
     cut = 0
     for path in OWN:

@@ -31,6 +31,8 @@ _CLASS = re.compile(r"class[ \t]+\w+[ \t]*[(:\[]")
 _QUOTES = ('"""', "'''")
 # How often examples in strings are taken for code before a text is left whole.
 _TRIES = 3
+# Up to here empty lines before a block cost less than counting its lines anew.
+_FAR = 4_000
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -60,13 +62,12 @@ class Cut:
 
     def parse(self) -> tuple[list[ast.stmt], Cuts]:
         """The statements, at the file's own lines and columns, and what is not parsed of them. Raises `CutWrong`."""
-        lines = "\n" * (self.line - 2)
         if self.of_class:
-            found = _parsed(f"{lines}if 1:\n", self.text, self.path, self.begin, self.end, self.line)
+            found = _parsed(self.text, self.path, self.begin, self.end, self.line)
             if found is not None:
                 return self._block(found[0]), found[1]
         try:
-            tree = parse(f"{lines}if 1:\n{self.text[self.begin : self.end]}", self.path)
+            tree = _at(self.text[self.begin : self.end], self.path, self.line)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             raise CutWrong(self.path) from None
         return self._block(tree), {}
@@ -148,20 +149,31 @@ def parse(text: str, path: Path) -> ast.Module:
 
 def parsed(text: str, path: Path) -> tuple[ast.Module, Cuts] | None:
     """The tree of a file, and the bodies that are not parsed of it; None where it cannot be cut."""
-    return _parsed("", text, path, 0, len(text), 1)
+    if "\r" in text or "\f" in text:  # other lines and other indentation than counted here
+        return None
+    return _parsed(text, path, 0, len(text), 1)
 
 
-def _parsed(
-    before: str, text: str, path: Path, begin: int, end: int, line: int
-) -> tuple[ast.Module, Cuts] | None:
-    """The tree of a part of a text, which begins on a line, with other text before it."""
+def _at(text: str, path: Path, line: int) -> ast.Module:
+    """The tree of what begins on a line: of a whole text, or of a block below an `if` that is put before it."""
+    if line == 1:
+        return parse(text, path)
+    if line < _FAR:
+        return parse(f"{chr(10) * (line - 2)}if 1:\n{text}", path)
+    tree = parse(f"if 1:\n{text}", path)
+    ast.increment_lineno(tree, line - 2)
+    return tree
+
+
+def _parsed(text: str, path: Path, begin: int, end: int, line: int) -> tuple[ast.Module, Cuts] | None:
+    """The tree of a part of a text, which begins on a line."""
     examples: set[int] = set()
     for _ in range(_TRIES):
         cut, left = cuts(text, path, begin, end, line, examples)
         if not left:
             return None
         try:
-            tree = parse(before + cut, path)
+            tree = _at(cut, path, line)
         except (SyntaxError, ValueError, RecursionError, MemoryError):
             return None
         strange = left.keys() - {number for node in definitions(tree) if (number := placeholder(node))}
@@ -195,8 +207,6 @@ def cuts(
     Those that end on a line of `but` are left in place.
     """
     found: Cuts = {}
-    if "\r" in text or "\f" in text:  # other lines and other indentation than counted here
-        return text[start:stop], found
     pieces: list[str] = []
     ascii_only = text.isascii()
     kept = counted = position = start
