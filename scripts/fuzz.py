@@ -53,7 +53,7 @@ HUNG = 40.0
 """Seconds on the clock after which a worker that says nothing is killed."""
 BASE_MAX, CASE_MAX = 40_000, 200_000
 GENERATED = 120
-_COMMAND_EVERY, _REPORT_EVERY, _COLLECT_EVERY = 400, 100, 40
+_COMMAND_EVERY, _BLOCK, _COLLECT_EVERY = 400, 100, 40
 _NESTING = 15_000  # as the command line sets it
 # Files that a run may leave beside those it checks.
 _KEPT_BY_US = (".shardlint_cache",)
@@ -632,39 +632,40 @@ def work(
     generated: Path,
     packages: Sequence[str],
     seed: int,
-    numbers: range,
     limit: float,
 ) -> None:
-    """A worker: does its cases and says each number before it begins."""
+    """A worker: asks for cases by telling the counts of the last ones, and says each number before it begins."""
     sys.setrecursionlimit(_NESTING)
     gc.disable()  # as the command line has it
     # The same for every case, and half of the time of a small one.
     for place, name in ((targets, "_installed"), (checking, "select"), (Wakes, "of")):
         setattr(place, name, functools.cache(getattr(place, name)))
     bases, examiner = find_bases(generated, packages), Examiner(folder, limit)
-    for number in numbers:
-        pipe.send(number)
-        case = make_case(seed, number, bases)
-        for failure in examiner.examine(case, command=number % _COMMAND_EVERY == 7):
-            pipe.send(failure)
-        if number % _COLLECT_EVERY == 0:
-            gc.collect()
-        if number % _REPORT_EVERY == 0:
-            pipe.send(examiner.tally)
-            examiner.tally = Tally()
-    pipe.send(examiner.tally)
-    pipe.send(None)
+    while True:
+        pipe.send(examiner.tally)
+        examiner.tally = Tally()
+        numbers: range = pipe.recv()
+        if not numbers:
+            return
+        for done, number in enumerate(numbers):
+            pipe.send(number)
+            case = make_case(seed, number, bases)
+            for failure in examiner.examine(case, command=number % _COMMAND_EVERY == 7):
+                pipe.send(failure)
+            if done % _COLLECT_EVERY == 0:
+                gc.collect()
 
 
 @dataclass
 class Worker:
     """A worker as its parent sees it."""
 
+    index: int
     process: Any
     pipe: Connection
-    numbers: range
-    at: int
     heard: float
+    numbers: range = range(0)
+    at: int = -1
 
 
 class Run:
@@ -683,6 +684,9 @@ class Run:
         self.tally = Tally()
         self.failures: list[Failure] = []
         self.reached = -1
+        """The last case before which all are done and counted."""
+        self._left: list[range] = []
+        """Blocks of cases that no worker has."""
         self.awake = 0.0
         """Seconds since the beginning, without those in which this process was stopped, and its workers with it."""
         self.generated = programs or folder / "generated"
@@ -693,7 +697,9 @@ class Run:
         written = len(list(self.generated.glob("*.py"))) or generate(self.generated, self.seed)
         self.tally.counts["generated programs"] = written
         until = time.monotonic() + seconds if seconds is not None else None
-        workers = [self._start(index, range(start + index, start + files, jobs)) for index in range(jobs)]
+        cases = range(start, start + files)
+        self._left = [cases[at : at + _BLOCK] for at in reversed(range(0, files, _BLOCK))]
+        workers = [self._start(index) for index in range(jobs)]
         try:
             while workers and (until is None or time.monotonic() < until):
                 before = time.monotonic()
@@ -703,38 +709,42 @@ class Run:
                     self._hear(worker, workers)
         except KeyboardInterrupt:
             print("interrupted: this is what was done until then", file=sys.stderr)
+        undone = [block.start for block in (*self._left, *(worker.numbers for worker in workers)) if block]
+        self.reached = min(undone, default=cases.stop) - 1
         for worker in workers:
             worker.process.kill()
             worker.process.join()
         return not workers
 
-    def _start(self, index: int, numbers: range) -> Worker:
+    def _start(self, index: int) -> Worker:
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         folder = self.folder / f"worker{index}"
-        arguments = (theirs, folder, self.generated, self.packages, self.seed, numbers, self.limit)
+        arguments = (theirs, folder, self.generated, self.packages, self.seed, self.limit)
         process = context.Process(target=work, args=arguments, daemon=True)
         process.start()
         theirs.close()
-        return Worker(process, ours, numbers, numbers.start - 1, self.awake)
+        return Worker(index, process, ours, self.awake)
 
     def _hear(self, worker: Worker, workers: list[Worker]) -> None:
         try:
             while worker.pipe.poll():
                 worker.heard = self.awake
                 said = worker.pipe.recv()
-                if said is None:
-                    worker.process.join()
-                    workers.remove(worker)
-                    return
                 if isinstance(said, int):
                     worker.at = said
-                    self.reached = max(self.reached, said)
                 elif isinstance(said, Tally):
                     self.tally.add(said)
+                    worker.numbers = self._left.pop() if self._left else range(0)
+                    worker.at = worker.numbers.start - 1
+                    worker.pipe.send(worker.numbers)
+                    if not worker.numbers:
+                        worker.process.join()
+                        workers.remove(worker)
+                        return
                 else:
                     self._fail(said)
-        except EOFError:
+        except (EOFError, BrokenPipeError):
             worker.process.join()
             self._replace(worker, workers, "died", f"exit code {worker.process.exitcode}")
             return
@@ -745,13 +755,14 @@ class Run:
 
     def _replace(self, worker: Worker, workers: list[Worker], kind: str, what: str) -> None:
         workers.remove(worker)
-        if worker.at < worker.numbers.start:
+        if worker.at not in worker.numbers:
             raise SystemExit(f"a worker {kind} before its first case: {what}")
         case = make_case(self.seed, worker.at, self._bases)
         self._fail(Failure(worker.at, kind, what, case.files))
-        rest = range(worker.at + worker.numbers.step, worker.numbers.stop, worker.numbers.step)
-        if rest:
-            workers.append(self._start(worker.numbers.start % worker.numbers.step, rest))
+        rest = range(worker.at + 1, worker.numbers.stop)
+        if rest or self._left:
+            self._left += [rest] if rest else []
+            workers.append(self._start(worker.index))
 
     @cached_property
     def _bases(self) -> Bases:

@@ -175,7 +175,7 @@ class Checker:
             return Outcome(path, quiet=True)
         hits = wakes.screen.hits(data) if commented else wakes.screen.of(ever, data)
         needs = scope.program.needs
-        needs.now = 0
+        needs.begin()
         for word, others in scope.projects.items() if hits and not commented else ():
             if not scope.program.project.anywhere(word):
                 wakes, hits = others, others.screen.of(hits, data)

@@ -1,7 +1,8 @@
 """What an answer rests on: the files that were read for it and the questions put to the whole project.
 
 Answers are remembered, so a later question may be answered without reading anything. What each rests on is remembered
-with it, and counts for whoever asks again. Each file and each question has a bit; what an answer needs is an integer.
+with it, and counts for whoever asks again. Each file and each question has a number, and so has each set of them that
+some answer needs. A set names sets in it by their numbers, so that a chain of answers costs no more than its links.
 """
 
 from __future__ import annotations
@@ -16,67 +17,69 @@ Need = Path | tuple[str, ...]
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 
+# Sets of files and questions up to here are written out in sets they are part of: most answers come to the same few.
+_SMALL = 12
+
 
 class Needs:
-    """The bits of a project, and what has been needed since somebody began to ask."""
+    """The needs of a project by number, and what has been needed since somebody began to ask."""
 
     def __init__(self) -> None:
-        self.bits: dict[Need, int] = {}
-        self.now = 0
-        self._by_bit: list[Need | None] = []
-        self._unfinished: dict[int, int] = {}
+        self.now: set[int] = set()
+        self._last = 0
+        self._numbers: dict[Need, int] = {}
+        self._needs: dict[int, Need] = {}
+        self._sets: dict[tuple[int, ...], int] = {}
+        self._parts: dict[int, tuple[int, ...]] = {}
+        """What is in each set."""
+        self._small: set[int] = set()
+        """The sets that hold files and questions only, and few."""
 
-    def _bit(self, need: Need | None = None) -> int:
-        self._by_bit.append(need)
-        return 1 << (len(self._by_bit) - 1)
+    def _next(self) -> int:
+        self._last += 1  # 0 is to need nothing
+        return self._last
 
     def note(self, need: Need) -> None:
         """Something was read or asked."""
-        bit = self.bits.get(need)
-        if bit is None:
-            bit = self.bits[need] = self._bit(need)
-        self.now |= bit
+        number = self._numbers.get(need)
+        if number is None:
+            number = self._numbers[need] = self._next()
+            self._needs[number] = need
+        self.now.add(number)
+
+    def take(self, needed: int) -> None:
+        """An answer that needed this was used."""
+        if needed:
+            self.now.add(needed)
 
     def unfinished(self) -> int:
-        """A bit for an answer that is still being made, used by what is part of it."""
-        bit = self._bit()
-        self.now |= bit
-        return bit
+        """What an answer will have needed that is still being made."""
+        number = self._next()
+        self._parts[number] = ()
+        return number
 
-    def finished(self, bit: int, needed: int) -> None:
+    def finished(self, number: int, needed: int) -> None:
         """What the answer came to need."""
-        self._unfinished[bit] = needed
+        self._parts[number] = (needed,) if needed else ()
 
-    def named(self, needed: int) -> tuple[Need, ...]:
-        """What bits stand for, with what answers came to need that were unfinished then."""
-        left = self._whole(needed)
-        found = []
-        while left:  # most answers need little, of all that was ever needed
-            last = left & -left
-            need = self._by_bit[last.bit_length() - 1]
-            if need is not None:
-                found.append(need)
-            left ^= last
-        return tuple(found)
-
-    def _whole(self, needed: int) -> int:
-        todo = [bit for bit in self._unfinished if bit & needed]
-        done = set(todo)
+    def named(self, needed: Iterable[int]) -> tuple[Need, ...]:
+        """The files and questions that numbers stand for, in the order in which they were first needed."""
+        todo = list(needed)
+        seen = set(todo)
         while todo:
-            needed |= self._unfinished[todo.pop()]
-            new = [bit for bit in self._unfinished if bit & needed and bit not in done]
-            done.update(new)
+            new = [part for part in self._parts.get(todo.pop(), ()) if part not in seen]
+            seen.update(new)
             todo += new
-        return needed
+        return tuple(self._needs[number] for number in sorted(seen & self._needs.keys()))
 
     def renumber(self, *kept: Remembered[Any, Any]) -> None:
-        """Forget all needs but those of kept answers and of now: a number is as long as its highest bit."""
+        """Forget all needs but those of kept answers and of now: of sets there is no end."""
         now = self.named(self.now)
         named = [(answers, list(answers.named())) for answers in kept]
-        self.bits.clear()
-        self._by_bit.clear()
-        self._unfinished.clear()
-        self.now = self._of(now)
+        for table in (self.now, self._numbers, self._needs, self._sets, self._parts, self._small):
+            table.clear()
+        for need in now:
+            self.note(need)
         for answers, entries in named:
             for key, answer, needed in entries:
                 answers.keep(key, answer, self._of(needed))
@@ -85,19 +88,39 @@ class Needs:
         before = self.begin()
         for need in named:
             self.note(need)
-        own, self.now = self.now, before
+        own, self.now = self._set(self.now), before
         return own
 
-    def begin(self) -> int:
+    def begin(self) -> set[int]:
         """Begin an answer: what is needed from here on is its own. Returns what to give to `end`."""
-        before, self.now = self.now, 0
+        before, self.now = self.now, set()
         return before
 
-    def end(self, before: int) -> int:
+    def end(self, before: set[int]) -> int:
         """What the answer needed. Whoever asked for it needs that too."""
-        own = self.now
-        self.now |= before
+        own = self._set(self.now) if self.now else 0
+        self.now = before
+        self.take(own)
         return own
+
+    def _set(self, found: set[int]) -> int:
+        """The number of a set; of what is alone in one, its own."""
+        if len(found) > 1:
+            whole = found - self._small
+            for small in found & self._small:
+                whole.update(self._parts[small])
+            for large in [number for number in whole if len(self._parts.get(number, ())) >= len(whole) - 1]:
+                if whole.issubset((large, *self._parts[large])):
+                    return large
+            key = tuple(sorted(whole))
+            number = self._sets.get(key)
+            if number is None:
+                number = self._sets[key] = self._next()
+                self._parts[number] = key
+                if len(key) <= _SMALL and self._parts.keys().isdisjoint(key):
+                    self._small.add(number)
+            return number
+        return next(iter(found), 0)
 
 
 class Remembered(Generic[Key, Answer]):
@@ -116,7 +139,7 @@ class Remembered(Generic[Key, Answer]):
         if key in self._begun:
             self._begun[key] = self._begun[key] or self.needs.unfinished()
             needed = self._begun[key]
-        self.needs.now |= needed
+        self.needs.take(needed)
         return answer
 
     def keep(self, key: Key, answer: Answer, needed: int) -> None:
@@ -126,7 +149,7 @@ class Remembered(Generic[Key, Answer]):
     def named(self) -> Iterator[tuple[Key, Answer, tuple[Need, ...]]]:
         """The answers, and what each needed."""
         for key, (answer, needed) in self._known.items():
-            yield key, answer, self.needs.named(needed)
+            yield key, answer, self.needs.named((needed,))
 
     def begin(self, key: Key, answer: Answer) -> None:
         """What to answer for now to whoever asks on the way to the answer, which `make` makes."""
@@ -144,9 +167,9 @@ class Remembered(Generic[Key, Answer]):
             answer = make()
         finally:
             needed = self.needs.end(before)
-            bit = self._begun.pop(key, 0)
-            if bit:
-                self.needs.finished(bit, needed)
+            number = self._begun.pop(key, 0)
+            if number:
+                self.needs.finished(number, needed)
         self._known[key] = (answer, needed)
         return answer
 
@@ -181,7 +204,7 @@ class Circular(Generic[Key, Answer]):
         if key in self._passing:
             passing, cut_by, needed = self._passing[key]
             self._cut_by = min(self._cut_by, cut_by)
-            self.needs.now |= needed
+            self.needs.take(needed)
             return passing
         if self.is_open(key):
             return cut(False)

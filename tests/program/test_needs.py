@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from shardlint.program.needs import Needs, Remembered
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from shardlint.program.needs import Need, Needs, Remembered
 
 
 def asked(needs: Needs, answers: Remembered[str, int], key: str, *rests_on: str) -> set[str]:
@@ -15,7 +20,7 @@ def asked(needs: Needs, answers: Remembered[str, int], key: str, *rests_on: str)
 
     before = needs.begin()
     answers.get(key, make)
-    return {word for _, word in needs.named(needs.end(before))}  # type: ignore[misc]
+    return {word for _, word in needs.named([needs.end(before)])}  # type: ignore[misc]
 
 
 def test_an_answer_that_is_known_needs_what_it_needed() -> None:
@@ -37,11 +42,11 @@ def test_what_is_kept_needs_the_same_under_other_numbers() -> None:
     assert ("word", "now") in needs.named(needs.now)
     assert asked(needs, kept, "a") == {"x", "99"}
     assert asked(needs, kept, "b", "5") == {"5"}
-    assert len(needs.bits) < 110
-    before = len(needs.bits)
-    needs.now = 0
+    assert len(needs._numbers) < 110
+    before = len(needs._numbers)
+    needs.begin()
     needs.renumber(kept)
-    assert len(needs.bits) <= 3 < before
+    assert len(needs._numbers) <= 3 < before
 
 
 def test_an_answer_that_comes_round_to_itself_needs_all_of_the_round() -> None:
@@ -60,3 +65,106 @@ def test_an_answer_that_comes_round_to_itself_needs_all_of_the_round() -> None:
         assert asked(needs, answers, "a") == {"before", "after"}
         assert asked(needs, answers, "through a") == {"before", "after"}
         needs.renumber(answers)
+
+
+Graph = dict[int, tuple[set[Path], list[int]]]
+"""For each question: the files that are read for it, and the questions it asks."""
+
+
+def graph(seed: int) -> Graph:
+    chance = Random(seed)
+    count = chance.choice((3, 20, 60))
+    files = [Path(f"m{number}.py") for number in range(chance.choice((1, 5, 100)))]
+    return {
+        key: (
+            set(chance.choices(files, k=chance.choice((0, 0, 1, 3)))),
+            chance.choices(range(count), k=chance.choice((0, 1, 2, 5))),
+        )
+        for key in range(count)
+    }
+
+
+def reached(graph: Graph, key: int) -> set[Need]:
+    """The files of a question and of all it comes to ask."""
+    todo, seen = [key], {key}
+    found: set[Need] = set()
+    while todo:
+        files, asked = graph[todo.pop()]
+        found |= files
+        todo += [other for other in asked if other not in seen]
+        seen.update(asked)
+    return found
+
+
+def ask(graph: Graph, answers: Remembered[int, int], key: int) -> int:
+    """The answer to a question, which may come round to itself."""
+
+    def answer() -> int:
+        files, asked = graph[key]
+        for file in sorted(files):
+            answers.needs.note(file)
+        for other in asked:
+            ask(graph, answers, other)
+        return key
+
+    if key not in answers:
+        answers.begin(key, key)
+        return answers.make(key, answer)
+    return answers[key]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_an_answer_needs_what_it_came_to_ask(seed: int) -> None:
+    made = graph(seed)
+    needs = Needs()
+    answers: Remembered[int, int] = Remembered(needs)
+    for key in made:  # later ones are remembered from earlier ones
+        needs.begin()
+        ask(made, answers, key)
+        assert set(needs.named(needs.now)) == reached(made, key)
+    assert {key: set(named) for key, _, named in answers.named()} == {key: reached(made, key) for key in made}
+
+    needs.renumber(answers)
+    needs.begin()
+    assert {key: set(named) for key, _, named in answers.named()} == {key: reached(made, key) for key in made}
+
+
+def test_needs_are_named_in_the_order_in_which_they_were_met() -> None:
+    needs = Needs()
+    needs.note(Path("b.py"))
+    before = needs.begin()
+    needs.note(Path("c.py"))
+    needs.note(Path("a.py"))
+    inner = needs.end(before)
+    assert needs.named((inner,)) == (Path("c.py"), Path("a.py"))
+    assert needs.named(needs.now) == (Path("b.py"), Path("c.py"), Path("a.py"))
+
+
+def test_a_chain_of_answers_takes_room_for_its_links() -> None:
+    needs = Needs()
+    count, last = 5_000, 0
+    for number in range(count):  # each rests on a file of its own and on all before it
+        before = needs.begin()
+        needs.take(last)
+        needs.note(Path(f"m{number}.py"))
+        last = needs.end(before)
+    assert len(needs.named((last,))) == count
+    assert sum(map(len, needs._parts.values())) < 3 * count
+
+
+def test_the_same_needs_are_the_same_set() -> None:
+    needs = Needs()
+    files = [Path(f"m{number}.py") for number in range(40)]
+    found = set()
+    for size in (1, 3, 12, 13, 40):
+        for order in (files[:size], files[:size][::-1]):
+            before = needs.begin()
+            for file in order:
+                needs.note(file)
+            found.add(needs.end(before))
+    assert len(found) == 5
+
+    before = needs.begin()  # a large set and a part of it are that set
+    needs.take(max(found))
+    needs.note(files[7])
+    assert needs.end(before) == max(found)
