@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import errno
 import gc
+import os
 import sys
 from io import TextIOWrapper
 from pathlib import Path
@@ -243,8 +246,32 @@ def explain(place: str) -> None:
         _fail(f"{path}: {error}")
 
 
+def start() -> None:
+    """The command as a process, which ends with it."""
+    code: list[int] = []
+    atexit.register(_leave, code)  # first, so that it runs after what others register
+    try:
+        main()
+    except SystemExit as end:
+        if isinstance(end.code, int):
+            code.append(end.code)
+        raise
+    code.append(0)
+
+
+def _leave(code: list[int]) -> None:
+    """End the process now: Python would first take apart all that the run has made, object by object."""
+    if code:
+        try:
+            sys.stdout.flush()
+            sys.stderr.flush()
+        except (OSError, ValueError):  # nobody reads on, or it is closed: Python has its own way to say that
+            return
+        os._exit(code[0])
+
+
 def main() -> None:
-    """Entry point: errors of the run itself are one line and exit code 2."""
+    """Run the command line: errors of the run itself are one line and exit code 2."""
     # A run makes millions of nodes and throws whole trees away at known points (Program.trim, which collects them):
     # looking for garbage in between is half of its time.
     gc.disable()
@@ -267,6 +294,8 @@ def main() -> None:
     except Exception as error:
         if _cannot_be_done_as_asked(error):
             _fail(str(error))
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            _fail(f"{error.strerror}: {error.filename or 'the output is not whole'}")
         import traceback
 
         traceback.print_exc()  # Python would end with 1, which says "findings"

@@ -383,6 +383,23 @@ def test_a_closed_pipe_ends_it_quietly(write: Write) -> None:
     assert process.returncode in (1, 2)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk here")
+@pytest.mark.parametrize("count", [1, 300])
+def test_a_full_disk_is_told(write: Write, count: int) -> None:
+    root = write({f"x{n}.py": PUT for n in range(count)})
+    with Path("/dev/full").open("wb") as full:
+        ran = subprocess.run(
+            [sys.executable, "-m", "shardlint", "check", "--select", "XT", "."],
+            cwd=root,
+            env={**os.environ, "PYTHONPATH": str(PACK)},
+            stdout=full,
+            stderr=subprocess.PIPE,
+            timeout=120,
+        )
+    assert ran.returncode not in (0, 1)
+    assert b"No space left" in ran.stderr and b"please report" not in ran.stderr
+
+
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-8"])
 def test_a_terminal_that_cannot_say_it_still_gets_a_report(write: Write, start: Start, encoding: str) -> None:
     root = write({"ä漢.py": "import jax\njax.device_put('漢')\n"})

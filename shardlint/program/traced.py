@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from shardlint.facts import FileFacts, Scope
@@ -33,9 +33,23 @@ class Region:
     """
 
     traced: Literal["always", "sometimes", "never", "unknown"]
-    steps: tuple[Step, ...] = ()
     by: str = ""
     scope: Scope | None = None
+    step: Step | None = None
+    """The first reason."""
+    then: Region | None = field(default=None, repr=False, compare=False)
+    """The region that the other reasons are of. A chain may be as long as the project has files: it is shared."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The reasons, innermost first."""
+        found = []
+        region: Region | None = self
+        while region is not None:
+            if region.step is not None:
+                found.append(region.step)
+            region = region.then
+        return tuple(found)
 
     @property
     def proven(self) -> bool:
@@ -71,7 +85,7 @@ class Tracing:
         if function is None:
             return Region("never", scope=file.module)
         found = self.function(file, function)
-        return Region(found.traced, found.steps, found.by, function)
+        return Region(found.traced, found.by, function, found.step, found.then)
 
     def function(self, file: FileFacts, scope: Scope) -> Region:
         """The region of a function's body."""
@@ -100,9 +114,9 @@ class Tracing:
             around = self.function(file, outer)
             if around.proven:
                 step = Step(f"inside {scope_label(outer)}", Place(file, outer.node))
-                return Region("always", (step, *around.steps), around.by, scope)
+                return Region("always", around.by, scope, step, around)
         if traced:
-            return Region("sometimes", traced[0].steps, traced[0].by, scope)
+            return Region("sometimes", traced[0].by, scope, traced[0].step, traced[0].then)
         # Ways that tell nothing (a caller nobody is seen to call, an abstract trace) prove nothing.
         return _NEVER if ways and not ends.lost and all(way == "never" for way in ways) else _UNKNOWN
 
@@ -116,7 +130,8 @@ class Tracing:
             return _NEVER
         for wrapper in end.wrappers:
             if wrapper.effect == "staged":
-                return Region("always", (Step(f"traced by {wrapper.name}", wrapper.place),), wrapper.name)
+                step = Step(f"traced by {wrapper.name}", wrapper.place)
+                return Region("always", wrapper.name, step=step)
         if "abstract" in effects:
             return None
         if end.kind == "escaped":
@@ -127,5 +142,7 @@ class Tracing:
         if self._regions.is_open(caller.node):
             return None
         around = self.function(end.place.file, caller)
+        if around.traced in ("never", "unknown"):
+            return around
         step = Step(f"called by {scope_label(caller)}", end.place)
-        return Region(around.traced, (step, *around.steps), around.by)
+        return Region(around.traced, around.by, None, step, around)
