@@ -190,6 +190,14 @@ class Circular(Generic[Key, Answer]):
         self._until: dict[int, list[Key]] = {}
         self._cut_by = depth + 2
 
+    def __contains__(self, key: Key) -> bool:
+        return key in self._known
+
+    @property
+    def asking(self) -> bool:
+        """Whether any question is being asked."""
+        return bool(self._open)
+
     def is_open(self, key: Key) -> bool:
         """Whether a question is being asked; an answer that depends on it is cut short."""
         if key not in self._open:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,8 +13,10 @@ from shardlint.program.flow import End, Flow
 from shardlint.program.needs import Circular
 from shardlint.program.values import Place
 
-# Each function is asked about once, so this only spares the stack.
+# Callers are asked about before what they call, so only rounds of functions that call each other come to this.
 _DEPTH = 200
+# What is done to a function that tells how it is run, wherever that is done.
+_TELLING = frozenset(("host", "staged", "abstract"))
 
 
 @dataclass(frozen=True)
@@ -89,8 +92,37 @@ class Tracing:
 
     def function(self, file: FileFacts, scope: Scope) -> Region:
         """The region of a function's body."""
+        if not self._regions.asking and scope.node not in self._regions:
+            for other, caller in self._callers_first(file, scope):
+                self._ask(other, caller)
+        return self._ask(file, scope)
+
+    def _ask(self, file: FileFacts, scope: Scope) -> Region:
         # Recursion says nothing new.
         return self._regions.ask(scope.node, lambda: self._decide(file, scope), lambda _: _UNKNOWN)
+
+    def _callers_first(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
+        """The functions on all ways to a function, each after its callers: ways may be longer than a stack is deep."""
+        seen = {scope.node}
+        way = [(file, scope, self._callers(file, scope))]
+        while way:
+            file, scope, callers = way[-1]
+            for other, caller in callers:
+                if caller.node not in seen and caller.node not in self._regions:
+                    seen.add(caller.node)
+                    way.append((other, caller, self._callers(other, caller)))
+                    break
+            else:
+                way.pop()
+                yield file, scope
+
+    def _callers(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
+        """The functions whose regions `_decide` asks for."""
+        for end in self.flow.ends(file, scope.node).found:
+            if end.kind != "escaped" and not any(wrapper.effect in _TELLING for wrapper in end.wrappers):
+                caller = end.place.file.home(end.place.node).function()
+                if caller is not None:
+                    yield end.place.file, caller
 
     def _decide(self, file: FileFacts, scope: Scope) -> Region:
         ends = self.flow.ends(file, scope.node)

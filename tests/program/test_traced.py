@@ -299,3 +299,16 @@ def test_a_reason_in_another_file_names_it(ask: Ask) -> None:
         {"train.py": "import jax\nfrom a import f\n@jax.jit\ndef step():\n    f()\n"},
     )
     assert asked.why() == "in `f`, called by `step` at train.py:5, traced by jax.jit at train.py:3"
+
+
+def test_a_chain_may_be_long(ask: Ask) -> None:
+    calls = "".join(f"def f{n}(x):\n    return f{n - 1}(x)\n" for n in range(1, 600))
+    asked = ask(f"import jax\ndef f0(x):\n    here()\n{calls}run = jax.jit(f599)\n")
+    assert asked.traced() == "always"
+    assert asked.why().count("called by") == 599
+
+
+def test_a_round_of_callers_ends(ask: Ask) -> None:
+    calls = "".join(f"def f{n}(x):\n    return f{n - 1}(x)\n" for n in range(1, 90))
+    asked = ask(f"import jax\ndef f0(x):\n    here()\n    f89(x)\n{calls}run = jax.jit(f45)\n")
+    assert asked.traced() in ("sometimes", "always")
