@@ -8,12 +8,16 @@ import os
 import re
 import stat
 import sys
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
 from shardlint import __version__
 from shardlint.files import cache_folder, replace_file
+
+try:  # hashlib loads OpenSSL first, which is a twentieth of the time that a clean file takes
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
 
 SCHEMA = 2
 _MOST_BYTES = 256_000_000
