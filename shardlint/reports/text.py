@@ -99,7 +99,7 @@ def _advice(fix: Fix) -> str:
 
 
 def _underlined(source: Source, finding: Finding, line: int, column: int) -> Iterator[str]:
-    text = source.line(line)
+    text = source.line_at(finding.start)
     last_line, last_column = source.position(finding.end)
     stop = last_column - 1 if last_line == line else len(text.rstrip())
     start = column - 1

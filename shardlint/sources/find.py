@@ -6,10 +6,11 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from shardlint.sources.tree import Stamp, Tree
+from shardlint.sources.tree import Below, Stamp, Tree
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -94,15 +95,18 @@ def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
     return _matches(_spec(list(patterns)), str(base), str(path), False)
 
 
-def survey(top: Path, tree: Tree | None = None) -> tuple[dict[str, Stamp], list[str]]:
+def survey(top: Path, tree: Tree | None = None) -> Below:
     """Every Python file below `top` by its absolute path, in order, and the folders they were looked for in.
 
     What `.gitignore` files from the repository root down say is ignored.
     """
     real = os.path.realpath(top)
-    walk = _Walk(tree or Tree())
-    walk.into(real, real, _inherited_ignores(Path(real)))
-    return {met.real: met.stamp for met in walk.found if met.stamp is not None}, walk.folders
+    tree = tree or Tree()
+    if real not in tree.walked:
+        walk = _Walk(tree)
+        walk.into(real, real, _inherited_ignores(Path(real)))
+        return walk.below()
+    return tree.walked[real]()
 
 
 # `*a*a*a*b` asks for years of trying on a long name of a's. Where another star follows, the first place that has the
@@ -128,8 +132,10 @@ class _Walk:
         folder = self.tree.folder(real)
         if folder is None:
             return  # a directory that vanished or is forbidden has no files for us
+        unhindered = not ignores and self.excluded is None
         if ".gitignore" in folder.names and os.path.isfile(os.path.join(real, ".gitignore")):
             ignores = [*ignores, (real, _read_ignore(Path(real, ".gitignore")))]
+        first, first_folder = len(self.found), len(self.folders)
         self.folders.append(real)
         prefix = real if real.endswith(os.sep) else real + os.sep
         before = "" if shown == "." else shown if shown.endswith(os.sep) else shown + os.sep
@@ -145,6 +151,16 @@ class _Walk:
             else:
                 real_path = os.path.realpath(where) if name in folder.links else where
                 self.found.append(Met(before + name, real_path, stamp))
+        if unhindered:
+            ends = first, len(self.found), first_folder, len(self.folders)
+            self.tree.walked[real] = partial(self.below, *ends)
+
+    def below(
+        self, first: int = 0, last: int | None = None, first_folder: int = 0, last_folder: int | None = None
+    ) -> Below:
+        """What was found, or a part of it."""
+        files = {met.real: met.stamp for met in self.found[first:last] if met.stamp is not None}
+        return files, self.folders[first_folder:last_folder]
 
     def _left_out(self, where: str, is_dir: bool, ignores: _Ignores) -> bool:
         if _ignored(ignores, where, is_dir):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import io
 import itertools
+import operator
 import os
 import re
 import stat
@@ -53,8 +54,13 @@ class Source:
         """Character offset of the start of every line."""
         if "\r" in self.text:
             return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
-        lengths = [len(line) + 1 for line in self.text.split("\n")]
-        return [0, *itertools.accumulate(lengths[:-1])]
+        ends = itertools.accumulate(map(len, self.text.split("\n")[:-1]))
+        return [0, *map(operator.add, ends, itertools.count(1))]
+
+    @cached_property
+    def _counts(self) -> bool:
+        """Whether lines end with newlines only, so that they can be counted."""
+        return "\r" not in self.text
 
     @cached_property
     def _asked(self) -> Iterator[int]:
@@ -78,6 +84,13 @@ class Source:
         end = self.line_starts[number] if number < len(self.line_starts) else len(self.text)
         return self.text[start:end].rstrip("\r\n")
 
+    def line_at(self, offset: int) -> str:
+        """The text of the line that a character is on, without its newline."""
+        if self._counts:
+            end = self.text.find("\n", offset)
+            return self.text[self.text.rfind("\n", 0, offset) + 1 : end if end >= 0 else len(self.text)]
+        return self.line(self.position(offset)[0])
+
     def offset(self, line: int, utf8_column: int) -> int:
         """Character offset in the text of a position as the `ast` module gives it."""
         start = self.line_starts[line - 1]
@@ -87,8 +100,7 @@ class Source:
 
     def position(self, offset: int) -> tuple[int, int]:
         """Line and column, both counted from 1, of a character offset."""
-        counted = "line_starts" not in self.__dict__ and "\r" not in self.text
-        if counted and next(self._asked) < _COUNTED:
+        if self._counts and "line_starts" not in self.__dict__ and next(self._asked) < _COUNTED:
             return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1

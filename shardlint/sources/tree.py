@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 SUFFIXES = (".py", ".pyi")
@@ -12,6 +13,10 @@ _TELLING = (".toml", ".lock", ".cfg", ".yml", ".yaml")
 
 Stamp = tuple[int, int]
 """Size in bytes, and time of the last change in nanoseconds."""
+
+
+Below = tuple[dict[str, Stamp], list[str]]
+"""Python files by their absolute paths, in order, and the folders they were looked for in."""
 
 
 @dataclass(slots=True)
@@ -33,6 +38,8 @@ class Tree:
 
     def __init__(self) -> None:
         self.known: dict[str, Folder | None] = {}
+        self.walked: dict[str, Callable[[], Below]] = {}
+        """What is below folders that a walk came through, where nothing from above them leaves anything out."""
 
     def folder(self, path: str) -> Folder | None:
         """What is in a folder; None for one that vanished or is forbidden."""
