@@ -35,7 +35,7 @@ def check(
     places = Places()
     report = Report()
     first = paths[0].resolve() if paths else Path.cwd()
-    report.find_targets = lambda: _targets(first if first.exists() else Path.cwd(), options, places)
+    report.find_targets = lambda: _targets(first if os.path.exists(first) else Path.cwd(), options, places)
     with timed("finding files"):
         found = chosen(paths, options, places)
     report.missing += found.missing
@@ -62,7 +62,7 @@ def _checker(options: Options, places: Places) -> Checker:
 def _targets(path: Path, options: Options, places: Places) -> Targets:
     from shardlint.targets import find_targets
 
-    folder = str(path if path.is_dir() else path.parent)
+    folder = str(path if os.path.isdir(path) else path.parent)
     settings = places.settings(folder)
     return find_targets(Path(places.root(folder)), options.targets, settings.targets, settings.name)
 
@@ -95,7 +95,7 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
     every = Found()
     seen: set[str] = set()
     for path in paths:
-        settings = places.settings(os.path.realpath(path if path.is_dir() else path.parent))
+        settings = places.settings(os.path.realpath(path if os.path.isdir(path) else path.parent))
         base = settings.path.parent if settings.path is not None else Path.cwd()
         found = find([path], (*settings.exclude, *options.exclude), base, places.tree)
         if len(paths) == 1:

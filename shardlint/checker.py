@@ -78,7 +78,7 @@ class Checker:
 
     def targets(self, path: Path) -> Targets:
         """The targets that hold for a file or folder, by absolute path."""
-        return self._scope(str(path if path.is_dir() else path.parent)).targets
+        return self._scope(str(path if os.path.isdir(path) else path.parent)).targets
 
     def root(self, path: Path) -> str:
         """The root of the project that a file is in."""

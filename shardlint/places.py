@@ -68,7 +68,7 @@ def scope_key(settings: Settings, root: str) -> ScopeKey:
 
 def project_root(path: Path) -> Path:
     """The project a file or folder belongs to."""
-    return Path(Places().root(str(path if path.is_dir() else path.parent)))
+    return Path(Places().root(str(path if os.path.isdir(path) else path.parent)))
 
 
 def find_settings(folder: Path) -> Settings:

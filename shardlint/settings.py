@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -42,10 +43,10 @@ _KEYS = {f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name !=
 def settings_in(folder: Path) -> Settings | None:
     """The settings that a folder itself holds, if any. Raises `BadSettings`."""
     own = folder / "shardlint.toml"
-    if own.is_file():
+    if os.path.isfile(own):
         return read_settings(own)
     project = folder / "pyproject.toml"
-    if project.is_file() and b"tool.shardlint" in _bytes(project):
+    if os.path.isfile(project) and b"tool.shardlint" in _bytes(project):
         return read_settings(project)
     return None
 

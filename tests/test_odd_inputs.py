@@ -222,6 +222,17 @@ def test_what_may_not_be_read_is_told(write: Write, start: Start) -> None:
     assert b"a.py:9:9: SL201" in done.stdout
 
 
+def test_a_name_that_no_file_can_have(write: Write, start: Start) -> None:
+    long = "a" * 5000
+    imports = f"import jax, {long}\nfrom .{long} import jit\n"
+    root = write({"a.py": f"{imports}@jit\ndef f(x):\n    return {long}.device_put(jax.device_put(x))\n"})
+    ran = start("check", "--select=SL2", "--pedantic", ".", cwd=root)
+    assert (ran.returncode, ran.stderr) == (0, b""), ran.stdout
+    for command in ("check", "fix", "verify", "explain"):
+        ran = start(command, f"{long}:1" if command == "explain" else long, cwd=root)
+        assert ran.returncode == 2 and b"please report" not in ran.stderr, ran.stderr[-500:]
+
+
 def test_files_change_vanish_and_come_while_they_are_checked(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -211,7 +212,7 @@ class Project:
         """The dotted name a file is imported by, from the packages around it."""
         parts = [] if path.stem == "__init__" else [path.stem]
         folder = path.parent
-        while (folder / "__init__.py").is_file():
+        while os.path.isfile(folder / "__init__.py"):
             parts.append(folder.name)
             if folder.parent == folder:
                 break
@@ -239,7 +240,7 @@ class Project:
         """The folder that holds the outermost package a folder is part of."""
         if folder not in self._tops:
             top = folder
-            while (top / "__init__.py").is_file() and top.parent != top:
+            while os.path.isfile(top / "__init__.py") and top.parent != top:
                 top = top.parent
             self._tops[folder] = top
         return self._tops[folder]
@@ -250,7 +251,7 @@ class Project:
         relative = dotted.replace(".", "/")
         for base in self._bases(top):
             for candidate in (base / f"{relative}.py", base / relative / "__init__.py"):
-                if candidate in self._overlay or candidate.is_file():
+                if candidate in self._overlay or os.path.isfile(candidate):
                     return candidate
         return None
 
@@ -275,6 +276,6 @@ class Project:
             folder = folder.parent
         base = folder / dotted.replace(".", "/") if dotted else folder
         for candidate in (base.with_suffix(".py") if dotted else None, base / "__init__.py"):
-            if candidate is not None and (candidate in self._overlay or candidate.is_file()):
+            if candidate is not None and (candidate in self._overlay or os.path.isfile(candidate)):
                 return candidate
         return None

@@ -66,12 +66,12 @@ def find(
     base = os.path.realpath(root or Path.cwd())
     seen: set[str] = set()
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):
             top = os.path.realpath(path)
             walk = _Walk(tree or Tree(), excluded, base)
             walk.into(str(path), top, _inherited_ignores(Path(top)))
             named = walk.found
-        elif not path.exists():
+        elif not os.path.exists(path):
             found.missing.append(path)
             continue
         else:
@@ -196,16 +196,16 @@ def _inherited_ignores(top: Path) -> _Ignores:
     chain: list[Path] = []
     for folder in top.parents:
         chain.append(folder)
-        if (folder / ".git").exists():
+        if os.path.exists(folder / ".git"):
             break
     else:
         return []  # outside a repository only ignores below `top` count
-    if (top / ".git").exists():
+    if os.path.exists(top / ".git"):
         return []
     return [
         (str(folder), _read_ignore(folder / ".gitignore"))
         for folder in reversed(chain)
-        if (folder / ".gitignore").is_file()
+        if os.path.isfile(folder / ".gitignore")
     ]
 
 

@@ -7,7 +7,7 @@ import re
 import tokenize
 from dataclasses import dataclass, field
 
-# The reason ends where another comment starts ("# noqa"), but may name an issue ("#12").
+# The reason ends where another comment starts (one for ruff, say), but may name an issue ("#12").
 _COMMENT = re.compile(
     r"#\s*shardlint:\s*(?P<kind>ignore-file|ignore)\b\s*(?:\[(?P<codes>[^\]]*)\])?(?P<reason>(?:(?!\s#(?!\d)).)*)"
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -28,9 +29,9 @@ def fixture_files(paths: Sequence[str]) -> dict[Path, list[str]]:
     for text in paths or ["."]:
         place, _, name = text.partition("::")
         path = Path(place)
-        if not path.exists():
+        if not os.path.exists(path):
             raise CannotRun(f"{place}: no such file or directory")
-        if path.is_dir():
+        if os.path.isdir(path):
             for file in below(path, governing=not paths):
                 files.setdefault(file, [])
         elif name and files.get(path) != []:
