@@ -12,9 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardlint.check import FileReport, Options, check
-from shardlint.sources.find import find
+from shardlint.sources.find import find, survey
 from shardlint.sources.suppress import Suppression, suppressions
 from shardlint.sources.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
+from shardlint.sources.tree import Tree
 
 HERE = Path("x.py")
 
@@ -407,3 +408,32 @@ def test_reasons_are_asked_for_when_selected(told: Callable[..., list[str]]) -> 
     assert told(text.format(""), select=("XT101", "SL003")) == ["SL003:1"]
     assert told(text.format(" eager"), select=("XT101", "SL003")) == []
     assert told(text.format("")) == []
+
+
+def test_a_survey_of_what_was_walked_finds_the_same(write: Callable[..., Path]) -> None:
+    names = [
+        "a.py",
+        "p/a.py",
+        "p/build/b.py",
+        "p/q/c.py",
+        "r/build/d.py",
+        "r/s/build/e.py",
+        "r/s/f.py",
+        "venv/g.py",
+    ]
+    root = write(
+        {
+            **dict.fromkeys(names, ""),
+            "p/.gitignore": "build/\n",
+            "r/.git/HEAD": "",
+            "r/s/.gitignore": "f.py\n",
+        }
+    )
+    folders = [root, *(path for path in root.rglob("*") if path.is_dir())]
+    for ignored in ("", "s/\n"):
+        (root / ".gitignore").write_text(ignored)
+        for exclude in ((), ("q/",)):
+            tree = Tree()
+            find([root], exclude, root, tree)
+            for folder in folders:
+                assert survey(folder, tree) == survey(folder), folder
