@@ -136,12 +136,15 @@ def fix_file(first: Outcome, options: Options, unsafe: bool) -> tuple[FixedFile 
         if not applied or text == outcome.after.text:
             break
         after = outcome.after.replaced(text)
-        try:
-            read_facts(after, path)
-            after.encode()
-        except (NotParsed, Unreadable) as error:
+        wrong = _wrong(after)
+        if wrong is not None and len(applied) > 1:
+            # Each may be right alone: two statements are taken away that were the whole of a block.
+            applied, text = apply(outcome.after, applied[:1], unsafe)
+            after = outcome.after.replaced(text)
+            wrong = _wrong(after)
+        if wrong is not None:
             codes = ", ".join(sorted({finding.rule.code for finding in applied}))
-            outcome.problem = f"the fix of {codes} would break the file ({error}); nothing was changed"
+            outcome.problem = f"the fix of {codes} would break the file ({wrong}); nothing was changed"
             outcome.after = outcome.before
             outcome.mended = []
             break
@@ -154,6 +157,16 @@ def fix_file(first: Outcome, options: Options, unsafe: bool) -> tuple[FixedFile 
             break
     outcome.left = findings
     return outcome, None
+
+
+def _wrong(after: Source) -> Exception | None:
+    """Why a text cannot be written; None where it can."""
+    try:
+        read_facts(after, after.path)
+        after.encode()
+    except (NotParsed, Unreadable) as error:
+        return error
+    return None
 
 
 def wanted(fix: Fix | None, unsafe: bool) -> bool:

@@ -417,3 +417,13 @@ def test_an_import_that_a_string_may_name_stays(line: str, goes: bool) -> None:
 def _dropped(text: str) -> bool:
     facts = read_facts(Source(Path("x.py"), text), Path("x.py"))
     return bool(dropped(facts, {"shard_map"}))
+
+
+def test_fixes_that_are_right_alone_are_made_one_after_the_other(write: Write, start: Start) -> None:
+    line = "        jax.config.update('jax_array', True)\n"
+    root = write({"x.py": f"import jax\ndef f(x):\n    if x:\n{line}{line}{line}    return jax.jit(x)\n"})
+    ran = start("fix", "--select=SL901", "--unsafe-fixes", ".", cwd=root)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert (
+        root / "x.py"
+    ).read_text() == "import jax\ndef f(x):\n    if x:\n        pass\n    return jax.jit(x)\n"
