@@ -263,8 +263,9 @@ def _leave(code: list[int]) -> None:
     """End the process now: Python would first take apart all that the run has made, object by object."""
     if code:
         try:
-            sys.stdout.flush()
-            sys.stderr.flush()
+            # There is none where it was closed before us.
+            for stream in filter(None, (sys.stdout, sys.stderr)):
+                stream.flush()
         except (OSError, ValueError):  # nobody reads on, or it is closed: Python has its own way to say that
             return
         os._exit(code[0])

@@ -13,6 +13,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import IO
 
 import pytest
 
@@ -157,13 +158,18 @@ def start(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[bytes]]:
     """The command line in a process of its own."""
 
     def call(
-        *args: object, cwd: Path | None = None, input: bytes = b"", **env: str
+        *args: object,
+        cwd: Path | None = None,
+        input: bytes = b"",
+        stdout: int | IO[bytes] = subprocess.PIPE,
+        **env: str,
     ) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             [sys.executable, "-m", "shardlint", *map(str, args)],
             cwd=cwd or tmp_path,
             input=input,
-            capture_output=True,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
             timeout=300,
             env={**os.environ, "PYTHONPATH": str(PACK), **env},
         )
