@@ -684,7 +684,7 @@ class Run:
         self.tally = Tally()
         self.failures: list[Failure] = []
         self.reached = -1
-        """The last case before which all are done and counted."""
+        """The last case before which all are done."""
         self._left: list[range] = []
         """Blocks of cases that no worker has."""
         self.awake = 0.0
@@ -760,8 +760,9 @@ class Run:
         case = make_case(self.seed, worker.at, self._bases)
         self._fail(Failure(worker.at, kind, what, case.files))
         rest = range(worker.at + 1, worker.numbers.stop)
-        if rest or self._left:
-            self._left += [rest] if rest else []
+        if rest:
+            self._left.append(rest)
+        if self._left:
             workers.append(self._start(worker.index))
 
     @cached_property

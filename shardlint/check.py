@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.clock import clock, timed
 from shardlint.outcome import FileReport, Options, Outcome, Report
-from shardlint.places import Places
+from shardlint.places import Places, folder_of
 from shardlint.sources.find import Found, find
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def _checker(options: Options, places: Places) -> Checker:
 def _targets(path: Path, options: Options, places: Places) -> Targets:
     from shardlint.targets import find_targets
 
-    folder = str(path if os.path.isdir(path) else path.parent)
+    folder = folder_of(path)
     settings = places.settings(folder)
     return find_targets(Path(places.root(folder)), options.targets, settings.targets, settings.name)
 
@@ -95,7 +95,7 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
     every = Found()
     seen: set[str] = set()
     for path in paths:
-        settings = places.settings(os.path.realpath(path if os.path.isdir(path) else path.parent))
+        settings = places.settings(os.path.realpath(folder_of(path)))
         base = settings.path.parent if settings.path is not None else Path.cwd()
         found = find([path], (*settings.exclude, *options.exclude), base, places.tree)
         if len(paths) == 1:

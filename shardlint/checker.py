@@ -13,7 +13,7 @@ from shardlint.dispatch import Wakes, sites, wanted, without_words
 from shardlint.facts import CutWrong, FileFacts, NotParsed
 from shardlint.outcome import FileReport, Options, Outcome
 from shardlint.own import FileNotParsed, SuppressionWithoutReason, UnusedSuppression
-from shardlint.places import Places, ScopeKey, scope_key
+from shardlint.places import Places, ScopeKey, folder_of, scope_key
 from shardlint.program import Program
 from shardlint.program.needs import Need
 from shardlint.program.project import Answers
@@ -78,7 +78,7 @@ class Checker:
 
     def targets(self, path: Path) -> Targets:
         """The targets that hold for a file or folder, by absolute path."""
-        return self._scope(str(path if os.path.isdir(path) else path.parent)).targets
+        return self._scope(folder_of(path)).targets
 
     def root(self, path: Path) -> str:
         """The root of the project that a file is in."""

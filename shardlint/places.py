@@ -66,9 +66,14 @@ def scope_key(settings: Settings, root: str) -> ScopeKey:
     return str(settings.path or ""), root
 
 
+def folder_of(path: Path) -> str:
+    """A folder itself; of anything else, also of what is not there, the folder it is in."""
+    return str(path if os.path.isdir(path) else path.parent)
+
+
 def project_root(path: Path) -> Path:
     """The project a file or folder belongs to."""
-    return Path(Places().root(str(path if os.path.isdir(path) else path.parent)))
+    return Path(Places().root(folder_of(path)))
 
 
 def find_settings(folder: Path) -> Settings:

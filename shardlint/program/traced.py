@@ -119,7 +119,7 @@ class Tracing:
     def _callers(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
         """The functions whose regions `_decide` asks for."""
         for end in self.flow.ends(file, scope.node).found:
-            if end.kind != "escaped" and not any(wrapper.effect in _TELLING for wrapper in end.wrappers):
+            if _as_its_caller(end):
                 caller = end.place.file.home(end.place.node).function()
                 if caller is not None:
                     yield end.place.file, caller
@@ -164,10 +164,8 @@ class Tracing:
             if wrapper.effect == "staged":
                 step = Step(f"traced by {wrapper.name}", wrapper.place)
                 return Region("always", wrapper.name, step=step)
-        if "abstract" in effects:
-            return None
-        if end.kind == "escaped":
-            return None  # counted as lost
+        if not _as_its_caller(end):
+            return None  # an abstract trace; what escaped is counted as lost
         caller = end.place.file.home(end.place.node).function()
         if caller is None:
             return _NEVER
@@ -178,3 +176,8 @@ class Tracing:
             return around
         step = Step(f"called by {scope_label(caller)}", end.place)
         return Region(around.traced, around.by, None, step, around)
+
+
+def _as_its_caller(end: End) -> bool:
+    """Whether an end runs as the function does that it is in."""
+    return end.kind != "escaped" and not any(wrapper.effect in _TELLING for wrapper in end.wrappers)

@@ -115,6 +115,7 @@ _STAR = "[^/]*"
 _STAR_AND_TEXT = re.compile(r"\[\^/\]\*((?:\\.|\w|-)+)(?=\[\^/\]\*)")
 
 _Ignores = list[tuple[str, "GitIgnoreSpec"]]
+_ALL = slice(None)
 
 
 class _Walk:
@@ -152,15 +153,13 @@ class _Walk:
                 real_path = os.path.realpath(where) if name in folder.links else where
                 self.found.append(Met(before + name, real_path, stamp))
         if unhindered:
-            ends = first, len(self.found), first_folder, len(self.folders)
-            self.tree.walked[real] = partial(self.below, *ends)
+            here = slice(first, len(self.found)), slice(first_folder, len(self.folders))
+            self.tree.walked[real] = partial(self.below, *here)
 
-    def below(
-        self, first: int = 0, last: int | None = None, first_folder: int = 0, last_folder: int | None = None
-    ) -> Below:
+    def below(self, met: slice = _ALL, folders: slice = _ALL) -> Below:
         """What was found, or a part of it."""
-        files = {met.real: met.stamp for met in self.found[first:last] if met.stamp is not None}
-        return files, self.folders[first_folder:last_folder]
+        files = {found.real: found.stamp for found in self.found[met] if found.stamp is not None}
+        return files, self.folders[folders]
 
     def _left_out(self, where: str, is_dir: bool, ignores: _Ignores) -> bool:
         if _ignored(ignores, where, is_dir):

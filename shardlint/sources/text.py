@@ -52,7 +52,7 @@ class Source:
     @cached_property
     def line_starts(self) -> list[int]:
         """Character offset of the start of every line."""
-        if "\r" in self.text:
+        if not self._counts:
             return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
         ends = itertools.accumulate(map(len, self.text.split("\n")[:-1]))
         return [0, *map(operator.add, ends, itertools.count(1))]
