@@ -7,7 +7,7 @@ import ast
 from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.flow import End, Ends, Flow
-from shardlint.program.values import ClassValue, Function, Parameter, Place, Value, choice, options
+from shardlint.program.values import ClassValue, Function, Parameter, Place, Unknown, Value, choice, options
 
 _DEPTH = 4
 _CALLS = 20
@@ -48,7 +48,7 @@ class Callers:
 
     def _argument(self, function: Function, end: End, name: str) -> Value:
         arguments = self.evaluator.arguments(end.place)
-        return self.evaluator.parameters(function, arguments)[name]
+        return self.evaluator.parameter(function, arguments, name) or Unknown(f"argument {name}")
 
 
 def _all_direct(ends: Ends) -> bool:

@@ -12,6 +12,7 @@ from shardlint.program.values import (
     Choice,
     ClassValue,
     Constant,
+    Environment,
     Function,
     Items,
     Made,
@@ -25,7 +26,10 @@ from shardlint.program.values import (
 )
 
 if TYPE_CHECKING:
-    from shardlint.program.evaluate import Environment, Evaluator
+    from shardlint.program.evaluate import Evaluator
+
+_Given = Value | tuple[Place, Environment | None]
+"""A value, or where it stands."""
 
 
 class Calling:
@@ -58,6 +62,8 @@ class Calling:
                     keywords[str(key.value)] = Place(place.file, value)
             else:
                 open_keywords = True
+        if env is not None and (call.args or call.keywords):
+            env.asked += 1  # whoever reads the arguments will ask
         return CallArguments(place, tuple(positional), keywords, open_positional, open_keywords, env)
 
     def call(self, place: Place, env: Environment | None = None) -> Value:
@@ -124,9 +130,8 @@ class Calling:
         file, node = function.place.file, function.node
         if isinstance(node, ast.AsyncFunctionDef):
             return Unknown("the result of a coroutine")
-        env = self.parameters(function, arguments)
         if isinstance(node, ast.Lambda):
-            return self.evaluator.value(Place(file, node.body), env)
+            return self.evaluator.value(Place(file, node.body), self.parameters(function, arguments))
         scope = file.walked(file.scope(node))
         if (
             not scope.returns
@@ -134,6 +139,7 @@ class Calling:
             or any(not isinstance(r, ast.Return) for r in scope.returns)
         ):
             return Unknown(f"the result of {node.name}")
+        env = self.parameters(function, arguments)
         results = []
         for statement in scope.returns:
             expression = statement.value
@@ -146,35 +152,45 @@ class Calling:
         # A value that leans on a parameter we could not fill in is not known.
         return Choice(tuple(options(result))) if isinstance(result, Choice) else result
 
-    def parameters(self, function: Function, arguments: CallArguments) -> dict[str, Value]:
+    def parameters(self, function: Function, arguments: CallArguments) -> Environment:
         """Values of a function's parameters for a call: arguments, then defaults, else unknown."""
-        args = function.node.args
-        names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
-        values: dict[str, Value] = {}
+        given = self._given(function, arguments)
+        return Environment({name: self._value(one) for name, one in given.items()})
+
+    def parameter(self, function: Function, arguments: CallArguments, name: str) -> Value | None:
+        """The same of one parameter; None where the function has no such."""
+        one = self._given(function, arguments).get(name)
+        return self._value(one) if one is not None else None
+
+    def _value(self, given: _Given) -> Value:
+        return given if isinstance(given, Value) else self.evaluator.value(*given)
+
+    def _given(self, function: Function, arguments: CallArguments) -> dict[str, _Given]:
+        """Where the values of a function's parameters stand."""
+        file, args = function.place.file, function.node.args
+        positional = [*args.posonlyargs, *args.args]
+        names = [arg.arg for arg in positional]
+        values: dict[str, _Given] = {}
         if function.bound and names:
             owner = function.owner
             values[names[0]] = Made(owner, None) if owner is not None else Unknown("self")
             names = names[1:]
-        file = function.place.file
-        defaults: dict[str, ast.expr] = {}
-        for arg, default in zip(
-            reversed([*args.posonlyargs, *args.args]), reversed(args.defaults), strict=False
-        ):
-            defaults[arg.arg] = default
-        for arg, keyword_default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
-            if keyword_default is not None:
-                defaults[arg.arg] = keyword_default
-        hidden = arguments.open_positional or arguments.open_keywords
+        environment = arguments.environment
         for name, place in zip(names, arguments.positional, strict=False):
-            values[name] = self.evaluator.value(place, arguments.environment)
+            values[name] = place, environment
         for name, place in arguments.keywords.items():
-            values.setdefault(name, self.evaluator.value(place, arguments.environment))
+            values.setdefault(name, (place, environment))
+        defaults: dict[str, ast.expr] = {}
+        if not (arguments.open_positional or arguments.open_keywords):
+            count = len(args.defaults)
+            defaults.update(zip((arg.arg for arg in positional[-count:]), args.defaults, strict=False))
+            for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+                if default is not None:
+                    defaults[arg.arg] = default
         for name in (*names, *(arg.arg for arg in args.kwonlyargs)):
             if name not in values:
-                if hidden or name not in defaults:
-                    values[name] = Unknown(f"argument {name}")
-                else:
-                    values[name] = self.evaluator.value(Place(file, defaults[name]))
+                known = name in defaults
+                values[name] = (Place(file, defaults[name]), None) if known else Unknown(f"argument {name}")
         return values
 
 

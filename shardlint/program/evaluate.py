@@ -8,15 +8,14 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Hashable
 
 from shardlint.facts import Binding, FileFacts, Scope
 from shardlint.program import api
 from shardlint.program.calling import Calling
 from shardlint.program.classes import Classes
 from shardlint.program.linking import Linker
-from shardlint.program.needs import Remembered
+from shardlint.program.needs import Circular, Remembered
 from shardlint.program.project import Project
 from shardlint.program.reach import lookup
 from shardlint.program.values import (
@@ -24,6 +23,7 @@ from shardlint.program.values import (
     CallArguments,
     ClassValue,
     Constant,
+    Environment,
     Function,
     Items,
     Made,
@@ -42,7 +42,6 @@ _DEPTH = 24
 # One question asked of code that goes round in circles through attributes and calls may cost this many evaluations.
 _STEPS = 4000
 _BUILTINS = frozenset(dir(builtins))
-Environment = Mapping[str, Value]
 
 
 class Evaluator:
@@ -51,11 +50,9 @@ class Evaluator:
     def __init__(self, project: Project, jit_decorators: frozenset[str] = frozenset()) -> None:
         self.project = project
         self.jit_decorators = jit_decorators
-        self._known: Remembered[ast.AST, Value] = Remembered(project.needs)
-        self._depth = 0
-        self._open: set[ast.AST] = set()
-        self._cut = False
-        self._passing: Remembered[ast.AST, Value] = Remembered(project.needs)
+        self._answers: Circular[Hashable, Value] = Circular(project.needs, _DEPTH)
+        self._same: Remembered[ast.AST, Value] = Remembered(project.needs)
+        """What expressions of functions are in every call."""
         self._steps = 0
         self.linker = Linker(self)
         self.classes = Classes(self)
@@ -64,43 +61,21 @@ class Evaluator:
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """The value of an expression. `environment` gives values to the parameters of the function it stands in."""
         node = place.node
-        if environment is None and node in self._known:
-            return self._known[node]
-        if environment is None and node in self._passing:
-            return self._passing[node]
-        if self._depth == 0:
+        if not self._answers.asking:
             self._steps = 0
-        self._steps += 1
-        if self._depth > _DEPTH or node in self._open or self._steps > _STEPS:
-            self._cut = True
-            return Unknown("the definition is circular or too deep")
-        self._depth += 1
-        self._open.add(node)
-        before = self.project.needs.begin()
-        try:
-            result = self._evaluate(place, environment)
-        finally:
-            self._depth -= 1
-            self._open.discard(node)
-            needed = self.project.needs.end(before)
-        # What was cut short from here may be whole when asked for from elsewhere: it holds for this question only.
         if environment is None:
-            (self._passing if self._cut else self._known).keep(node, result, needed)
-        if self._depth == 0:
-            self._cut = False
-            self._passing = Remembered(self.project.needs)
-        return result
+            return self.ask(node, lambda: self._evaluate(place, None))
+        if node in self._same:
+            return self._same[node]
+        before = environment.asked
+        value, needed = self._answers.ask_anew(node, lambda: self._evaluate(place, environment), _cut)
+        if needed is not None and environment.asked == before:
+            self._same.keep(node, value, needed)
+        return value
 
-    @contextmanager
-    def deeper(self) -> Iterator[bool]:
-        """One level down a chain of imports; False where that is too deep, and then the answer is not kept."""
-        whole = self._depth <= _DEPTH
-        self._cut = self._cut or not whole
-        self._depth += 1
-        try:
-            yield whole
-        finally:
-            self._depth -= 1
+    def ask(self, key: Hashable, answer: Callable[[], Value]) -> Value:
+        """A value that may be asked for on the way to itself, remembered."""
+        return self._answers.ask(key, answer, _cut)
 
     def imported(self, file: FileFacts, statement: ast.ImportFrom) -> Value:
         """The module a `from` statement takes names from."""
@@ -118,9 +93,13 @@ class Evaluator:
         """The result of calling a value."""
         return self.calls.apply(callee, arguments)
 
-    def parameters(self, function: Function, arguments: CallArguments) -> dict[str, Value]:
+    def parameters(self, function: Function, arguments: CallArguments) -> Environment:
         """Values of a function's parameters for a call: arguments, then defaults, else unknown."""
         return self.calls.parameters(function, arguments)
+
+    def parameter(self, function: Function, arguments: CallArguments, name: str) -> Value | None:
+        """The same of one parameter; None where the function has no such."""
+        return self.calls.parameter(function, arguments, name)
 
     def function(
         self, file: FileFacts, node: ast.AST, bound: bool = False, owner: ClassValue | None = None
@@ -132,6 +111,10 @@ class Evaluator:
 
     def _evaluate(self, place: Place, env: Environment | None) -> Value:
         file, node = place.file, place.node
+        self._steps += 1
+        if self._steps > _STEPS:
+            self._answers.cut_short()
+            return _cut(True)
         match node:
             case ast.Constant(value=value):
                 return Constant(value)
@@ -258,8 +241,9 @@ class Evaluator:
             return Unknown(f"{name} is rebound through `global`")
         values = []
         for binding in bindings:
-            if binding.kind == "param" and env is not None and name in env:
-                values.append(env[name])
+            given = env.get(name) if binding.kind == "param" and env is not None else None
+            if given is not None:
+                values.append(given)
             else:
                 # An environment speaks of the parameters of the innermost function only.
                 inner = env if env is not None and scope is file.home(use) else None
@@ -368,6 +352,10 @@ class Evaluator:
                 if argument is not None and base.api.startswith("jax.sharding."):
                     return self.value(argument, call.environment)
         return Unknown(f"attribute {name} of something unknown")
+
+
+def _cut(_: bool) -> Value:
+    return Unknown("the definition is circular or too deep")
 
 
 def _opaque(inner: Value, decorator: Value) -> Value:

@@ -72,6 +72,9 @@ class Linker:
 
     def member(self, file: FileFacts, name: str) -> Value:
         """A name of a module, as its importers see it."""
+        return self.evaluator.ask((file, name), lambda: self._member(file, name))
+
+    def _member(self, file: FileFacts, name: str) -> Value:
         bindings = [b for b in file.bindings(file.module, name) if b.kind not in ("declared", "delete")]
         if not bindings:
             starred = self.starred(file, name)
@@ -84,10 +87,7 @@ class Linker:
             return Unknown(f"{name} is not in {file.path.name}")
         if all(file.statement_in_block(b.node, file.module) is not None for b in bindings):
             bindings = bindings[-1:]
-        with self.evaluator.deeper() as whole:
-            if not whole:
-                return Unknown("imports too deep")
-            return choice([self.evaluator.binding(file, binding) for binding in bindings])
+        return choice([self.evaluator.binding(file, binding) for binding in bindings])
 
     def starred(self, file: FileFacts, name: str) -> Value | None:
         """A name that `from module import *` may bring; None where no such import has it."""
@@ -96,8 +96,7 @@ class Linker:
             assert isinstance(statement, ast.ImportFrom)
             module = self.imported(file, statement)
             if isinstance(module, ModuleValue) and module.file is not file:
-                with self.evaluator.deeper() as whole:
-                    member = self.member(module.file, name) if whole else Unknown("imports too deep")
+                member = self.member(module.file, name)
                 if not isinstance(member, Unknown):
                     return member
             elif isinstance(module, Api):

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from shardlint.facts import Binding
-from shardlint.program.evaluate import Environment, Evaluator
+from shardlint.program.evaluate import Evaluator
 from shardlint.program.library_modules import ARRAYS_ONLY, FUNCTION_PARAMETERS, LEAVES, WRAPPING, Kind
 from shardlint.program.values import (
     Api,
     CallArguments,
     ClassValue,
     Constant,
+    Environment,
     Function,
     Items,
     Made,

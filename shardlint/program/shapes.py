@@ -14,9 +14,9 @@ from types import MappingProxyType
 
 from shardlint.facts import Binding
 from shardlint.program import api
-from shardlint.program.evaluate import Environment, Evaluator
+from shardlint.program.evaluate import Evaluator
 from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Choice, Constant, Items, Made, Place, Value, options
+from shardlint.program.values import Api, Choice, Constant, Environment, Items, Made, Place, Value, options
 
 __all__ = ["Shape", "shape_of", "shape_of_value"]
 
@@ -151,7 +151,8 @@ class _Reader:
         if binding.kind == "param":
             if binding.node in self.given:
                 return self.given[binding.node]
-            return self.of_value(env[binding.name]) if env is not None and binding.name in env else None
+            value = env.get(binding.name) if env is not None else None
+            return self.of_value(value) if value is not None else None
         if binding.kind == "from":
             return self.of_value(self.evaluator.binding(place.file, binding))
         return None

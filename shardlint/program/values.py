@@ -159,6 +159,22 @@ class Choice(Value):
     options: tuple[Value, ...]
 
 
+@dataclass(eq=False)
+class Environment:
+    """What the parameters of a function are in one call of it."""
+
+    values: Mapping[str, Value]
+    asked: int = 0
+    """How often it told something: what asks nothing of it is the same in every call."""
+
+    def get(self, name: str) -> Value | None:
+        """What a parameter is; None for any other name."""
+        found = self.values.get(name)
+        if found is not None:
+            self.asked += 1
+        return found
+
+
 @dataclass(frozen=True, eq=False)
 class CallArguments:
     """The arguments of a call, with those supplied earlier through `functools.partial` in front.
@@ -171,7 +187,7 @@ class CallArguments:
     keywords: Mapping[str, Place]
     open_positional: bool = False
     open_keywords: bool = False
-    environment: Mapping[str, Value] | None = None
+    environment: Environment | None = None
 
     def get(self, name: str, signature: tuple[str, ...]) -> Place | None:
         """The argument for a parameter, by keyword or position."""

@@ -121,6 +121,6 @@ def _given(program: Program, parameter: Parameter) -> Iterator[Value]:
         if end.kind != "called" or not plain or not isinstance(end.place.node, ast.Call):
             continue
         arguments = program.evaluator.arguments(end.place)
-        value = program.evaluator.parameters(function, arguments).get(parameter.name)
+        value = program.evaluator.parameter(function, arguments, parameter.name)
         if value is not None:
             yield value
