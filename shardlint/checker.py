@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardlint.clock import timed
-from shardlint.dispatch import Wakes, sites, wanted, without_words
+from shardlint.dispatch import Wakes, sites, wanted, without_modules
 from shardlint.facts import CutWrong, FileFacts, NotParsed
 from shardlint.outcome import FileReport, Options, Outcome
 from shardlint.own import FileNotParsed, SuppressionWithoutReason, UnusedSuppression
@@ -37,7 +37,7 @@ class _Scope:
     codes: frozenset[str]
     wakes: Wakes
     projects: Mapping[str, Wakes]
-    """Words without which in the project some of the rules have nothing to say, and the wakes of the others."""
+    """Modules without which in the project some of the rules have nothing to say, and the wakes of the others."""
     ever: Wakes
     """Of what may wake on other releases too."""
     proving: Wakes
@@ -140,7 +140,7 @@ class Checker:
             settings,
             frozenset(rule.code for rule in rules),
             self._woken(rules),
-            {word: self._woken(left, likely=pedantic) for word, left in without_words(asked).items()},
+            {module: self._woken(left, likely=pedantic) for module, left in without_modules(asked).items()},
             self._woken([rule for rule in ever if wanted(rule, pedantic)]),
             self._woken(asked, likely=pedantic),
             targets,
@@ -176,8 +176,8 @@ class Checker:
         hits = wakes.screen.hits(data) if commented else wakes.screen.of(ever, data)
         needs = scope.program.needs
         needs.begin()
-        for word, others in scope.projects.items() if hits and not commented else ():
-            if not scope.program.project.anywhere(word):
+        for module, others in scope.projects.items() if hits and not commented else ():
+            if not scope.program.project.imported(module):
                 wakes, hits = others, others.screen.of(hits, data)
         if not hits and not commented:
             return Outcome(path, needed=needs.named(needs.now))

@@ -78,12 +78,12 @@ class Wakes:
 
 
 def screens(pedantic: bool) -> tuple[Screen, dict[str, Screen]]:
-    """The screen of all rules there are, and of those left in a project that does not hold a word they ask for."""
+    """The screen of all rules there are, and of those left in a project that does not import a module they ask for."""
     from shardlint.registry import rules
 
     asked = [rule() for rule in rules() if wanted(rule, pedantic)]
     return Wakes.of(asked).screen, {
-        word: Wakes.of(left).screen for word, left in without_words(asked).items()
+        module: Wakes.of(left).screen for module, left in without_modules(asked).items()
     }
 
 
@@ -92,10 +92,10 @@ def wanted(rule: Rule | type[Rule], pedantic: bool) -> bool:
     return pedantic or rule.certainty is Certainty.PROVEN
 
 
-def without_words(rules: Collection[Rule]) -> dict[str, list[Rule]]:
-    """For each word that a rule wants to be somewhere in the project: the rules left where it is nowhere."""
-    words = sorted({rule.project for rule in rules if rule.project})
-    return {word: [rule for rule in rules if rule.project != word] for word in words}
+def without_modules(rules: Collection[Rule]) -> dict[str, list[Rule]]:
+    """For each module that a rule wants the project to import: the rules left where no file does."""
+    modules = sorted({rule.project for rule in rules if rule.project})
+    return {module: [rule for rule in rules if rule.project != module] for module in modules}
 
 
 def _library(wake: Wake, name: str, word: str) -> str:

@@ -186,7 +186,7 @@ class Rule(ABC):
     holds: ClassVar[Mapping[str, str]] = {}
     wakes: ClassVar[tuple[Wake, ...]] = ()
     project: ClassVar[str] = ""
-    """A word without which no file of a project is of interest to the rule."""
+    """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
 
     @abstractmethod

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 Question = tuple[str, ...]
 """What is looked for: its kind and the words. The other questions to a project are which file a module is."""
 STAR = b"import *"
-SEARCHES = frozenset(("named", "starred", "attribute", "anywhere", "calling", "holding"))
+SEARCHES = frozenset(("named", "starred", "attribute", "anywhere", "imported", "calling", "holding"))
+IS_THERE = ("anywhere", "imported")
+"""What asks only whether there is such a file: the first is the answer."""
 
 
 def holds(question: Question, data: bytes) -> bool:
@@ -22,6 +25,8 @@ def holds(question: Question, data: bytes) -> bool:
             return holds_word(data, name.encode(), after=b".")
         case ("anywhere", text):
             return holds_word(data, text.encode())
+        case ("imported", module):
+            return any(b"import" in line for line in _lines_holding(data, module.encode()))
         case ("calling", *names):
             return any(f"{name}(".encode() in data for name in names)
         case ("holding", *texts):
@@ -34,12 +39,21 @@ def holds(question: Question, data: bytes) -> bool:
 
 def holds_word(data: bytes, word: bytes, after: bytes = b"") -> bool:
     """Whether bytes hold a word on its own. `find` runs at memory speed; a regular expression is 40 times slower."""
+    return next(_places(data, word, after), None) is not None
+
+
+def _lines_holding(data: bytes, word: bytes) -> Iterator[bytes]:
+    for start in _places(data, word):
+        end = data.find(b"\n", start)
+        yield data[data.rfind(b"\n", 0, start) + 1 : end if end >= 0 else len(data)]
+
+
+def _places(data: bytes, word: bytes, after: bytes = b"") -> Iterator[int]:
     needle = after + word
     start = data.find(needle)
     while start >= 0:
         end = start + len(needle)
         left_free = bool(after) or start == 0 or data[start - 1] not in _WORD
         if left_free and (end == len(data) or data[end] not in _WORD):
-            return True
+            yield start
         start = data.find(needle, start + 1)
-    return False

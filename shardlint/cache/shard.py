@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from shardlint.cache.store import digest
 from shardlint.environments import site_packages
 from shardlint.outcome import NOTHING, FileReport, Outcome
-from shardlint.searches import SEARCHES, holds
+from shardlint.searches import IS_THERE, SEARCHES, holds
 from shardlint.sources.find import Met, survey
 from shardlint.sources.tree import Stamp, Tree
 
@@ -47,7 +47,7 @@ class Shard:
         self.tree = tree
         self.screen = screen
         self.without = without or {}
-        """For words, the screen of what there is to say in a project that does not hold them."""
+        """For modules, the screen of what there is to say in a project that does not import them."""
         self.dirty = False
         self._new = 0
         self._prefix = root if root.endswith(os.sep) else root + os.sep
@@ -110,7 +110,8 @@ class Shard:
         hits = self.screen.hits(text)
         if hits:
             gone = any(
-                not left.of(hits, text) and not self._anywhere(word) for word, left in self.without.items()
+                not left.of(hits, text) and not self._imported(module)
+                for module, left in self.without.items()
             )
             return NOTHING if gone else None
         # To save a project its files are all looked at: not worth it for the one file of a commit.
@@ -119,13 +120,13 @@ class Shard:
         self.dirty = self.dirty or self._new > _FEW
         return NOTHING
 
-    def _anywhere(self, word: str) -> bool:
-        """Whether any file of the project holds a word, as the program would answer."""
-        if word not in self._there:
-            self._there[word] = self._look_for(word)
-        return self._there[word]
+    def _imported(self, module: str) -> bool:
+        """Whether any file of the project imports a module, as the program would answer."""
+        if module not in self._there:
+            self._there[module] = self._look_for(module)
+        return self._there[module]
 
-    def _look_for(self, word: str) -> bool:
+    def _look_for(self, module: str) -> bool:
         self._validate()
         files = self._walked or {}
         if sum(size for size, _ in files.values()) > _FEW_BYTES:
@@ -133,7 +134,7 @@ class Shard:
         for name in files:
             try:
                 with open(self._path(name), "rb") as file:
-                    if holds(("anywhere", word), file.read()):
+                    if holds(("imported", module), file.read()):
                         return True
             except OSError:
                 continue
@@ -277,7 +278,7 @@ class Shard:
         have = set(known)
         gone = [name for name in changed if name in have and not self._holds(need, name)]
         new = [name for name in changed if name not in have and self._holds(need, name)]
-        if need[0] == "anywhere":  # of which one file alone is known
+        if need[0] in IS_THERE:  # of which one file alone is known
             if gone:
                 del self.found[index]
             elif not known and new:

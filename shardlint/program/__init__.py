@@ -25,8 +25,8 @@ from shardlint.program.values import Place, Value
 from shardlint.sources.text import Source
 
 Answer = TypeVar("Answer")
-# Trees are some twenty times their source: how many files are kept parsed at once.
-_KEPT = 96
+# How much may be kept parsed at once, in bytes.
+_KEPT = 120_000_000
 
 __all__ = ["Program"]
 
@@ -59,7 +59,7 @@ class Program:
 
         Never in the middle of a file: two parses of one file would not know each other's nodes.
         """
-        if self.project.parsed > _KEPT:
+        if self.project.held > _KEPT:
             self.forget()
 
     def read_whole(self, path: Path) -> None:

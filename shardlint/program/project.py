@@ -14,7 +14,7 @@ from shardlint.clock import timed
 from shardlint.facts import FileFacts, NotParsed, read_facts
 from shardlint.program.needs import Needs
 from shardlint.screen import words_of
-from shardlint.searches import STAR, Question, holds
+from shardlint.searches import IS_THERE, STAR, Question, holds
 from shardlint.sources.find import survey
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 
@@ -28,7 +28,9 @@ _SEARCH_FILES = 60
 _SEARCHES_BEFORE_INDEX = 24
 _READS_BEFORE_INDEX = 10_000
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-
+# What an index of words answers, and of that what the words alone do not decide.
+_BY_WORDS = ("named", "starred", "attribute", "anywhere", "imported")
+_ASIDE = ("attribute", "imported")
 
 Answers = Mapping[Question, list[Path]]
 
@@ -84,9 +86,9 @@ class Project:
         return known if known is not None and known.source.text == source.text else self._parse(path, source)
 
     @property
-    def parsed(self) -> int:
-        """How many files are held parsed."""
-        return len(self._facts)
+    def held(self) -> int:
+        """About how many bytes of memory the parsed files take."""
+        return sum(facts.held for facts in self._facts.values() if facts is not None)
 
     def forget(self) -> None:
         """Let go of all parsed files."""
@@ -157,8 +159,12 @@ class Project:
         """Whether any file of the project holds a dotted name; True also when the project is too large to search."""
         return bool(self._search(("anywhere", text))) or self._too_large
 
+    def imported(self, module: str) -> bool:
+        """Whether any file of the project imports a module; True also when the project is too large to search."""
+        return bool(self._search(("imported", module))) or self._too_large
+
     def _search(self, question: Question) -> list[Path]:
-        """The files of which `holds` is true; of `anywhere` the first one. None when the project is too large."""
+        """The files of which `holds` is true; the first one in `IS_THERE`. None when the project is too large."""
         self.needs.note(question)
         if question not in self.answers:
             with timed("searching the project"):
@@ -169,12 +175,12 @@ class Project:
         found = self._indexed(question)
         if found is None:
             found = (path for path, data in self._texts() if holds(question, data))
-        self.answers[question] = list(islice(found, 1 if question[0] == "anywhere" else None))
+        self.answers[question] = list(islice(found, 1 if question[0] in IS_THERE else None))
 
     def _indexed(self, question: Question) -> Iterable[Path] | None:
         """The same by an index of words, once many have been asked for; None where that does not tell."""
         kind, *said = question
-        if kind not in ("named", "starred", "attribute", "anywhere") or not all(map(_WORD.fullmatch, said)):
+        if kind not in _BY_WORDS or not all(map(_WORD.fullmatch, said)):
             return None
         self._searches += 1
         if self._searches <= _SEARCHES_BEFORE_INDEX and self._reads < _READS_BEFORE_INDEX:
@@ -184,9 +190,7 @@ class Project:
         if kind == "starred":
             found &= index.starring
         paths = (index.paths[place] for place in sorted(found))
-        return (
-            paths if kind != "attribute" else (path for path in paths if holds(question, self._bytes(path)))
-        )
+        return paths if kind not in _ASIDE else (path for path in paths if holds(question, self._bytes(path)))
 
     @cached_property
     def _index(self) -> _Index:

@@ -341,3 +341,46 @@ def test_relative_imports(ask: Ask, statement: str, found: str) -> None:
 def test_functions_through_wrappers(ask: Ask, text: str, expression: str, found: str) -> None:
     before = "from functools import partial\nimport jax, equinox as eqx\ndef f(x, y): return (x, y)\n"
     assert name(ask(before + text).value(expression, nth=-1)) == found
+
+
+def test_calls_of_one_function_do_not_answer_for_each_other(ask: Ask) -> None:
+    text = """\
+from jax.sharding import PartitionSpec as P
+def twice(x): return (x, x)
+def same(x): return x
+def pair(axis, other='m'):
+    both = twice(axis)
+    return (twice('z'), both, other, P('y'), P(axis))
+one = pair('a')
+two = pair('b', other='n')
+same(same(same(two)))
+"""
+    asked = ask(text)
+    fixed = "tuple['z', 'z']"
+    one, two = asked.value("pair('a')"), asked.value("same(same(same(two)))")
+    assert name(one) == f"tuple[{fixed}, tuple['a', 'a'], 'm', {SPEC}(), {SPEC}()]"
+    assert name(two) == f"tuple[{fixed}, tuple['b', 'b'], 'n', {SPEC}(), {SPEC}()]"
+    axes = []
+    for spec in (item for value in (one, two) if isinstance(value, Items) for item in value.items[3:]):
+        assert isinstance(spec, Made)
+        assert spec.call is not None
+        axes.append(name(asked.program.evaluator.value(spec.call.positional[0], spec.call.environment)))
+    assert axes == ["'y'", "'a'", "'y'", "'b'"]
+
+
+def test_what_was_cut_short_is_asked_again(ask: Ask) -> None:
+    asked = ask("def a(): return (b(), 1)\ndef b(): return (a(), 2)\nhere = a(), b()\n")
+    assert name(asked.value("a()", nth=-1)) == "tuple[tuple[?, 2], 1]"
+    assert name(asked.value("b()", nth=-1)) == "tuple[tuple[?, 1], 2]"
+
+
+def test_imports_in_a_circle(ask: Ask) -> None:
+    asked = ask("from b import x, y\nhere = (x, y)\n", {"b.py": "from a import x\ny = 1\n"})
+    assert name(asked.value("(x, y)")) == "tuple[?, 1]"
+
+
+def test_calls_that_branch_are_followed_once(ask: Ask) -> None:
+    calls = [f"def f{n}(x): return (f{n + 1}(x), f{n + 1}(0))\n" for n in range(10)]
+    found = name(ask(f"{''.join(calls)}def f10(x): return 'a'\nhere = f0(1)\n").value("f0(1)"))
+    assert found.count("'a'") == 2**10
+    assert "?" not in found
