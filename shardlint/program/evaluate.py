@@ -15,7 +15,7 @@ from shardlint.program import api
 from shardlint.program.calling import Calling
 from shardlint.program.classes import Classes
 from shardlint.program.linking import Linker
-from shardlint.program.needs import Circular, Remembered
+from shardlint.program.needs import Remembered
 from shardlint.program.project import Project
 from shardlint.program.reach import lookup
 from shardlint.program.values import (
@@ -50,9 +50,14 @@ class Evaluator:
     def __init__(self, project: Project, jit_decorators: frozenset[str] = frozenset()) -> None:
         self.project = project
         self.jit_decorators = jit_decorators
-        self._answers: Circular[Hashable, Value] = Circular(project.needs, _DEPTH)
+        self._known: Remembered[Hashable, Value] = Remembered(project.needs)
         self._same: Remembered[ast.AST, Value] = Remembered(project.needs)
         """What expressions of functions are in every call."""
+        self._passing: Remembered[Hashable, Value] = Remembered(project.needs)
+        """What was cut short may be whole when it is asked for from elsewhere: it holds for one question only."""
+        self._open: set[Hashable] = set()
+        self._cuts = 0
+        """How often an answer was cut short: what made none, nor leans on one, holds whoever asks."""
         self._steps = 0
         self.linker = Linker(self)
         self.classes = Classes(self)
@@ -61,21 +66,49 @@ class Evaluator:
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """The value of an expression. `environment` gives values to the parameters of the function it stands in."""
         node = place.node
-        if not self._answers.asking:
-            self._steps = 0
         if environment is None:
             return self.ask(node, lambda: self._evaluate(place, None))
         if node in self._same:
             return self._same[node]
-        before = environment.asked
-        value, needed = self._answers.ask_anew(node, lambda: self._evaluate(place, environment), _cut)
-        if needed is not None and environment.asked == before:
+        cuts, asked = self._cuts, environment.asked
+        value, needed = self._made(node, lambda: self._evaluate(place, environment))
+        if needed is not None and (self._cuts, environment.asked) == (cuts, asked):
             self._same.keep(node, value, needed)
         return value
 
     def ask(self, key: Hashable, answer: Callable[[], Value]) -> Value:
         """A value that may be asked for on the way to itself, remembered."""
-        return self._answers.ask(key, answer, _cut)
+        if key in self._known:
+            return self._known[key]
+        if key in self._passing:
+            self._cuts += 1
+            return self._passing[key]
+        cuts = self._cuts
+        value, needed = self._made(key, answer)
+        if needed is not None and self._cuts == cuts:
+            self._known.keep(key, value, needed)
+        elif needed is not None and self._open:
+            self._passing.keep(key, value, needed)
+        return value
+
+    def _made(self, key: Hashable, answer: Callable[[], Value]) -> tuple[Value, int | None]:
+        """A value and what it needed; None where it must not be asked for here."""
+        if not self._open:
+            self._steps = 0
+        self._steps += 1
+        if key in self._open or len(self._open) > _DEPTH or self._steps > _STEPS:
+            self._cuts += 1
+            return Unknown("the definition is circular or too deep"), None
+        self._open.add(key)
+        before = self.project.needs.begin()
+        try:
+            value = answer()
+        finally:
+            self._open.discard(key)
+            needed = self.project.needs.end(before)
+            if not self._open:
+                self._passing = Remembered(self.project.needs)
+        return value, needed
 
     def imported(self, file: FileFacts, statement: ast.ImportFrom) -> Value:
         """The module a `from` statement takes names from."""
@@ -111,10 +144,6 @@ class Evaluator:
 
     def _evaluate(self, place: Place, env: Environment | None) -> Value:
         file, node = place.file, place.node
-        self._steps += 1
-        if self._steps > _STEPS:
-            self._answers.cut_short()
-            return _cut(True)
         match node:
             case ast.Constant(value=value):
                 return Constant(value)
@@ -352,10 +381,6 @@ class Evaluator:
                 if argument is not None and base.api.startswith("jax.sharding."):
                     return self.value(argument, call.environment)
         return Unknown(f"attribute {name} of something unknown")
-
-
-def _cut(_: bool) -> Value:
-    return Unknown("the definition is circular or too deep")
 
 
 def _opaque(inner: Value, decorator: Value) -> Value:

@@ -214,43 +214,13 @@ class Circular(Generic[Key, Answer]):
             self._cut_by = min(self._cut_by, cut_by)
             self.needs.take(needed)
             return passing
-        stopped = self._stopped(key)
-        if stopped is not None:
-            return cut(stopped)
-        found, needed, short = self._made(key, answer)
-        if short is None:
-            self._known.keep(key, found, needed)
-        else:
-            self._passing[key] = found, short, needed
-            self._until.setdefault(short, []).append(key)
-        return found
-
-    def ask_anew(
-        self, key: Key, answer: Callable[[], Answer], cut: Callable[[bool], Answer]
-    ) -> tuple[Answer, int | None]:
-        """An answer that is not remembered, and what it needed; None where it was cut short."""
-        stopped = self._stopped(key)
-        if stopped is not None:
-            return cut(stopped), None
-        found, needed, short = self._made(key, answer)
-        return found, needed if short is None else None
-
-    def cut_short(self) -> None:
-        """The answer being made says less than it might: it holds until nothing is asked any more."""
-        self._cut_by = 0
-
-    def _stopped(self, key: Key) -> bool | None:
-        """Whether a question must not be asked: it is open (False), or the way to it is too long (True)."""
         if self.is_open(key):
-            return False
-        if len(self._open) > self.depth:
-            self.cut_short()
-            return True
-        return None
-
-    def _made(self, key: Key, answer: Callable[[], Answer]) -> tuple[Answer, int, int | None]:
-        """An answer, what it needed, and the place of the open question that cut it short, if one did."""
-        index = self._open[key] = len(self._open)
+            return cut(False)
+        index = len(self._open)
+        if index > self.depth:
+            self._cut_by = 0
+            return cut(True)
+        self._open[key] = index
         outer, self._cut_by = self._cut_by, self.depth + 2
         before = self.needs.begin()
         try:
@@ -261,7 +231,10 @@ class Circular(Generic[Key, Answer]):
             cut_by, self._cut_by = self._cut_by, min(outer, self._cut_by)
             for stale in self._until.pop(index, ()):
                 self._passing.pop(stale, None)
-        if cut_by < index:
-            return found, needed, cut_by
-        self._cut_by = outer
-        return found, needed, None
+        if cut_by >= index:
+            self._known.keep(key, found, needed)
+            self._cut_by = outer
+        else:
+            self._passing[key] = found, cut_by, needed
+            self._until.setdefault(cut_by, []).append(key)
+        return found
