@@ -54,6 +54,8 @@ class FileFacts:
         self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
         self.chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
         """The statements around each statement that was asked about: see `program.reach`."""
+        self.read: dict[tuple[Scope, str], frozenset[ast.AST]] = {}
+        """Of what binds a name in a scope, what somebody reads: see `program.liveness`."""
 
     @cached_property
     def rebound_globals(self) -> frozenset[str]:
@@ -88,6 +90,7 @@ class FileFacts:
         self._in_order.clear()
         self._mentions.clear()
         self.chains.clear()
+        self.read.clear()
 
     def says(self, text: str) -> bool:
         """Whether a text stands anywhere in the file; looked for once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 from typing import Literal
 
 from shardlint.facts import FileFacts, Scope
@@ -28,32 +29,33 @@ def fate(file: FileFacts, call: ast.expr) -> tuple[Fate, str | None]:
         return "used", None
     if target.id.startswith("_") or target.id in scope.outer_names or _reflects(file, scope):
         return "used", target.id
-    if _is_read(file, scope, target):
-        return "used", target.id
-    return "never read", target.id
+    key = scope, target.id
+    if key not in file.read:
+        file.read[key] = frozenset(_read(file, scope, target))
+    return ("used" if target in file.read[key] else "never read"), target.id
 
 
-def _is_read(file: FileFacts, scope: Scope, target: ast.Name) -> bool:
-    for node in file.mentions_in(scope, target.id):
-        if not isinstance(node, ast.Name) or node is target:
+def _read(file: FileFacts, scope: Scope, target: ast.Name) -> Iterator[ast.AST]:
+    """Of all that binds the name of a target in a scope, what somebody reads."""
+    name = target.id
+    for node in file.mentions_in(scope, name):
+        if not isinstance(node, ast.Name):
             continue
         if isinstance(node.ctx, ast.Store) and not isinstance(file.parent(node), ast.AugAssign):
             continue
+        home = file.home(node)
         if isinstance(node.ctx, ast.Del):
-            if file.home(node) is scope:
-                return True
+            if home is scope:
+                yield from (binding.node for binding in file.bindings(scope, name))
             continue
-        if not may_refer(file, node, target.id, target):
+        if not may_refer(file, node, name, target):
             continue
-        bindings, owner = lookup(file, node, target.id)
+        bindings, owner = lookup(file, node, name)
         if owner is not scope:
             continue
-        home = file.home(node)
-        if home is not scope and home.function() is not scope:
-            return True  # a nested function reads it some time
-        if any(binding.node is target for binding in bindings):
-            return True
-    return False
+        if home is not scope and home.function() is not scope:  # a nested function reads it some time
+            bindings = file.bindings(scope, name)
+        yield from (binding.node for binding in bindings)
 
 
 def _reflects(file: FileFacts, scope: Scope) -> bool:

@@ -100,11 +100,17 @@ def reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bin
     """Of bindings in the scope of the use, those whose value can still stand when it is read."""
     position = _position(use)
     chain = _chain(file, use)
+    again = _loop_above(chain)
     found: list[Binding] = []
     settled = False
     for binding in reversed(bindings):
         if binding.kind == "declared":
             continue
+        if not again:  # what stands below does not run before, nor what is settled above
+            if settled:
+                break
+            if _position(binding.node) > position and binding.kind != "comprehension":
+                continue
         if binding.kind == "param":
             if not settled:
                 found.append(binding)
@@ -184,7 +190,7 @@ def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> list[ast.AST]:
     return shared
 
 
-def _loop_above(shared: list[ast.AST]) -> bool:
+def _loop_above(shared: Sequence[ast.AST]) -> bool:
     return any(isinstance(node, _LOOPS) for node in shared)
 
 

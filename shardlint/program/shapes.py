@@ -92,15 +92,17 @@ class _Reader:
     evaluator: Evaluator
     given: Mapping[ast.AST, Shape] = field(default_factory=dict)
     depth: int = 0
+    known: dict[tuple[ast.AST, Environment | None], Shape | None] = field(default_factory=dict)
 
     def of(self, place: Place, env: Environment | None) -> Shape | None:
-        if self.depth > _DEPTH:
-            return None
-        self.depth += 1
-        try:
-            return self._of(place, env)
-        finally:
-            self.depth -= 1
+        key = place.node, env
+        if key not in self.known:
+            self.known[key] = None  # an array that is made of itself
+            if self.depth <= _DEPTH:
+                self.depth += 1
+                self.known[key] = self._of(place, env)
+                self.depth -= 1
+        return self.known[key]
 
     def _of(self, place: Place, env: Environment | None) -> Shape | None:
         file, node = place.file, place.node

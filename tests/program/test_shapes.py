@@ -133,3 +133,10 @@ def test_told(tmp_path: Path, text: str, expected: Shape) -> None:
 def test_through_a_file(tmp_path: Path) -> None:
     other = "import jax.numpy as jnp\nx = jnp.zeros((8, 4))\n"
     assert shape(tmp_path, "from other import x\nx * 2", {"other.py": other}) == (8, 4)
+
+
+def test_what_is_made_of_itself_is_asked_once(tmp_path: Path) -> None:
+    # Each reads any of the others: on all ways together there are more than could ever be tried.
+    again = "    x = jax.device_put(x, sharding)\n" * 40
+    assert shape(tmp_path, f"x = jnp.zeros((8, 4))\nfor step in steps:\n{again}x") is None
+    assert shape(tmp_path, f"x = jnp.zeros((8, 4))\nif a:\n{again}x") == (8, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from itertools import islice
 
 from shardlint.facts import Binding, FileFacts, Scope
 from shardlint.program.flow import End
@@ -34,6 +35,8 @@ _WITH_DIMENSIONS = (
 ).split()
 
 _DEPTH = 4
+# Of what is used in more places than these nobody can say what it is.
+_MANY = 50
 
 
 def rank_at_most(site: Site, array: ast.expr) -> int | None:
@@ -259,7 +262,8 @@ def _uses(site: Site, origin: Binding) -> Iterator[ast.Name]:
 
 def _treated_as_more(site: Site, origin: Binding, but: ast.Attribute | None = None) -> bool:
     """Whether the code does to it what takes a dimension, or asks for its rank. `but` is one mention to forgive."""
-    return any(not _harmless(site, use, but) for use in _uses(site, origin))
+    uses = list(islice(_uses(site, origin), _MANY + 1))
+    return len(uses) > _MANY or any(not _harmless(site, use, but) for use in uses)
 
 
 def _harmless(site: Site, use: ast.Name, but: ast.Attribute | None) -> bool:
