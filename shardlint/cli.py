@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import errno
 import gc
 import os
+import re
 import sys
+from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -47,7 +50,16 @@ def cli() -> None:
     """Find sharding mistakes in JAX programs, mend them, and prove the mend on simulated meshes."""
 
 
-_PATHS = click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+class _Given(click.Path):
+    """A path; an empty one, as of a variable that is not set, is none: to `pathlib` it is this folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("a path is empty; write . for this folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+_PATHS = click.argument("paths", nargs=-1, type=_Given(path_type=Path))
 
 
 def _shared(command: Any) -> Any:
@@ -100,7 +112,7 @@ def _options(kwargs: dict[str, Any]) -> Options:
 @click.option("--profile", is_flag=True, help="Say on standard error where the time went.")
 @click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
 @click.option(
-    "--stdin-filename", type=click.Path(path_type=Path), help="Name of the text on standard input (path -)."
+    "--stdin-filename", type=_Given(path_type=Path), help="Name of the text on standard input (path -)."
 )
 def check(
     paths: tuple[Path, ...],
@@ -121,8 +133,10 @@ def check(
     if profile:
         clock.start()
     stdin = None
-    if paths == (Path("-"),) or (stdin_filename is not None and not paths):
-        stdin = (stdin_filename or Path("stdin.py"), sys.stdin.buffer.read())
+    if Path("-") in paths or stdin_filename is not None:
+        if paths not in ((), (Path("-"),)):
+            raise click.UsageError("standard input is checked alone: give - and no other path")
+        stdin = (stdin_filename or Path("stdin.py"), _standard_input())
     report = run(paths or (Path(),), _options(kwargs), stdin, cached=not no_cache)
     with timed("reporting"):
         if output_format == "json":
@@ -140,6 +154,17 @@ def check(
     sys.exit(_FAILED if report.missing or report.failed else 1 if report.findings else 0)
 
 
+def _standard_input() -> bytes:
+    from shardlint.sources.text import MAX_BYTES
+
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed")
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)  # /dev/zero has no end
+    if len(data) > MAX_BYTES:
+        raise click.UsageError(f"standard input has more than {MAX_BYTES:,} bytes; shardlint reads no more")
+    return data
+
+
 @cli.command()
 @_PATHS
 @_shared
@@ -153,7 +178,7 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
     Exit code: 0 nothing is left to mend, 1 findings are left (with --diff: something would change), 2 the run itself
     could not be done.
     """
-    from shardlint.fix import diff
+    from shardlint.fix import diff, patch
     from shardlint.fix import fix as run
     from shardlint.plain import plain
 
@@ -169,9 +194,11 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
         left += len(outcome.left)
         if show_diff:
             # What goes to `patch` must be as it is in the file; what goes to a terminal must not steer it.
-            shown = sys.stdout.isatty()
-            for line in diff(outcome):
-                click.echo(plain(line.expandtabs(4)) if shown else line, color=True)
+            if sys.stdout is not None and sys.stdout.isatty():
+                for line in diff(outcome):
+                    click.echo(plain(line.expandtabs(4)))
+            else:
+                click.echo(b"".join(patch(outcome)), nl=False)
         elif outcome.changed:
             click.echo(plain(f"{outcome.path}: mended {', '.join(_codes(outcome.mended))}"))
     for path, reason in report.skipped:
@@ -237,7 +264,7 @@ def explain(place: str) -> None:
     from shardlint.sources.text import Unreadable
 
     path, _, line = place.rpartition(":")
-    if not path or not line.isdigit():
+    if not path or not re.fullmatch("[0-9]{1,9}", line):
         raise click.UsageError(f"{place!r} is not PATH:LINE, as in train.py:41")
     try:
         for text in run(Path(path), int(line)):
@@ -285,7 +312,8 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
-        error.show()
+        with _unheard():
+            error.show()
         sys.exit(_FAILED)
     except click.exceptions.Abort:
         _fail("interrupted")
@@ -312,8 +340,18 @@ def _cannot_be_done_as_asked(error: Exception) -> bool:
     return isinstance(error, BadSettings | BadTarget | BrokenPack | UnknownRule)
 
 
+@contextlib.contextmanager
+def _unheard() -> Iterator[None]:
+    """What is said on a full disk is not heard; the exit code still is."""
+    try:
+        yield
+    except OSError:
+        sys.stderr = None  # Python would try once more at the end, and fail with an exit code of its own
+
+
 def _fail(message: str) -> None:
     from shardlint.plain import plain
 
-    click.echo(f"shardlint: {plain(message)}", err=True)
+    with _unheard():
+        click.echo(f"shardlint: {plain(message)}", err=True)
     sys.exit(_FAILED)

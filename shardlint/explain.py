@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,7 +39,7 @@ def explain(path: Path, line: int) -> Iterator[str]:
 
     Raises `Unreadable` and `NotParsed` for a file that cannot be read, `LookupError` for a line that is not there.
     """
-    absolute = path.resolve()
+    absolute = Path(os.path.realpath(path))
     source = decode(path, read_bytes(path))
     if not 1 <= line <= len(source.line_starts):
         raise LookupError(f"{path} has {len(source.line_starts)} lines, so no line {line}")

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import difflib
+import io
 import os
 import stat
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from shardlint.check import chosen
 from shardlint.checker import Checker
-from shardlint.facts import NotParsed, read_facts
+from shardlint.facts import FileFacts, NotParsed, read_facts
 from shardlint.files import replace_file
 from shardlint.imports import dropped
 from shardlint.outcome import Options, Outcome, Run
 from shardlint.places import Places
 from shardlint.plain import plain
+from shardlint.program.project import Project
 from shardlint.rule import Edit, Finding, Fix, Safety
-from shardlint.sources.text import Source, Unreadable
+from shardlint.sources.find import Found
+from shardlint.sources.text import Source, Unreadable, decode
 
 # A fix may uncover another finding; more rounds than this means two rules undo each other.
 _ROUNDS = 10
@@ -55,15 +59,16 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
     """
     report = FixReport()
     places = Places()
+    projects: dict[str, Project] = {}
     checker = Checker(options, places=places)
     found = chosen(paths, options, places)
     report.missing += found.missing
     report.skipped += found.skipped
-    for file in found.files:
+    for file in _each_once(found):
         report.files += 1
         first = checker.check_file(file)
         report.failed = report.failed or first.failed
-        outcome, reason = fix_file(first, options, unsafe)
+        outcome, reason = fix_file(first, options, unsafe, _project(projects, checker, file))
         if reason is not None:
             report.skipped.append((file, reason))
         if outcome is None:
@@ -73,9 +78,23 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
         report.fixed.append(outcome)
     if write:
         turns = 1
-        while turns < _ROUNDS and _look_again(report, options, unsafe):
+        while turns < _ROUNDS and _look_again(report, options, unsafe, projects):
             turns += 1
     return report
+
+
+def _each_once(found: Found) -> list[Path]:
+    """The files to mend: of a file that links lead to too, the path that is none."""
+    files: dict[str, Path] = {}
+    for met in found.met:
+        if met.real not in files or files[met.real].is_symlink():
+            files[met.real] = met.path
+    return list(files.values())
+
+
+def _project(projects: dict[str, Project], checker: Checker, file: Path) -> Project:
+    root = checker.root(file)
+    return projects.setdefault(root, Project(Path(root)))
 
 
 def _write(outcome: FixedFile) -> None:
@@ -86,7 +105,7 @@ def _write(outcome: FixedFile) -> None:
             outcome.problem = f"not written: {error}"
 
 
-def _look_again(report: FixReport, options: Options, unsafe: bool) -> bool:
+def _look_again(report: FixReport, options: Options, unsafe: bool, projects: dict[str, Project]) -> bool:
     """Mend what is left, where that was seen while other files were as before; returns whether there was something.
 
     What a fix does may rest on files that came later, and were mended since.
@@ -101,7 +120,7 @@ def _look_again(report: FixReport, options: Options, unsafe: bool) -> bool:
         if first.reason is not None:
             continue
         outcome.left = first.report.findings if first.report is not None else []
-        more, reason = fix_file(first, options, unsafe)
+        more, reason = fix_file(first, options, unsafe, _project(projects, again, outcome.path))
         if more is None or reason is not None or not more.changed or more.problem:
             continue
         _write(more)
@@ -114,7 +133,9 @@ def _look_again(report: FixReport, options: Options, unsafe: bool) -> bool:
     return found_more
 
 
-def fix_file(first: Outcome, options: Options, unsafe: bool) -> tuple[FixedFile | None, str | None]:
+def fix_file(
+    first: Outcome, options: Options, unsafe: bool, project: Project
+) -> tuple[FixedFile | None, str | None]:
     """Mend a checked file in memory: apply what can be applied, check again, until nothing more can be."""
     path, found, reason = first.path, first.report, first.reason
     if found is None:
@@ -124,7 +145,7 @@ def fix_file(first: Outcome, options: Options, unsafe: bool) -> tuple[FixedFile 
         return outcome, reason
     findings = found.findings
     for turn in range(_ROUNDS):
-        applied, text = apply(outcome.after, findings, unsafe)
+        applied, text = apply(outcome.after, findings, unsafe, project)
         if applied and turn == 0:
             if not outcome.before.exact:
                 name = outcome.before.encoding
@@ -136,12 +157,12 @@ def fix_file(first: Outcome, options: Options, unsafe: bool) -> tuple[FixedFile 
         if not applied or text == outcome.after.text:
             break
         after = outcome.after.replaced(text)
-        wrong = _wrong(after)
+        wrong = _wrong(outcome.after, after)
         if wrong is not None and len(applied) > 1:
             # Each may be right alone: two statements are taken away that were the whole of a block.
-            applied, text = apply(outcome.after, applied[:1], unsafe)
+            applied, text = apply(outcome.after, applied[:1], unsafe, project)
             after = outcome.after.replaced(text)
-            wrong = _wrong(after)
+            wrong = _wrong(outcome.after, after)
         if wrong is not None:
             codes = ", ".join(sorted({finding.rule.code for finding in applied}))
             outcome.problem = f"the fix of {codes} would break the file ({wrong}); nothing was changed"
@@ -159,13 +180,29 @@ def fix_file(first: Outcome, options: Options, unsafe: bool) -> tuple[FixedFile 
     return outcome, None
 
 
-def _wrong(after: Source) -> Exception | None:
+def _wrong(before: Source, after: Source) -> str | None:
     """Why a text cannot be written; None where it can."""
     try:
-        read_facts(after, after.path)
-        after.encode()
+        facts = read_facts(after, after.path)
+        read = decode(after.path, after.encode())
     except (NotParsed, Unreadable) as error:
-        return error
+        return str(error)
+    if read.text != after.text:  # a coding cookie came or went
+        return f"Python would read it as {read.encoding}, and it is written as {after.encoding}"
+    wrong = _not_compiled(facts)
+    return wrong if wrong and not _not_compiled(read_facts(before, before.path)) else None
+
+
+def _not_compiled(file: FileFacts) -> str | None:
+    """What Python says of a text that parses and still is no program, as with a late `from __future__`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            compile(file.tree, str(file.path), "exec", dont_inherit=True)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (RecursionError, MemoryError):
+        return None
     return None
 
 
@@ -174,7 +211,9 @@ def wanted(fix: Fix | None, unsafe: bool) -> bool:
     return fix is not None and (fix.safety is Safety.SAFE or unsafe)
 
 
-def apply(source: Source, findings: Sequence[Finding], unsafe: bool) -> tuple[list[Finding], str]:
+def apply(
+    source: Source, findings: Sequence[Finding], unsafe: bool, project: Project
+) -> tuple[list[Finding], str]:
     """Apply the fixes that do not overlap, each whole or not at all, then drop imports they left unused."""
     chosen: list[Finding] = []
     edits: dict[tuple[int, int, str], Edit] = {}
@@ -190,8 +229,8 @@ def apply(source: Source, findings: Sequence[Finding], unsafe: bool) -> tuple[li
     names = {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
     if names:
         try:
-            facts = read_facts(source.replaced(text), source.path)
-            text = _spliced(text, dropped(facts, names))
+            facts = read_facts(source.replaced(text), source.path.resolve())
+            text = _spliced(text, dropped(facts, names, project))
         except NotParsed:
             pass  # the caller reports it
     return chosen, text
@@ -217,10 +256,22 @@ def _spliced(text: str, edits: list[Edit]) -> str:
 
 
 def diff(outcome: FixedFile) -> Iterator[str]:
-    """A unified diff, its lines without newlines."""
-    name = plain(outcome.path.as_posix())  # a line end in it would be a line of the patch
+    """A unified diff for people, its lines without newlines."""
     before, after = _lines(outcome.before), _lines(outcome.after)
-    yield from difflib.unified_diff(before, after, f"a/{name}", f"b/{name}", lineterm="")
+    yield from difflib.unified_diff(before, after, *_names(outcome), lineterm="")
+
+
+def patch(outcome: FixedFile) -> Iterator[bytes]:
+    """A unified diff for `patch` and `git apply`: of the file's own bytes, its lines with their ends."""
+    before, after = (io.BytesIO(source.encode()).readlines() for source in (outcome.before, outcome.after))
+    old, new = map(str.encode, _names(outcome))
+    for line in difflib.diff_bytes(difflib.unified_diff, before, after, old, new):
+        yield line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
+
+
+def _names(outcome: FixedFile) -> tuple[str, str]:
+    name = plain(outcome.path.as_posix())  # a line end in it would be a line of the patch
+    return f"a/{name}", f"b/{name}"
 
 
 def _lines(source: Source) -> list[str]:
@@ -229,15 +280,16 @@ def _lines(source: Source) -> list[str]:
 
 
 def write_atomically(path: Path, data: bytes, expected: bytes) -> None:
-    """Write a file so that a killed process leaves the old or the new one, never half, with its mode kept.
+    """Write a file as `replace_file` does, with its mode and owner kept.
 
-    A symlink stays one: what it points to is replaced. Raises `OSError`, also when the file is no longer what was
-    read (`expected`): someone else's change is not lost.
+    Raises `OSError`, also when the file is no longer what was read (`expected`): someone else's change is not lost.
     """
     real = Path(os.path.realpath(path))
+    status = real.stat()
+    if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+        raise OSError("it is no regular file")
     if real.read_bytes() != expected:
         raise OSError("the file changed while it was being fixed; run fix again")
-    mode = stat.S_IMODE(real.stat().st_mode)
     if not os.access(real, os.W_OK):
         raise PermissionError("permission denied: the file is read-only")
-    replace_file(real, data, mode)
+    replace_file(real, data, stat.S_IMODE(status.st_mode))

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import ast
 import re
+import unicodedata
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from shardlint.facts import Binding, FileFacts
+from shardlint.facts import Binding, CutWrong, FileFacts
 from shardlint.program import Program, api
+from shardlint.program.project import Project
 from shardlint.program.reach import lookup
 from shardlint.program.values import Api
 from shardlint.rule import Edit
 
 # What stands between two quotes. Every quote may be the first of a pair, and each is looked at once.
 _IN_QUOTES = re.compile(r"""(['"])(?=([\w.\[\], |]*)\1)""")
+_EXAMPLES = re.compile(r"^[ \t]*(?:>>>|\.\.\.) .*", re.MULTILINE)
+# A linter was told that an import is meant though nothing here uses it.
+_NOQA = re.compile(r"#.*\bnoqa\b", re.IGNORECASE)
+# What imports JAX, or is it.
+_WITH_JAX = api.LIBRARIES - {"numpy", "functools", "contextlib", "pytest", "unittest", "absl"}
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # How people import these.
 _CUSTOMARY = {"equinox": "eqx", "jax.numpy": "jnp", "numpy": "np", "haliax": "hax"}
 
@@ -58,18 +67,30 @@ def spell_short(
             spellings[name] = text
             edits += imports
     if new:
-        edits.append(_taking(file, module, ", ".join(new)))
+        edits.append(_taking(file, node, module, ", ".join(new)))
     return spellings, tuple(edits)
 
 
-def _taking(file: FileFacts, module: str, names: str) -> Edit:
+def _taking(file: FileFacts, node: ast.AST, module: str, names: str) -> Edit:
     """Take names from a module: in a `from` statement that is there, else in one of its own."""
+    end = _end_of_names(file, node, module)
+    if end is not None:
+        return Edit(end, end, f", {names}")
+    return _new_statement(file, node, f"from {module} import {names}")
+
+
+def _end_of_names(file: FileFacts, node: ast.AST, module: str) -> int | None:
+    """Where a name can be added to a `from module import ...` ahead of a node; None where there is none."""
     for statement in file.tree.body:
-        whole = isinstance(statement, ast.ImportFrom) and statement.module == module and not statement.level
-        if whole and isinstance(statement, ast.ImportFrom) and statement.names[-1].name != "*":
-            end = file.span(statement.names[-1])[1]
-            return Edit(end, end, f", {names}")
-    return _new_statement(file, f"from {module} import {names}")
+        if isinstance(statement, ast.ImportFrom) and statement.module == module and not statement.level:
+            if statement.names[-1].name != "*" and _ahead(file, statement, node):
+                return file.span(statement.names[-1])[1]
+    return None
+
+
+def _ahead(file: FileFacts, statement: ast.AST, node: ast.AST) -> bool:
+    """Whether an import comes first: a function may be called before what follows it is imported."""
+    return file.span(statement)[1] <= file.span(node)[0]
 
 
 def spell_from(
@@ -89,12 +110,16 @@ def spell_from(
     module, _, last = name.rpartition(".")
     if not _free(file, node, last):
         return None
-    return last, (_new_statement(file, f"from {module} import {last}"),)
+    return last, (_new_statement(file, node, f"from {module} import {last}"),)
 
 
 def _visible(file: FileFacts, node: ast.AST, binding: Binding) -> bool:
     bindings, scope = lookup(file, node, binding.name)
-    return scope is file.module and any(found is binding for found in bindings)
+    return (
+        scope is file.module
+        and any(found is binding for found in bindings)
+        and _ahead(file, binding.node, node)
+    )
 
 
 def _free(file: FileFacts, node: ast.AST, name: str) -> bool:
@@ -111,13 +136,8 @@ def _extend(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit,
     module, _, last = name.rpartition(".")
     if not _free(file, node, last):
         return None
-    for statement in file.tree.body:
-        if isinstance(statement, ast.ImportFrom) and statement.module == module and statement.level == 0:
-            if statement.names[-1].name == "*":
-                continue
-            end = file.span(statement.names[-1])[1]
-            return last, (Edit(end, end, f", {last}"),)
-    return None
+    end = _end_of_names(file, node, module)
+    return (last, (Edit(end, end, f", {last}"),)) if end is not None else None
 
 
 def _add(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
@@ -131,21 +151,27 @@ def _add(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ..
         module, _, last = name.rpartition(".")
         hidden = f"_{last}"
         statement, text = f"from {module} import {last} as {hidden}", hidden
-    return text, (_new_statement(file, statement),)
+    return text, (_new_statement(file, node, statement),)
 
 
-def _new_statement(file: FileFacts, statement: str) -> Edit:
+def _new_statement(file: FileFacts, node: ast.AST, statement: str) -> Edit:
     """An import statement behind those that are there."""
-    where = _after_imports(file)
+    where, in_line = _after_imports(file, node)
+    if in_line:
+        return Edit(where, where, f"; {statement}")
     newline = file.source.newline
     at_end = where == len(file.source.text) and where > 0 and not file.source.text.endswith(("\n", "\r"))
     return Edit(where, where, newline + statement if at_end else statement + newline)
 
 
-def _after_imports(file: FileFacts) -> int:
-    """Offset of the line after the module's leading imports; after the docstring where there are none."""
+def _after_imports(file: FileFacts, node: ast.AST) -> tuple[int, bool]:
+    """Offset of the line after the module's leading imports, or those among which the first of JAX is.
+
+    After the docstring where there are none. And whether that is in the middle of a line instead: more of the program
+    follows on it, which may use the import.
+    """
     last: ast.stmt | None = None
-    for index, statement in enumerate(file.tree.body):
+    for index, statement in enumerate(file.tree.body[_before_jax(file, node) :]):
         docstring = (
             index == 0 and isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
         )
@@ -156,27 +182,50 @@ def _after_imports(file: FileFacts) -> int:
     if last is None:
         first = file.tree.body[0] if file.tree.body else None
         if first is None:
-            return 0
+            return 0, False
         decorators = getattr(first, "decorator_list", [])
-        return file.source.offset(min(node.lineno for node in (first, *decorators)), 0)
+        return file.source.offset(min(node.lineno for node in (first, *decorators)), 0), False
     line = last.end_lineno or last.lineno
     following = file.tree.body[file.tree.body.index(last) + 1 :]
-    if (
-        following and following[0].lineno == line
-    ):  # `import a; a.f()`: what uses the new import is on this line
-        return file.source.offset(last.lineno, 0)
+    if following and following[0].lineno == line:
+        return file.span(last)[1], True
     if line >= len(file.source.line_starts):
-        return len(file.source.text)
-    return file.source.line_starts[line]
+        return len(file.source.text), False
+    return file.source.line_starts[line], False
 
 
-def dropped(file: FileFacts, names: set[str]) -> list[Edit]:
-    """Edits that remove module-level imports of names nothing uses any more."""
-    edits = []
+def _before_jax(file: FileFacts, node: ast.AST) -> int:
+    """How many statements come before the first import of JAX: they may set what it reads when it is imported."""
+    for index, statement in enumerate(file.tree.body):
+        if not _ahead(file, statement, node) or isinstance(statement, _DEFINITIONS):
+            break
+        modules = [alias.name for alias in statement.names] if isinstance(statement, ast.Import) else []
+        if isinstance(statement, ast.ImportFrom) and not statement.level:
+            modules = [statement.module or ""]
+        if not _WITH_JAX.isdisjoint(module.partition(".")[0] for module in modules):
+            return index
+    return 0
+
+
+def dropped(file: FileFacts, names: set[str], project: Project | None = None) -> list[Edit]:
+    """Edits that remove module-level imports of names nothing uses any more, in the file or elsewhere in its project.
+
+    What an `__init__.py` imports is what its package offers.
+    """
+    edits: list[Edit] = []
+    if file.path.name == "__init__.py":
+        return edits
     for statement in file.tree.body:
         if not isinstance(statement, ast.Import | ast.ImportFrom):
             continue
-        gone = [alias for alias in statement.names if _bound(alias) in names and _unused(file, _bound(alias))]
+        gone = [
+            alias
+            for alias in statement.names
+            if _bound(alias) in names
+            and not _meant(file, statement, alias)
+            and _unused(file, _bound(alias))
+            and (project is None or not _used_elsewhere(project, file.path, _bound(alias)))
+        ]
         if not gone:
             continue
         if len(gone) == len(statement.names):
@@ -190,16 +239,57 @@ def _bound(alias: ast.alias) -> str:
     return alias.asname or alias.name.partition(".")[0]
 
 
+def _meant(file: FileFacts, statement: ast.stmt, alias: ast.alias) -> bool:
+    """Whether an import says itself that it is for others: `from a import b as b`, or a comment for linters."""
+    lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
+    return alias.name == alias.asname or any(_NOQA.search(file.source.line(line)) for line in lines)
+
+
 def _unused(file: FileFacts, name: str) -> bool:
-    return not _quoted(file, name) and all(
+    return not (_quoted(file, name) or _spelled_otherwise(file, name)) and all(
         isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.mentions(name)
     )
 
 
+def _spelled_otherwise(file: FileFacts, name: str) -> bool:
+    """Whether a word of other letters is the same name to Python, which takes full-width letters for plain ones."""
+    return not file.source.text.isascii() and any(
+        not word.isascii() and unicodedata.normalize("NFKC", word) == name
+        for word in re.findall(r"\w+", file.source.text)
+    )
+
+
+def _used_elsewhere(project: Project, path: Path, name: str) -> bool:
+    """Whether another file may take a name from this one; also when that cannot be told."""
+    try:
+        return any(other is None or _takes(other, path.stem, name) for other in project.importing(path, name))
+    except CutWrong:
+        return True
+    finally:
+        project.forget()
+
+
+def _takes(other: FileFacts, module: str, name: str) -> bool:
+    """Whether a file may take a name from a module: by an import, as an attribute, or in `patch("module.name")`."""
+    stars = [star.node for star in other.bindings(other.module, "*")]
+    for alias in (*other.taken_from(module), *stars):
+        statement = other.parent(alias)
+        whole = statement.module or "" if isinstance(statement, ast.ImportFrom) else ""
+        if isinstance(alias, ast.alias) and alias.name in (name, "*") and module in whole.split("."):
+            return True
+    imports = [node for node in other.mentions(module) if isinstance(node, ast.alias)]
+    modules = "|".join(map(re.escape, {module, *(_bound(alias) for alias in imports)}))
+    used = rf"\b(?:{modules})\s*\.\s*{re.escape(name)}\b"
+    if imports:  # `setattr(module, "name", ...)`
+        used += rf"|(['\"]){re.escape(name)}\1"
+    return re.search(used, other.source.text) is not None
+
+
 def _quoted(file: FileFacts, name: str) -> bool:
-    """Whether a string may name it: `__all__`, or an annotation in quotes."""
+    """Whether a string may name it: `__all__`, an annotation in quotes, or an example that doctest runs."""
     word = re.compile(rf"\b{re.escape(name)}\b")
-    return any(word.search(match[2]) for match in _IN_QUOTES.finditer(file.source.text))
+    said = (*_IN_QUOTES.finditer(file.source.text), *_EXAMPLES.finditer(file.source.text))
+    return any(word.search(match[match.lastindex or 0]) for match in said)
 
 
 def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:

@@ -66,7 +66,17 @@ def test_exit_codes(write: Write, run: Run, files: dict[str, str], arguments: li
 
 
 @pytest.mark.parametrize(
-    "arguments", [[], ["nonsense"], ["check", "--select"], ["rule"], ["rule", "XT999"], ["explain", "x"]]
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["check", "--select"],
+        ["rule"],
+        ["rule", "XT999"],
+        ["explain", "x"],
+        ["explain", "x.py:\u00b2"],
+        ["explain", f"x.py:{'9' * 5000}"],
+    ],
 )
 def test_mistaken_commands_are_told(run: Run, arguments: list[str]) -> None:
     ran = run(*arguments)
@@ -206,7 +216,42 @@ def test_standard_input_that_cannot_be_checked(write: Write, start: Start, data:
     assert b"SL001" in ran.stdout
 
 
+@pytest.mark.parametrize("arguments", [["-", "x.py"], ["--stdin-filename", "y.py", "x.py"]])
+def test_standard_input_is_not_checked_with_files(write: Write, run: Run, arguments: list[str]) -> None:
+    ran = run("check", *arguments, cwd=write({"x.py": "x = 1\n"}))
+    assert (ran.code, ran.out) == (2, "")
+    assert "standard input is checked alone: give - and no other path" in ran.err
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell that closes what it hands on")
+def test_standard_input_that_is_closed_is_told() -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -m shardlint check - <&-', sys.executable], capture_output=True, timeout=300
+    )
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert done.stderr.endswith(b"Error: standard input is closed\n")
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="nothing without an end here")
+def test_standard_input_without_an_end_is_not_read_on() -> None:
+    with Path("/dev/zero").open("rb") as endless:
+        done = subprocess.run(
+            [sys.executable, "-m", "shardlint", "check", "-"], stdin=endless, capture_output=True, timeout=300
+        )
+    assert done.returncode == 2
+    assert b"standard input has more than 8,000,000 bytes" in done.stderr
+
+
 # fix
+
+
+@pytest.mark.parametrize("arguments", [["check"], ["fix"], ["check", "-", "--stdin-filename"]])
+def test_an_empty_path_is_not_this_folder(write: Write, run: Run, arguments: list[str]) -> None:
+    root = write({"x.py": FIXABLE})
+    ran = run(*arguments, "", cwd=root)
+    assert ran.code == 2
+    assert "a path is empty; write . for this folder" in ran.err
+    assert (root / "x.py").read_text() == FIXABLE
 
 
 @pytest.mark.parametrize(
@@ -286,6 +331,25 @@ def test_a_diff_can_be_applied_by_patch(write: Write, run: Run) -> None:
     assert patched.returncode == 0, patched.stdout
     assert (root / "x.py").read_text() == "import numpy as np\n(1) ** 2\n"
     assert (root / "sub" / "y.py").read_text() == "import jax\n\n\n\n\njax.numpy.asarray('ä')\n"
+
+
+def test_a_diff_is_of_the_bytes_of_the_file(write: Write, start: Start) -> None:
+    data = b"# coding: latin-1\r\nimport numpy as np\r\nnp.square(1)  # \xe9"
+    told = start("fix", "--diff", "x.py", cwd=write({"x.py": data})).stdout
+    assert told.split(b"\n", 3)[3] == (
+        b" # coding: latin-1\r\n import numpy as np\r\n"
+        b"-np.square(1)  # \xe9\n\\ No newline at end of file\n"
+        b"+(1) ** 2  # \xe9\n\\ No newline at end of file\n"
+    )
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a shell that closes what it hands on")
+def test_a_diff_without_any_output_is_no_trouble(write: Write) -> None:
+    done = subprocess.run(
+        ["sh", "-c", '"$0" -m shardlint fix --diff >&-', sys.executable],
+        cwd=write({"x.py": FIXABLE}), env={**os.environ, "PYTHONPATH": str(PACK)}, capture_output=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr
 
 
 def test_a_diff_of_nothing(write: Write, run: Run) -> None:
@@ -391,6 +455,13 @@ def test_a_full_disk_is_told(write: Write, start: Start, count: int) -> None:
         ran = start("check", "--select", "XT", ".", cwd=root, stdout=full)
     assert ran.returncode not in (0, 1)
     assert b"No space left" in ran.stderr and b"please report" not in ran.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full disk here")
+@pytest.mark.parametrize("arguments", ["rule nosuch", "check --nosuch"])
+def test_a_message_that_cannot_be_written_changes_no_exit_code(tmp_path: Path, arguments: str) -> None:
+    command = f"exec '{sys.executable}' -m shardlint {arguments} 2>/dev/full"
+    assert subprocess.run(["sh", "-c", command], cwd=tmp_path, timeout=300).returncode == 2
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell that closes what it hands on")

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import codecs
 import os
+import shutil
 import stat
+import subprocess
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardlint.check import Options
-from shardlint.fix import FixedFile, FixReport, _spliced, diff, fix, write_atomically
+from shardlint.files import replace_file
+from shardlint.fix import FixedFile, FixReport, _spliced, _wrong, diff, fix, patch, write_atomically
 from shardlint.rule import Edit
+from shardlint.sources.text import Source
 
 Write = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("pack")
@@ -205,8 +209,60 @@ def test_what_is_left_is_counted(write: Write) -> None:
         pytest.param("import numpy as np", "import numpy as np", id="nothing"),
         pytest.param(
             "import numpy as np; np.asarray(np.pi)",
-            "import jax\nimport numpy as np; jax.numpy.asarray(np.pi)",
+            "import numpy as np; import jax; jax.numpy.asarray(np.pi)",
             id="one-line",
+        ),
+        pytest.param(
+            "from __future__ import annotations; import numpy as np; np.asarray(np.pi)\n",
+            "from __future__ import annotations; import numpy as np; import jax; jax.numpy.asarray(np.pi)\n",
+            id="one-line-after-the-future",
+        ),
+        pytest.param(
+            '"""Doc.\n\nMore."""; m = 1\nimport numpy as np\nnp.asarray(np.pi)\n',
+            '"""Doc.\n\nMore."""; import jax; m = 1\nimport numpy as np\njax.numpy.asarray(np.pi)\n',
+            id="one-line-after-the-docstring",
+        ),
+        pytest.param(
+            "import numpy as np  # NOQA: F401\nnp.asarray(1)\n",
+            "import numpy as np  # NOQA: F401\nimport jax\njax.numpy.asarray(1)\n",
+            id="meant-by-a-comment",
+        ),
+        pytest.param(
+            "from numpy import (\n    array as array,\n    asarray,\n)\narray(asarray(1))\n",
+            "from numpy import (\n    array as array,\n)\nimport jax\n"
+            "jax.numpy.asarray(jax.numpy.asarray(1))\n",
+            id="offered-as-itself",
+        ),
+        pytest.param(
+            'import numpy as np\ndef f():\n    """F.\n\n    >>> f(np.pi)\n    """\n    np.asarray(1)\n',
+            'import numpy as np\nimport jax\ndef f():\n    """F.\n\n    >>> f(np.pi)\n    """\n    jax.numpy.asarray(1)\n',
+            id="used-in-a-doctest",
+        ),
+        pytest.param(
+            "import numpy as np\nnp.asarray(1)\ndef f(): return \uff4e\uff50.pi\n",
+            "import numpy as np\nimport jax\njax.numpy.asarray(1)\ndef f(): return \uff4e\uff50.pi\n",
+            id="used-in-full-width-letters",
+        ),
+        pytest.param(
+            "import numpy as np\nnp.asarray(1)  # \uff4e\uff50\uff4e\uff50\n",
+            "import jax\njax.numpy.asarray(1)  # \uff4e\uff50\uff4e\uff50\n",
+            id="other-full-width-letters",
+        ),
+        pytest.param(
+            "import numpy as np\nnp.asarray(np.pi)\nfrom jax.numpy import zeros\n",
+            "import numpy as np\nimport jax\njax.numpy.asarray(np.pi)\nfrom jax.numpy import zeros\n",
+            id="a-late-import-is-not-extended",
+        ),
+        pytest.param(
+            "import numpy as np\ndef f(): np.asarray(np.pi)\nf()\nimport jax.numpy as jnp\n",
+            "import numpy as np\nimport jax\ndef f(): jax.numpy.asarray(np.pi)\nf()\nimport jax.numpy as jnp\n",
+            id="a-late-import-is-not-reused",
+        ),
+        pytest.param(
+            "import os, numpy as np\nos.environ['JAX_PLATFORMS'] = 'cpu'\nfrom jax import jit\nnp.asarray(np.pi)\n",
+            "import os, numpy as np\nos.environ['JAX_PLATFORMS'] = 'cpu'\nfrom jax import jit\nimport jax\n"
+            "jax.numpy.asarray(np.pi)\n",
+            id="after-what-jax-reads-when-it-is-imported",
         ),
     ],
 )
@@ -220,6 +276,56 @@ def test_one_import_is_added_for_several_fixes(write: Write) -> None:
         "import numpy as np\nimport jax\njax.numpy.asarray(jax.numpy.asarray(1))\njax.numpy.asarray(np.pi)\n"
     )
     assert mended(write, before).decode() == after
+
+
+MOVED = "import numpy as np\nnp.asarray(1)\n"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "from x import np\n",
+        "from x import *\n",
+        "def f():\n    from .x import (\n        a,\n        np as n,\n    )\n",
+        "import x\nx.np.pi\n",
+        "import x as y\ny.np.pi\n",
+        "from a import x as y\ny.np.pi\n",
+        "import x\nmonkeypatch.setattr(x, 'np', None)\n",
+        "mock.patch('x.np')\n",
+        pytest.param("def f():\n" + "    y = 1\n" * 40 + "    from x import np np\n", id="broken"),
+    ],
+)
+def test_an_import_that_another_file_may_take_stays(write: Write, other: str) -> None:
+    root = write({"x.py": MOVED, "test_x.py": other})
+    mend(root)
+    assert (root / "x.py").read_text() == "import numpy as np\nimport jax\njax.numpy.asarray(1)\n"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "import x\nimport numpy as np\nnp.pi\n",
+        "from x import f\nfrom y import np\n",
+        "import x\nfrom y import *\nf('np is it')\n",
+    ],
+)
+def test_an_import_that_other_files_have_from_elsewhere_goes(write: Write, other: str) -> None:
+    root = write({"x.py": MOVED, "other.py": other})
+    mend(root)
+    assert (root / "x.py").read_text() == "import jax\njax.numpy.asarray(1)\n"
+
+
+def test_an_import_stays_that_too_many_files_may_take(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardlint.program.project._SEARCH_FILES", 0)
+    root = write({"x.py": MOVED, "other.py": "import x, np\n"})
+    mend(root)
+    assert (root / "x.py").read_text().startswith("import numpy as np\n")
+
+
+def test_what_a_package_offers_stays(write: Write) -> None:
+    root = write({"a/__init__.py": MOVED})
+    mend(root)
+    assert (root / "a/__init__.py").read_text().startswith("import numpy as np\n")
 
 
 # overlap and rounds
@@ -287,6 +393,42 @@ def test_a_fix_that_would_break_the_file_is_not_made(write: Write) -> None:
     assert report.fixed[0].problem.startswith("the fix of XT202 would break the file (Python")
     assert (root / "x.py").read_text() == "import numpy as np\nnp.sin(1)\n"
     assert (root / "y.py").read_text() == "import numpy as np\n(1) ** 2\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "wrong"),
+    [
+        (
+            "x = 1\n",
+            "x = 1\nfrom __future__ import annotations\n",
+            "line 2: from __future__ imports must occur at the beginning of the file",
+        ),
+        ("return 1\n", "return 2\n", None),
+        ("x = 1\n", "x = '\\d' is 1\n", None),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_fix_may_not_end_in_what_parses_and_is_no_program(
+    before: str, after: str, wrong: str | None
+) -> None:
+    assert _wrong(Source(Path("x.py"), before), Source(Path("x.py"), after)) == wrong
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"# shardlint: ignore[XT101] coding: latin-1\nx = '\xe9'\n", "cannot tell the encoding"),
+        (
+            b"# shardlint: ignore[XT101]\n# about\n# coding: latin-1\nprint('\xc3\xa9')\n",
+            "Python would read it as iso-8859-1, and it is written as utf-8",
+        ),
+    ],
+)
+def test_a_fix_that_would_change_the_encoding_is_not_made(write: Write, data: bytes, why: str) -> None:
+    root = write({"x.py": data})
+    (outcome,) = mend(root).fixed
+    assert outcome.problem.startswith(f"the fix of SL002 would break the file ({why}")
+    assert (root / "x.py").read_bytes() == data
 
 
 # bytes
@@ -489,6 +631,90 @@ def test_writing_checks_what_was_read(tmp_path: Path) -> None:
     assert path.read_bytes() == b"fixed"
 
 
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
+def test_owner_and_group_are_kept(write: Write) -> None:
+    root = write({"x.py": TEXT})
+    os.chown(root / "x.py", 1234, 2345)
+    (root / "x.py").chmod(0o640)
+    mend(root)
+    status = (root / "x.py").stat()
+    assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (1234, 2345, 0o640)
+    assert (root / "x.py").read_text() == AFTER
+
+
+def test_a_file_of_somebody_else_stays_theirs(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardlint.files._given_back", lambda handle, old: False)
+    root = write({"x.py": TEXT})
+    before = (root / "x.py").stat().st_ino
+    mend(root)
+    assert ((root / "x.py").stat().st_ino, (root / "x.py").read_text()) == (before, AFTER)
+    assert names(root) == ["setup.cfg", "x.py"]
+
+
+def test_what_could_not_be_written_over_a_file_is_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(handle: int) -> None:
+        if os.fstat(handle).st_ino == status.st_ino:
+            raise OSError(28, "No space left on device")
+
+    path = tmp_path / "x.py"
+    path.write_text("old")
+    status = path.stat()
+    monkeypatch.setattr("shardlint.files._given_back", lambda handle, old: False)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device; what it should hold is in") as error:
+        replace_file(path, b"new")
+    (copy,) = (other for other in tmp_path.iterdir() if other != path)
+    assert str(copy) in str(error.value)
+    assert copy.read_bytes() == b"new"
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    reader = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        replace_file(path, b"text")
+        assert os.read(reader, 10) == b"text"
+    finally:
+        os.close(reader)
+    assert path.is_fifo()
+    assert names(tmp_path) == ["pipe"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes here")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no regular file"):
+        write_atomically(tmp_path / "pipe", b"text", expected=b"")
+
+
+def test_what_is_our_own_follows_no_link(tmp_path: Path) -> None:
+    precious, link = tmp_path / "precious", tmp_path / "link"
+    precious.write_bytes(b"precious")
+    link.symlink_to(precious)
+    replace_file(link, b"cache", 0o600, durable=False)
+    assert (precious.read_bytes(), link.read_bytes(), link.is_symlink()) == (b"precious", b"cache", False)
+
+
+def test_a_name_as_long_as_may_be_is_no_trouble(write: Write) -> None:
+    name = "\u6f22" * 79 + ".py"
+    root = write({name: TEXT})
+    mend(root)
+    assert (root / name).read_text() == AFTER
+
+
+@pytest.mark.parametrize("link", ["a.py", "z.py"])
+@pytest.mark.parametrize("written", [True, False])
+def test_a_file_with_a_link_to_it_is_mended_once(write: Write, link: str, written: bool) -> None:
+    root = write({"r.py": TEXT})
+    (root / link).symlink_to("r.py")
+    (outcome,) = mend(root, write=written).fixed
+    assert (outcome.path.name, len(outcome.mended)) == ("r.py", 1)
+
+
 # diffs
 
 
@@ -515,6 +741,33 @@ def test_a_diff_shows_only_what_changes(write: Write, text: str) -> None:
     (outcome,) = mend(root, write=False).fixed
     changed = [line for line in diff(outcome) if line[0] in "+-" and line[:3] not in ("+++", "---")]
     assert changed == ["-np.square(1)", "+(1) ** 2"]
+
+
+@pytest.mark.parametrize("program", [["patch", "-p1"], ["git", "apply"]], ids=["patch", "git"])
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"import numpy as np\r\nnp.square(1)\r\n", id="crlf"),
+        pytest.param(b"import numpy as np\rnp.square(1)\r", id="cr"),
+        pytest.param(b"import numpy as np\nnp.square(1)\r\n\n", id="mixed"),
+        pytest.param(b"import numpy as np\nnp.square(1)", id="no-final-newline"),
+        pytest.param(b"import numpy as np\nnp.square(1)\n\nx = 1", id="no-final-newline-further-down"),
+        pytest.param(b"# coding: latin-1\nimport numpy as np\nnp.square(1)  # \xe9\n", id="latin-1"),
+        pytest.param(codecs.BOM_UTF8 + b"import numpy as np\nnp.square(1)\n", id="bom"),
+    ],
+)
+def test_a_patch_does_what_the_fix_does(
+    write: Write, monkeypatch: pytest.MonkeyPatch, program: list[str], data: bytes
+) -> None:
+    if shutil.which(program[0]) is None:
+        pytest.skip("no such program here")
+    root = write({"x.py": data})
+    monkeypatch.chdir(root)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(root.parent))
+    (outcome,) = mend(Path("x.py"), write=False).fixed
+    done = subprocess.run(program, input=b"".join(patch(outcome)), capture_output=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (root / "x.py").read_bytes() == outcome.after.encode() != data
 
 
 def test_an_outcome_says_whether_it_changed(write: Write) -> None:
