@@ -48,8 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker that every fixture has, and read what is asked for."""
     config.addinivalue_line("markers", "shardlint: a sharding fixture, on one mesh at one level")
     config.pluginmanager.register(_Everywhere(), "shardlint-everywhere")
-    asked = (config.getoption(name) for name in ("shardlint", "shardlint_level", "shardlint_timeout"))
-    if any(value not in (None, False) for value in asked) or config.getini("shardlint_fixtures"):
+    options = (config.getoption(name) for name in ("shardlint_level", "shardlint_timeout"))
+    asked = config.getoption("shardlint") or any(option is not None for option in options)
+    if asked or config.getini("shardlint_fixtures"):
         from shardlint.verify.pytest_nodes import configure
 
         configure(config)

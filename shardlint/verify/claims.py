@@ -151,8 +151,10 @@ def line_text(line: Line) -> str:
     if not line.file:
         return "no line"
     path = Path(line.file)
-    here = Path.cwd()
-    shown = path.relative_to(here) if path.is_relative_to(here) else path
+    try:
+        shown = path.relative_to(Path.cwd())
+    except (OSError, ValueError):  # the program may have removed its folder
+        shown = path
     function = line.function.rpartition("<locals>.")[2]
     return f"{shown}:{line.line}" + (f" in {function}" if function and function != "<module>" else "")
 

@@ -6,9 +6,8 @@ import importlib.util
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -17,9 +16,11 @@ from shardlint.plain import plain_lines
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
 from shardlint.verify.golden import hold
+from shardlint.verify.here import leave_if_removed, working_directory
 from shardlint.verify.levels import LEVELS
+from shardlint.verify.options import read, time_limit
 from shardlint.verify.plan import Request, check_self, verify_fixtures, verify_proofs
-from shardlint.verify.progress import Progress
+from shardlint.verify.progress import Progress, coloured, tell
 from shardlint.verify.proofs import BadProof, ProofFolder, broken, read_proof
 from shardlint.verify.report import Result, Run, json_report, text_report
 from shardlint.verify.runner import MEMORY, SECONDS, CannotRun, Runner
@@ -51,20 +52,6 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     return found, failures
 
 
-def _read(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """An option's callback: its value (each, of one that is repeated) read by `parse`, whose `ValueError` is shown."""
-
-    def callback(context: click.Context, option: click.Parameter, value: Any) -> Any:
-        try:
-            if isinstance(value, tuple):
-                return tuple(parse(one) for one in value)
-            return None if value is None else parse(value)
-        except ValueError as error:
-            raise click.BadParameter(str(error)) from None
-
-    return callback
-
-
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATHS]")
 @click.option(
@@ -75,7 +62,7 @@ def _read(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Paramet
 )
 @click.option(
     "--mesh",
-    callback=_read(parse_mesh),
+    callback=read(parse_mesh),
     metavar="AXES",
     help="Run fixtures on this mesh only, such as data=4,model=2.",
 )
@@ -88,16 +75,16 @@ def _read(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Paramet
     "--topology",
     "topologies",
     multiple=True,
-    callback=_read(lambda name: parse_topology(name).name),
+    callback=read(lambda name: parse_topology(name).name),
     metavar="NAME",
     help="Also compile fixtures for it, such as v5e:4x4; repeatable.",
 )
 @click.option(
-    "--timeout", type=click.FloatRange(min=0.1), default=SECONDS, show_default=True, help="Seconds a program."
+    "--timeout", callback=read(time_limit), default=SECONDS, show_default=True, help="Seconds a program."
 )
 @click.option(
     "--memory",
-    callback=_read(parse_bytes),
+    callback=read(parse_bytes),
     metavar="SIZE",
     default=MEMORY,
     show_default=True,
@@ -121,7 +108,7 @@ def _read(parse: Callable[[str], Any]) -> Callable[[click.Context, click.Paramet
 @click.option("--no-cache", is_flag=True, help="Ask the compiler again, and keep nothing.")
 @click.option(
     "--shard",
-    callback=_read(Shard.parse),
+    callback=read(Shard.parse),
     metavar="I/N",
     help="Do part I of N of the work: for the jobs of a CI matrix.",
 )
@@ -163,6 +150,9 @@ def verify(
     if mesh and codes and not paths:
         raise click.UsageError("--mesh is for fixtures; a proof brings its own mesh")
     try:
+        here = working_directory()
+        if html and junit and os.path.realpath(html) == os.path.realpath(junit):
+            raise click.UsageError(f"--report and --junit are both {junit}; name two files")
         found: list[ProofFolder] = []
         results: list[Result] = []
         if codes:
@@ -180,27 +170,30 @@ def verify(
             files, found, mesh, level, shard, options=options, processes=processes, topologies=topologies
         )
         for file in (html, junit):
-            if file is not None and not file.absolute().parent.is_dir():
+            if file is not None and not (here / file).parent.is_dir():
                 raise CannotRun(f"{file}: there is no folder {file.parent}")
         cache = None if no_cache else cache_dir or cache_folder("verify")
         runner = Runner(python, timeout, memory, jobs, cache=cache)
         run = run_request(request, runner, results, update)
-        _write(run, html, junit)
     except CannotRun as error:
-        click.echo(f"shardlint verify: {plain_lines(str(error))}", err=True)
+        tell(f"shardlint verify: {plain_lines(str(error))}")
         sys.exit(2)
+    leave_if_removed()
+    _write(run, here, html, junit)
     if output_format == "json":
         from shardlint import __version__
 
         click.echo(json_report(run, __version__))
     else:
-        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        colour = coloured(sys.stdout)
         click.echo(text_report(run, colour), color=colour)
+    for problem in run.unwritten:
+        tell(f"shardlint verify: {plain_lines(problem)}")
     sys.exit(run.exit_code())
 
 
-def _write(run: Run, html: Path | None, junit: Path | None) -> None:
-    """Write the reports that are files. Raises `CannotRun` where one cannot be written."""
+def _write(run: Run, here: Path, html: Path | None, junit: Path | None) -> None:
+    """Write the reports that are files, and note in the run which cannot be written."""
     from shardlint import __version__
 
     for file in (html, junit):
@@ -210,10 +203,11 @@ def _write(run: Run, html: Path | None, junit: Path | None) -> None:
             from shardlint.verify.html.verify import html_report as report
         else:
             from shardlint.verify.junit import junit_report as report
+        data = report(run, __version__).encode()
         try:
-            replace_file(file, report(run, __version__).encode())
+            replace_file(here / file, data)
         except OSError as error:
-            raise CannotRun(f"{file}: cannot be written: {error.strerror}") from None
+            run.unwritten.append(f"{file}: cannot be written: {error.strerror}")
 
 
 def run_request(
@@ -227,9 +221,10 @@ def run_request(
         caught = check_self(runner)
         results = [*already, *verify_proofs(runner, request), *verify_fixtures(runner, request)]
         whole = not (request.mesh or request.shard or any(request.files.values()))
-        try:
-            goldens = hold(results, runner.releases, update=update, whole=whole)
-        except OSError as error:
-            raise CannotRun(f"{error.filename}: the golden cannot be written: {error.strerror}") from None
         packages = {name: release for name, release in runner.releases.items() if name in _SHOWN}
-        return Run(results, packages, list(runner.limits), caught, goldens, shard=str(request.shard or ""))
+        run = Run(results, packages, list(runner.limits), caught, shard=str(request.shard or ""))
+        try:
+            run.goldens = hold(results, runner.releases, update=update, whole=whole)
+        except OSError as error:
+            run.unwritten.append(f"{error.filename}: the golden cannot be written: {error.strerror}")
+        return run

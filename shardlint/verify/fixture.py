@@ -260,16 +260,22 @@ def factorisations(count: int, axes: int) -> Iterator[tuple[int, ...]]:
 
 _UNITS = {"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "tb": 10**12}
 _UNITS |= {"kib": 2**10, "mib": 2**20, "gib": 2**30, "tib": 2**40}
+_MOST_BYTES = 2**60
 
 
 def parse_bytes(size: int | str) -> int:
     """Bytes from `4096`, `"1MiB"`, `"1.5 GB"`. Raises `ValueError` for anything else."""
-    if isinstance(size, int):
-        return size
+    count = size if isinstance(size, int) else _spelt_bytes(size)
+    if count > _MOST_BYTES:
+        raise ValueError("a size above 2**60 bytes is none; write one such as 4096, '1MiB' or '1.5GB'")
+    return int(count)
+
+
+def _spelt_bytes(size: str) -> float:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*", size)
     if match is None or match[2].lower() not in _UNITS:
         raise ValueError(f"{size!r} is not a size such as 4096, '1MiB' or '1.5GB'")
-    return int(float(match[1]) * _UNITS[match[2].lower()])
+    return float(match[1]) * _UNITS[match[2].lower()]
 
 
 def parse_mesh(text: str) -> dict[str, int]:

@@ -101,12 +101,10 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
     results = results if request.shard.index == 1 else []
     results += [result for group in found for result in group]
     # That a fixture was skipped everywhere is for the shard of its first mesh to say, and takes the others' meshes.
-    firsts = {(job["file"], job["name"]): job for job in reversed(jobs)}
+    firsts = {_fixture_of(job): job for job in reversed(jobs)}
     for failure in _unchecked(mine, found):
-        place, _, name = failure.fixture.rpartition("::")
-        key = place, name
-        if firsts[key] in mine:
-            others = [job for job in jobs if (job["file"], job["name"]) == key and job not in mine]
+        if firsts[failure.fixture] in mine:
+            others = [job for job in jobs if _fixture_of(job) == failure.fixture and job not in mine]
             tried = [result for group in run_jobs(runner, others, request) for result in group]
             results += [failure] if all(result.status == SKIP for result in tried) else []
     return results
@@ -118,6 +116,11 @@ def run_jobs(runner: Runner, jobs: Sequence[Job], request: Request) -> list[list
     for outcome in runner.run(jobs):
         found[outcome.job["id"]] = _fixture_results(outcome, request)
     return found
+
+
+def _fixture_of(job: Job) -> str:
+    """`FILE::NAME` of a job's fixture."""
+    return f"{job['file']}::{job['name']}"
 
 
 def _cost(job: Job) -> float:
@@ -141,15 +144,15 @@ def _fixture_results(outcome: Outcome, request: Request) -> list[Result]:
     if outcome.stopped:
         left = [level for level in job["levels"] if all(level != result.level for result in results)]
         failure = Failure("stopped", outcome.stopped)
-        level = left[0] if left else results[-1].level if results else ""
-        results.append(
-            Result(job["label"], level, FAIL, job["mesh"], failures=[failure], output=outcome.output)
-        )
+        if left or not results:
+            results.append(Result(job["label"], left[0] if left else "", FAIL, job["mesh"]))
+        results[-1].status, results[-1].output = FAIL, outcome.output
+        results[-1].failures.append(failure)
     for result in results:
         result.target = job["label"]
         if not result.seconds:
             result.seconds = max(outcome.seconds - sum(one.seconds for one in results), 0.0)
-        result.fixture = f"{job['file']}::{job['name']}"
+        result.fixture = _fixture_of(job)
         place = shlex.quote(result.fixture)
         result.rerun = f"shardlint verify {place} --mesh {sizes_text(job['mesh'])} --level {result.level}"
         result.rerun += job["with"] + request.options
@@ -158,9 +161,9 @@ def _fixture_results(outcome: Outcome, request: Request) -> list[Result]:
 
 def _unchecked(jobs: Sequence[Job], found: Sequence[Sequence[Result]]) -> list[Result]:
     """A failure for each fixture that no mesh and no level could check."""
-    by_fixture: dict[tuple[str, str], list[Result]] = {}
+    by_fixture: dict[str, list[Result]] = {}
     for job, results in zip(jobs, found, strict=True):
-        by_fixture.setdefault((job["file"], job["name"]), []).extend(results)
+        by_fixture.setdefault(_fixture_of(job), []).extend(results)
     return [
         Result(
             results[0].target,

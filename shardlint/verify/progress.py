@@ -1,16 +1,42 @@
-"""How far a run is, on standard error: a line that changes on a terminal, now and then a new one elsewhere."""
+"""What goes to standard error, and is never the end of a run: how far it is (a line that changes on a terminal, now
+and then a new one elsewhere), and what is told at its end.
+"""
 
 from __future__ import annotations
 
+import os
 import shutil
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, TextIO
+
+import click
 
 from shardlint.plain import plain
 from shardlint.verify.spec import sizes_text
 
 _QUIET_SECONDS = 30.0
+
+
+def coloured(stream: TextIO | None) -> bool:
+    """Whether what is written to a stream (None: it was closed before us) may have colours."""
+    return stream is not None and stream.isatty() and "NO_COLOR" not in os.environ
+
+
+def tell(text: str, colour: bool = False) -> bool:
+    """Print on standard error; whether it could be printed, where there is somebody to read it."""
+    try:
+        click.echo(text, err=True, color=colour)
+    except OSError:
+        _give_up()
+        return False
+    return True
+
+
+def _give_up() -> None:
+    # Python would try once more at the end, and fail with an exit code of its own.
+    sys.stderr = None
 
 
 class Progress:
@@ -20,9 +46,9 @@ class Progress:
     of CI show that something goes on.
     """
 
-    def __init__(self, stream: TextIO) -> None:
+    def __init__(self, stream: TextIO | None) -> None:
         self.stream = stream
-        self.live = stream.isatty()
+        self.live = stream is not None and stream.isatty()
         self.told = time.monotonic()
 
     def __call__(self, done: int, total: int, running: Sequence[Mapping[str, Any]]) -> None:
@@ -31,19 +57,26 @@ class Progress:
         text = plain(f"{done} of {total} done" + "".join(f"; {_job_text(job)}" for job in running[:1]))
         if self.live:
             width = shutil.get_terminal_size().columns - 1
-            self.stream.write("\r\x1b[K" + (text[:width] if running else ""))
+            self._write("\r\x1b[K" + (text[:width] if running else ""))
         elif now - self.told >= _QUIET_SECONDS and running:
             self.told = now
-            self.stream.write(f"shardlint verify: {text}\n")
-        self.stream.flush()
+            self._write(f"shardlint verify: {text}\n")
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None:
         if self.live:  # nothing of it is left on the terminal
-            self.stream.write("\r\x1b[K")
-            self.stream.flush()
+            self._write("\r\x1b[K")
+
+    def _write(self, text: str) -> None:
+        if self.stream is not None:
+            try:
+                self.stream.write(text)
+                self.stream.flush()
+            except OSError:
+                self.stream = None
+                _give_up()
 
 
 def _job_text(job: Mapping[str, Any]) -> str:

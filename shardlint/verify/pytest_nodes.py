@@ -21,6 +21,7 @@ from shardlint.verify.find import below, makes_fixtures
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.golden import hold
 from shardlint.verify.levels import LEVELS
+from shardlint.verify.options import time_limit
 from shardlint.verify.plan import Request, check_self, collect, fixture_jobs, run_jobs
 from shardlint.verify.report import FAIL, SKIP, Failure, Result, result_text
 from shardlint.verify.runner import MEMORY, SECONDS, CannotRun, Job, Runner
@@ -39,8 +40,10 @@ def configure(config: pytest.Config) -> None:
     level, seconds = config.getoption("shardlint_level"), config.getoption("shardlint_timeout")
     if level is not None and level not in LEVELS:
         raise pytest.UsageError(f"--shardlint-level is {level!r}; write one of {', '.join(LEVELS)}")
-    if seconds is not None and seconds <= 0:
-        raise pytest.UsageError(f"--shardlint-timeout is {seconds:g}; write a number of seconds above 0")
+    try:
+        time_limit(SECONDS if seconds is None else seconds)
+    except ValueError as error:
+        raise pytest.UsageError(f"--shardlint-timeout: {error}") from None
     listed: set[Path] = set()
     found: list[Path] = []
     for pattern in config.getini("shardlint_fixtures"):

@@ -97,6 +97,8 @@ class Run:
     """What became of the golden files, one sentence each."""
     shard: str = ""
     """`2/4` where the run was this part of the work only."""
+    unwritten: list[str] = field(default_factory=list)
+    """Which golden or report could not be written, and why, one sentence each."""
 
     def counts(self) -> Counter[str]:
         """How many results passed, failed and were skipped."""
@@ -105,8 +107,10 @@ class Run:
     def exit_code(self) -> int:
         """0 when something passed and nothing failed, else 1: skipping everything verifies nothing.
 
-        A shard may have nothing to do, or only what is skipped.
+        A shard may have nothing to do, or only what is skipped. 2 when not all could be written.
         """
+        if self.unwritten:
+            return 2
         counts = self.counts()
         return 1 if counts[FAIL] or not (counts[PASS] or self.shard) else 0
 

@@ -21,9 +21,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self
+from typing import IO, Any, Self, TypeGuard
 
-from shardlint.verify import contain
+from shardlint.verify import contain, messages
 
 Job = dict[str, Any]
 
@@ -41,7 +41,7 @@ main()
 """
 # What a program may take unless told otherwise.
 SECONDS, MEMORY = 120.0, "16GiB"
-_START_SECONDS = 300.0
+_START_SECONDS, _END_SECONDS = 300.0, 10.0
 _LINES = 20
 _OUTPUT_MAX = 16 * 2**20
 
@@ -64,7 +64,9 @@ class Outcome:
         """Take in the end of the process."""
         own = next((message["stopped"] for message in self.messages if "stopped" in message), "")
         done = any("done" in message for message in self.messages)
-        self.stopped = "" if done else own or end["stopped"] or "ended before it was done, with exit code 0"
+        # What it sent does not count for more than its end: a program that is done may still crash.
+        ended = "" if done else "ended before it was done, with exit code 0"
+        self.stopped = own or end["stopped"] or ended
         self.output = [line.rstrip() for line in end["output"] if line.strip()][-_LINES:]
         self.seconds = end["seconds"]
 
@@ -106,41 +108,52 @@ class Runner:
         self._errors: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
-        if self.fork:
-            self._errors = tempfile.TemporaryFile()
-            self._zygote = self._open("zygote", [str(self.at_once)], self._errors)
-            greeting = self._greeting(self._zygote, self._errors)
-        else:
-            with tempfile.TemporaryFile() as errors, self._open("fresh", [], errors) as process:
-                _give(process, {"task": "greet"})
-                greeting = self._greeting(process, errors)
-            if not hasattr(os, "killpg"):
-                self.limits.append(
-                    "no process groups on this system: what a program starts outlives its time limit"
+        try:
+            if self.fork:
+                greeting = self._start_zygote()
+            else:
+                with tempfile.TemporaryFile() as errors, self._open("fresh", [], errors) as process:
+                    _give(process, {"task": "greet"})
+                    greeting = self._greeting(process, errors)
+                if not hasattr(os, "killpg"):
+                    self.limits.append(
+                        "no process groups on this system: what a program starts outlives its time limit"
+                    )
+            if "missing" in greeting:
+                raise CannotRun(
+                    f'{self.python} cannot import jax ({greeting["missing"]}): pip install "shardlint[verify]"'
                 )
-        if "missing" in greeting:
+        except BaseException:
             self.__exit__(None, None, None)
-            raise CannotRun(
-                f'{self.python} cannot import jax ({greeting["missing"]}): pip install "shardlint[verify]"'
-            )
+            raise
         self.releases = {"python": greeting["python"], **greeting["releases"]}
         return self
+
+    def _start_zygote(self) -> dict[str, Any]:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed on exit
+        self._zygote = self._open("zygote", [str(self.at_once)], self._errors)
+        threading.Thread(target=_keep_going, args=(self._zygote.pid,), daemon=True).start()
+        return self._greeting(self._zygote, self._errors)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._zygote is not None:
+        zygote, self._zygote = self._zygote, None
+        if zygote is not None:
             with contextlib.suppress(OSError):
-                self._zygote.stdin.close()  # type: ignore[union-attr]  # it ends with its input, and its children with it
-            self._zygote.wait()
-            self._zygote.stdout.close()  # type: ignore[union-attr]
-            self._zygote = None
+                zygote.stdin.close()  # type: ignore[union-attr]  # it ends with its input, and its children with it
+            try:
+                zygote.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                _kill(zygote)
+                zygote.wait()
+            zygote.stdout.close()  # type: ignore[union-attr]
         if self._errors is not None:
             self._errors.close()
             self._errors = None
 
     def run(self, jobs: Sequence[Job]) -> Iterator[Outcome]:
-        """Do jobs and give each outcome as it comes. Raises `CannotRun` if the zygote is lost."""
+        """Do jobs and give each outcome as it comes. Raises `CannotRun` if this runner is left meanwhile."""
         numbered = [
             {"seconds": self.seconds, "memory": self.memory, "cache": self.cache, **job, "id": index}
             for index, job in enumerate(jobs)
@@ -155,21 +168,38 @@ class Runner:
             yield outcome
 
     def _forked(self, jobs: list[Job]) -> Iterator[Outcome]:
-        assert self._zygote is not None and self._zygote.stdout is not None
         outcomes = {job["id"]: Outcome(job) for job in jobs}
-        # A thread, for the pipe may fill while answers wait to be read.
-        threading.Thread(target=_give, args=(self._zygote, *jobs), daemon=True).start()
         while outcomes:
-            line = self._zygote.stdout.readline()
-            if not line:
-                raise CannotRun(f"the process that starts the programs was lost{_last(self._errors)}")
-            answer = json.loads(line)
-            if "message" in answer:
-                outcomes[answer["id"]].messages.append(answer["message"])
-            else:
-                outcome = outcomes.pop(answer["id"])
-                outcome.finish(answer["end"])
-                yield outcome
+            zygote = self._zygote
+            if zygote is None or zygote.stdout is None:
+                raise CannotRun("the process that starts the programs has ended")
+            # A thread, for the pipe may fill while answers wait to be read.
+            left = [outcome.job for outcome in outcomes.values()]
+            threading.Thread(target=_give, args=(zygote, *left), daemon=True).start()
+            while outcomes and (line := zygote.stdout.readline()).endswith(b"\n"):
+                answer = json.loads(line)
+                if "message" in answer:
+                    outcomes[answer["id"]].messages.append(answer["message"])
+                else:
+                    outcome = outcomes.pop(answer["id"])
+                    outcome.finish(answer["end"])
+                    yield outcome
+            if outcomes and self._zygote is zygote:
+                yield from self._lose(zygote, outcomes)
+
+    def _lose(self, zygote: subprocess.Popen[bytes], outcomes: dict[int, Outcome]) -> Iterator[Outcome]:
+        """The outcomes of jobs that were running when the zygote ended; takes them out, and starts another one."""
+        from shardlint.verify.inside.zygote import died
+
+        how = died(zygote.wait()) or "ended"
+        why = f"ended with the process that starts the programs, which {how}: one that ran then may have done it"
+        output = _last(self._errors).splitlines()
+        self.__exit__(None, None, None)
+        self._start_zygote()
+        for number in list(outcomes)[: self.at_once]:
+            outcome = outcomes.pop(number)
+            outcome.finish({"stopped": why, "output": output, "seconds": 0.0})
+            yield outcome
 
     def _fresh(self, jobs: list[Job]) -> Iterator[Outcome]:
         with ThreadPoolExecutor(self.at_once) as pool:
@@ -183,6 +213,7 @@ class Runner:
         tail = bytearray()
         reasons: list[str] = []
         process = self._open("fresh", [], subprocess.PIPE)
+        incoming = messages.Incoming(messages.new_mark())
 
         def kill(reason: str) -> None:
             reasons.append(reason)
@@ -201,9 +232,11 @@ class Runner:
         listener = threading.Thread(target=keep_output, daemon=True)
         alarm.start()
         listener.start()
-        _give(process, job)
-        for line in process.stdout or ():
-            outcome.messages.append(json.loads(line))
+        _give(process, {**job, "mark": incoming.mark.decode()})
+        while data := os.read(process.stdout.fileno(), 65536):  # type: ignore[union-attr]
+            outcome.messages += incoming.take(data)
+            if incoming.spoilt and not reasons:
+                kill(messages.SPOILT)
         # Its answers ended, so it has; now what it started, while it still holds the group's number.
         _kill(process)
         code = process.wait()
@@ -214,7 +247,8 @@ class Runner:
 
         tail.extend(leftover(process.pid)[-32768:])
         output = tail.decode("utf-8", "replace").splitlines()
-        stopped = reasons[0] if reasons else died(code)
+        # A process that had ended well before may have left its pipes to others.
+        stopped = reasons[0] if reasons and (code or incoming.spoilt) else died(code)
         outcome.finish({"stopped": stopped, "output": output, "seconds": time.monotonic() - began})
         return outcome
 
@@ -236,17 +270,36 @@ class Runner:
             raise CannotRun(f"cannot start {self.python}: {error}") from error
 
     def _greeting(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> dict[str, Any]:
-        alarm = threading.Timer(_START_SECONDS, process.kill)
+        alarm = threading.Timer(_START_SECONDS, _kill, [process])
+        alarm.daemon = True
         alarm.start()
-        line = process.stdout.readline() if process.stdout else b""
-        alarm.cancel()
+        line, greeting = b"", None
         try:
-            greeting: dict[str, Any] = json.loads(line)
-        except ValueError:
-            process.kill()
-            process.wait()
-            raise CannotRun(f"{self.python} did not start the verifier{_last(errors)}") from None
-        return greeting
+            line = process.stdout.readline(65536) if process.stdout else b""
+            with contextlib.suppress(ValueError):
+                greeting = json.loads(line)
+        finally:
+            alarm.cancel()
+            if not _greets(greeting):
+                _kill(process)
+                process.wait()
+        if not _greets(greeting):
+            wrote = f" but wrote {line[:200].decode('utf-8', 'replace')!r} first" if line else ""
+            raise CannotRun(f"{self.python} did not start the verifier{wrote}{_last(errors)}")
+        return dict(greeting)
+
+
+def _greets(greeting: Any) -> TypeGuard[dict[str, Any]]:
+    return isinstance(greeting, dict) and isinstance(greeting.get("releases"), dict) and "python" in greeting
+
+
+def _keep_going(pid: int) -> None:
+    """Continue a process whenever a program has stopped it, until it ends."""
+    with contextlib.suppress(OSError):
+        while (state := os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)) is not None:
+            if state.si_code != os.CLD_STOPPED:
+                return
+            os.kill(pid, signal.SIGCONT)
 
 
 def _give(process: subprocess.Popen[bytes], *jobs: Job) -> None:

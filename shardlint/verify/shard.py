@@ -31,7 +31,7 @@ class Shard:
         Each unit, the costliest first, goes to the shard with the least to do; so it depends on nothing but the costs
         and their order. Costs need not be seconds.
         """
-        loads = [0.0] * self.count
+        loads = [0.0] * min(self.count, len(units))  # a shard beyond has nothing
         mine = []
         for place in sorted(range(len(units)), key=lambda place: -costs[place]):
             least = loads.index(min(loads))

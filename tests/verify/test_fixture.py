@@ -75,6 +75,10 @@ def test_sizes_and_meshes() -> None:
         1500000,
         2**31,
     ]
+    assert parse_bytes("1048576TiB") == 2**60
+    for size in ("1" * 400, "9" * 400 + ".5 KiB", "1048577TiB", 10**400):
+        with pytest.raises(ValueError, match=r"above 2\*\*60 bytes is none; write one such as 4096"):
+            parse_bytes(size)
     assert parse_mesh("data=4, model=2") == {"data": 4, "model": 2}
     for wrong in ("data", "data=0", "data=x", "data=2,data=4", ""):
         with pytest.raises(ValueError):

@@ -284,6 +284,18 @@ def test_a_golden_of_no_fixture_is_told(made: Make) -> None:
     assert hold([made()], STAMP) == []
 
 
+_ONE_RUN = """format = 1
+tolerance = 0.01
+fixture = ""
+[[run]]
+mesh = ""
+level = ""
+backend = ""
+releases = {}
+lines = []
+arrays.x = {array = "", spec = "", """
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -296,6 +308,12 @@ def test_a_golden_of_no_fixture_is_told(made: Make) -> None:
         ("format = 1\ntolerance = 0.01\nfixture = ''\nrun = [1]", "not a golden: TypeError"),
         ("format = 1\ntolerance = 0.01\nfixture = ''\n[[run]]\nmesh = 'x'", "not a golden: KeyError"),
         ("format = 1\ntolerance = 0.01\nfixture = ''\n[run]\nmesh = 'x'", "not a golden"),
+        pytest.param(f"x = {'[' * 9000}{']' * 9000}", "not a golden: nested too deep", id="nested"),
+        pytest.param(f"format = 1\ntolerance = 1{'0' * 400}", "not a golden: OverflowError", id="tolerance"),
+        *(
+            pytest.param(f"{_ONE_RUN}bytes = {size}}}", f"not a golden: {kind}", id=f"bytes-{size[:9]}")
+            for size, kind in (("inf", "OverflowError"), ("nan", "ValueError"), ("1" * 400, "ValueError"))
+        ),
     ],
 )
 def test_a_broken_golden_fails_and_can_be_renewed(made: Make, text: str, said: str) -> None:
@@ -305,6 +323,17 @@ def test_a_broken_golden_fails_and_can_be_renewed(made: Make, text: str, said: s
     assert failure.startswith(f"{PATH}: ") and said in failure and failure.endswith("--update writes it anew")
     hold([made()], STAMP, update=True)
     assert drifts(made()) == []
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="files as Unix has them")
+@pytest.mark.parametrize(
+    "put", [Path.mkdir, lambda path: os.mkfifo(path), lambda path: path.symlink_to("/dev/zero")]
+)
+def test_a_golden_that_is_no_file_is_told(made: Make, put: Callable[[Path], None]) -> None:
+    PATH.parent.mkdir()
+    put(PATH)
+    (failure,) = drifts(made())
+    assert failure == f"{PATH}: not a regular file; --update writes it anew"
 
 
 def test_odd_names_are_kept(made: Make, model: Path) -> None:

@@ -245,6 +245,10 @@ def test_wrong_options(run: Pytest) -> None:
     done = run("--shardlint-level", "most")
     assert done.returncode == 4
     assert "--shardlint-level is 'most'; write one of trace, compile, execute" in done.stderr
+    for seconds in ("0", "nan", "inf"):
+        done = run("--shardlint-timeout", seconds)
+        assert done.returncode == 4
+        assert f"--shardlint-timeout: {seconds} is no time limit; write seconds" in done.stderr
     done = run("-c", "other.ini", files={**FILES, "other.ini": "[pytest]\nshardlint_fixtures = nofile.py\n"})
     assert done.returncode == 4
     assert "shardlint_fixtures: nofile.py names no file below" in done.stderr

@@ -269,7 +269,7 @@ class TestReports:
         assert data["functions"][0]["compilations"][0]["program"]["arrays"][0]["where"] == "p['w']"
 
     def test_nothing(self) -> None:
-        empty = Report(["true"], Ended(0, 1.0), Facts(), MIB)
+        empty = Report(["true"], Ended(0, 1.0), Facts(), MIB, Path())
         assert (
             text_report(empty) == "shardlint run: no jax program was compiled: there is nothing to report on"
         )

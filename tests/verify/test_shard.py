@@ -38,6 +38,7 @@ def test_as_many_as_there_are_when_all_cost_the_same() -> None:
     parts = [Shard(index, 3).of(list(range(10)), [1.0] * 10) for index in (1, 2, 3)]
     assert sorted(map(len, parts)) == [3, 3, 4]
     assert Shard(7, 8).of([1, 2], [1.0, 1.0]) == []
+    assert [Shard(index, 99_999_999_999).of([1, 2], [1.0, 2.0]) for index in (1, 2, 3)] == [[2], [1], []]
 
 
 def test_one_large_mesh_a_fixture_is_shared_out() -> None:

@@ -52,7 +52,10 @@ def hold(
     said: list[str] = []
     for fixture, group in groups.items():
         one = _Holding(fixture, golden_path(fixture), stamp, group, whole)
-        said += one.update() if update else one.compare()
+        try:
+            said += one.update() if update else one.compare()
+        except OSError as error:  # it may name a temporary file, or none
+            raise OSError(error.errno, error.strerror, str(one.path)) from None
     if whole:
         said += _orphans(groups)
     return said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import stat
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.plain import plain
+from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.report import size_text
 
 FORMAT = 1
@@ -153,7 +155,10 @@ def read(path: Path) -> Golden | None:
     try:
         if not path.exists():
             return None
-        if path.stat().st_size > _READ_MAX:
+        status = path.stat()
+        if not stat.S_ISREG(status.st_mode):
+            raise BadGolden(f"{path}: not a regular file")
+        if status.st_size > _READ_MAX:
             raise BadGolden(f"{path}: larger than {size_text(_READ_MAX)}")
         data = tomllib.loads(path.read_bytes().decode())
         if data["format"] != FORMAT:
@@ -166,7 +171,9 @@ def read(path: Path) -> Golden | None:
         raise BadGolden(f"{path}: cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadGolden(f"{path}: not valid TOML: {error}") from None
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except RecursionError:
+        raise BadGolden(f"{path}: not a golden: nested too deep") from None
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise BadGolden(f"{path}: not a golden: {type(error).__name__}: {error}") from None
 
 
@@ -185,14 +192,14 @@ def _array(data: Mapping[str, Any]) -> KeptArray:
     reused = data.get("reused")
     if reused is not None and not isinstance(reused, bool):
         raise TypeError(f"reused is {reused!r}")
-    return KeptArray(_text(data, "array"), _text(data, "spec"), int(data["bytes"]), reused)
+    return KeptArray(_text(data, "array"), _text(data, "spec"), parse_bytes(int(data["bytes"])), reused)
 
 
 def _line(data: Mapping[str, Any]) -> KeptLine:
     file, function, text, axes, by = (
         _text(data, name) for name in ("file", "function", "text", "axes", "by")
     )
-    return KeptLine(file, function, text, axes, int(data["bytes"]), by)
+    return KeptLine(file, function, text, axes, parse_bytes(int(data["bytes"])), by)
 
 
 def _text(data: Mapping[str, Any], name: str) -> str:

@@ -7,7 +7,6 @@ nothing they do can keep it from ending them.
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
@@ -19,8 +18,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify import contain
-from shardlint.verify.inside import agreement, stacks, zygote
+from shardlint.verify import contain, messages
+from shardlint.verify.inside import agreement, errors, stacks, zygote
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
 # A process that only waits takes some 3 ms a second, for heartbeats; one that works takes 1000.
@@ -34,12 +33,13 @@ _NOISE = (b"[Gloo] Rank ",)
 class _Process:
     """A process of the program: what it has said and printed, and where it is."""
 
-    def __init__(self, index: int, pid: int, said: int, printed: int, orders: int) -> None:
+    def __init__(self, index: int, pid: int, said: int, printed: int, orders: int, mark: str) -> None:
         self.index, self.pid, self.said, self.printed, self.orders = index, pid, said, printed, orders
+        self.messages = messages.Incoming(mark)
         self.told: dict[str, Any] = {}
         self.stage = "starting"
         self.ended: int | None = None
-        self.partial = {said: b"", printed: b""}
+        self.partial = b""
         self.open = {said, printed}
         self.lines: list[str] = []
         self.calls: list[list[str]] = []
@@ -140,19 +140,20 @@ class _Conductor:
         said, say = os.pipe()
         printed, write = os.pipe()
         orders, order = os.pipe()
+        mark = messages.new_mark()
         sys.stdout.flush()
         sys.stderr.flush()
         pid = os.fork()
         if pid == 0:
-            self._become(index, say, write, orders)
+            self._become(index, say, mark, write, orders)
         for descriptor in (say, write, orders):
             os.close(descriptor)
         for descriptor in (said, printed):
             os.set_blocking(descriptor, False)
             self.selector.register(descriptor, selectors.EVENT_READ, index)
-        return _Process(index, pid, said, printed, order)
+        return _Process(index, pid, said, printed, order, mark)
 
-    def _become(self, index: int, say: int, write: int, orders: int) -> None:
+    def _become(self, index: int, say: int, mark: str, write: int, orders: int) -> None:
         """The rest of a process' life."""
         try:
             contain.die_with_parent()
@@ -168,15 +169,14 @@ class _Conductor:
                 index,
                 self.port,
                 self.folder,
-                lambda message: zygote.write_line(say, message),
+                messages.sender(say, mark),
                 lambda: _expect(orders),
             )
-            sys.stdout.flush()
-            sys.stderr.flush()
+            errors.flush()
             # Not yet: jax takes the end of one process for a fault of the others.
             _expect(orders)
         finally:
-            os._exit(0)
+            zygote.exit_now(0)
 
     def _wait_for(self, key: str) -> list[Failure]:
         """Listen until every process has told `key` (or that the mesh does not divide); what kept them from it."""
@@ -270,21 +270,28 @@ class _Conductor:
             data = os.read(descriptor, 65536)
         except BlockingIOError:
             return False
-        *lines, one.partial[descriptor] = (one.partial[descriptor] + data).split(b"\n")
+        if descriptor == one.said:
+            for message in one.messages.take(data):
+                one.take(message)
+            if one.messages.spoilt:
+                one.told["raised"] = messages.SPOILT
+        else:
+            self._print(one, data)
+        if not data:
+            self._hang_up(one, descriptor)
+        return bool(data)
+
+    def _print(self, one: _Process, data: bytes) -> None:
+        *lines, one.partial = (one.partial + data).split(b"\n")
         for line in lines:
-            if descriptor == one.said:
-                one.take(json.loads(line))
-            elif line.strip() and not line.startswith(_NOISE):
+            if line.strip() and not line.startswith(_NOISE):
                 text = line.decode("utf-8", "replace")[:2000]
                 one.lines = [*one.lines, text][-_LINES:]
                 # Onwards, where the limit of output is watched.
                 print(f"process {one.index}: {text}", flush=True)
-        if len(one.partial[descriptor]) > 2**20 and descriptor == one.printed:
-            print(one.partial[descriptor].decode("utf-8", "replace"), flush=True)
-            one.partial[descriptor] = b""
-        if not data:
-            self._hang_up(one, descriptor)
-        return bool(data)
+        if len(one.partial) > 2**20:
+            print(one.partial.decode("utf-8", "replace"), flush=True)
+            one.partial = b""
 
     def _hang_up(self, one: _Process, descriptor: int) -> None:
         self.selector.unregister(descriptor)
@@ -300,4 +307,4 @@ class _Conductor:
 def _expect(orders: int) -> None:
     """Wait for the word to go on; without one, because the conductor is gone, end."""
     if not os.read(orders, 1):
-        os._exit(1)
+        zygote.exit_now(1)

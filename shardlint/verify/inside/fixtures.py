@@ -9,6 +9,7 @@ from shardlint.verify.claims import check_budget, check_forbidden, check_memory,
 from shardlint.verify.facts import Program
 from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture, parse_bytes
 from shardlint.verify.inside import checks, compiled, devices, gradients, load, numerics, place, program, tree
+from shardlint.verify.inside.errors import cut, told
 from shardlint.verify.inside.explain import explain
 from shardlint.verify.paths import nothing_matches, unmatched
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
@@ -75,12 +76,14 @@ def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str
 
 def raised(error: BaseException) -> Failure:
     """The failure an exception becomes."""
-    text = str(error).strip()
+    text = told(error).strip()
     lines = text.splitlines()
     if len(lines) > 6:
         text = "\n".join([*lines[:6], f"... ({len(lines) - 6} more lines)"])
     where = load.blame(error)
-    return Failure("raised", f"raised {type(error).__name__}: {text}" + (f"\nat {where}" if where else ""))
+    return Failure(
+        "raised", f"raised {type(error).__name__}: {cut(text)}" + (f"\nat {where}" if where else "")
+    )
 
 
 def _compile(

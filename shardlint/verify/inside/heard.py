@@ -7,14 +7,17 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import sys
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from shardlint.verify.inside.errors import flush
+
 _MOST = 2**20
 _NOT_THROUGH_LINKS = getattr(os, "O_NOFOLLOW", 0)
+_WITHOUT_WAITING = getattr(os, "O_NONBLOCK", 0)
 
 _leader: tuple[int, Path] | None = None
 
@@ -48,12 +51,14 @@ def leftover(pid: int) -> bytes:
     for folder in path.parent.glob(f"{_folders(pid)}*"):
         shutil.rmtree(folder, ignore_errors=True)
     try:
-        descriptor = os.open(path, os.O_RDONLY | _NOT_THROUGH_LINKS)
+        descriptor = os.open(path, os.O_RDONLY | _NOT_THROUGH_LINKS | _WITHOUT_WAITING)
     except OSError:
         return b""
     try:
         # Anybody may write where temporary files lie.
-        if hasattr(os, "getuid") and os.fstat(descriptor).st_uid != os.getuid():
+        status = os.fstat(descriptor)
+        theirs = hasattr(os, "getuid") and status.st_uid != os.getuid()
+        if theirs or not stat.S_ISREG(status.st_mode):
             return b""
         found = _end(descriptor)
     finally:
@@ -79,7 +84,8 @@ def listening() -> Iterator[list[str]]:
     The one string of the list is complete after the block. In a process whose parent asks for what is left, a
     file takes it, which outlives the process; in others a thread passes it on as it comes.
     """
-    sys.stderr.flush()
+    flush()
+    _open_missing()
     descriptor = None
     if _leader is not None and _leader[0] == os.getpid():
         with contextlib.suppress(OSError):
@@ -90,6 +96,13 @@ def listening() -> Iterator[list[str]]:
     else:
         with _through_pipe() as heard:
             yield heard
+
+
+def _open_missing() -> None:
+    """Open standard streams that the program has closed, to nowhere."""
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
 
 
 def _create(path: Path) -> int:
@@ -109,7 +122,7 @@ def _in_file(descriptor: int, path: Path) -> Iterator[list[str]]:
     try:
         yield heard
     finally:
-        sys.stderr.flush()
+        flush()
         os.dup2(kept, 2)
         found = _end(descriptor)
         os.close(descriptor)
@@ -141,7 +154,7 @@ def _through_pipe() -> Iterator[list[str]]:
     try:
         yield heard
     finally:
-        sys.stderr.flush()
+        flush()
         os.dup2(kept, 2)
         # The pipe ends now, unless something the program started still holds it.
         listener.join(1.0)

@@ -50,6 +50,7 @@ def import_file(file: Path) -> ModuleType:
 
     Raises whatever the file raises.
     """
+    file = file.absolute()  # the file may change the working directory
     name, by_name = open_project(file)
     if by_name:
         importlib.invalidate_caches()  # the zygote may have listed this folder before the file was written
@@ -88,7 +89,7 @@ def fixtures_in(module: ModuleType) -> dict[str, Fixture]:
     """
     found: dict[str, Fixture] = {}
     for name, value in vars(module).items():
-        if isinstance(value, Fixture) and all(value is not other for other in found.values()):
+        if issubclass(type(value), Fixture) and all(value is not other for other in found.values()):
             found[name] = value
     return found
 
@@ -162,7 +163,7 @@ def shown(file: str) -> str:
     """A path as a person wants it: relative to the working directory where it lies below it."""
     try:
         return str(Path(file).resolve().relative_to(Path.cwd()))
-    except ValueError:
+    except (OSError, ValueError):  # the program may have removed the folder it is in
         return file
 
 

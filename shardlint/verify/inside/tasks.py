@@ -6,9 +6,7 @@ needs. Messages are dictionaries too; the last one of a job that ran to its end 
 
 from __future__ import annotations
 
-import sys
 import time
-import traceback
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -23,7 +21,7 @@ Send = Callable[[dict[str, Any]], None]
 
 def run(job: Job, send: Send) -> None:
     """Do one job in this process, whatever it raises."""
-    from shardlint.verify.inside import devices, heard
+    from shardlint.verify.inside import devices, errors, heard
 
     heard.lead()
     try:
@@ -32,12 +30,12 @@ def run(job: Job, send: Send) -> None:
         _TASKS[job["task"]](job, send)
         send({"done": True})
     except SystemExit as error:
-        send({"stopped": f"the program called sys.exit({'' if error.code is None else repr(error.code)})"})
+        code = "" if error.code is None else errors.cut(errors.told(error.code, repr))
+        send({"stopped": f"the program called sys.exit({code})"})
     except BaseException as error:  # a KeyboardInterrupt or MemoryError of the program's own
-        traceback.print_exc()
-        send({"stopped": f"raised {type(error).__name__}: {error}"})
-    sys.stdout.flush()
-    sys.stderr.flush()
+        send({"stopped": f"raised {type(error).__name__}: {errors.cut(errors.told(error))}"})
+        errors.print_trace()
+    errors.flush()
 
 
 def _self_test(job: Job, send: Send) -> None:

@@ -9,7 +9,6 @@ import functools
 import hashlib
 import signal
 import sys
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import numpy as np
 
 from shardlint.verify.fixture import EXPLICIT
 from shardlint.verify.inside import checks, compiled, devices, fixtures, load, numerics, place, programs, tree
+from shardlint.verify.inside.errors import cut, print_trace, told
 
 Say = Callable[[dict[str, Any]], None]
 _CALLS = 1000
@@ -70,11 +70,11 @@ def work(
         except place.Indivisible as error:
             say({"skip": str(error)})
         except SystemExit as error:
-            code = "" if error.code is None else repr(error.code)
+            code = "" if error.code is None else cut(told(error.code, repr))
             say({"raised": f"called sys.exit({code})", "stage": stage})
         except BaseException as error:
             if not load.blame(error):
-                traceback.print_exc()
+                print_trace()
             say({"raised": fixtures.raised(error).message, "stage": stage})
 
 

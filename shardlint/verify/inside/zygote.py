@@ -18,12 +18,15 @@ import warnings
 from dataclasses import dataclass, field
 from typing import Any
 
-from shardlint.verify import contain
+from shardlint.verify import contain, messages
 from shardlint.verify.inside import heard, tasks
+from shardlint.verify.messages import write_line
 
 _TAIL = 32 * 1024
 _COUNT_SECONDS = 0.5
 _OUTPUT_MAX = 16 * 2**20
+# Had before a program may put something else in its place.
+exit_now = os._exit
 
 
 @dataclass
@@ -34,11 +37,10 @@ class _Child:
 
     job: tasks.Job
     pid: int
-    messages: int
+    incoming: messages.Incoming
     output: int
     began: float
     counted: float = 0.0
-    partial: bytes = b""
     tail: bytes = b""
     printed: int = 0
     open: set[int] = field(default_factory=set)
@@ -83,25 +85,28 @@ class Zygote:
         return bool(data)
 
     def _start(self, job: tasks.Job) -> None:
-        messages, send = os.pipe()
+        listen, send = os.pipe()
         output, write = os.pipe()
+        mark = messages.new_mark()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that forking threads is dangerous; jax has started none yet
             pid = os.fork()
         if pid == 0:
-            self._become(job, send, write)
+            self._become(job, send, mark, write)
         os.close(send)
         os.close(write)
-        child = _Child(job, pid, messages, output, time.monotonic(), open={messages, output})
+        incoming = messages.Incoming(mark)
+        child = _Child(job, pid, incoming, output, time.monotonic(), open={listen, output})
         self.children[pid] = child
-        for descriptor in (messages, output):
+        for descriptor in (listen, output):
             os.set_blocking(descriptor, False)
             self.selector.register(descriptor, selectors.EVENT_READ, pid)
 
-    def _become(self, job: tasks.Job, send: int, write: int) -> None:
+    def _become(self, job: tasks.Job, send: int, mark: str, write: int) -> None:
         """The rest of a child's life: does its job and never returns."""
         try:
             os.setsid()
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             contain.die_with_parent()
             contain.adopt_orphans()
             null = os.open(os.devnull, os.O_RDONLY)
@@ -112,9 +117,9 @@ class Zygote:
             for child in self.children.values():
                 for descriptor in child.open:
                     os.close(descriptor)
-            tasks.run(job, lambda message: write_line(send, message))
+            tasks.run(job, messages.sender(send, mark))
         finally:
-            os._exit(0)
+            exit_now(0)
 
     def _listen(self, child: _Child, descriptor: int) -> bool:
         """Take what a child wrote to a pipe; whether there may be more."""
@@ -128,9 +133,8 @@ class Zygote:
             child.printed += len(data)
             child.tail = (child.tail + data)[-_TAIL:]
         else:
-            *lines, child.partial = (child.partial + data).split(b"\n")
-            for line in lines:
-                write_line(self.answers, {"id": child.job["id"], "message": json.loads(line)})
+            for message in child.incoming.take(data):
+                write_line(self.answers, {"id": child.job["id"], "message": message})
         return bool(data)
 
     def _hang_up(self, child: _Child, descriptor: int) -> None:
@@ -148,6 +152,8 @@ class Zygote:
             reason = f"killed after printing {_OUTPUT_MAX // 2**20} MiB"
         elif self._has_too_many(child):
             reason = f"killed after starting more than {_most(child.job)} processes"
+        elif child.incoming.spoilt:
+            reason = messages.SPOILT
         if reason:
             _kill(child.pid)
         # The group is killed while the dead leader still holds its number, so no other process can be hit.
@@ -163,6 +169,8 @@ class Zygote:
             while self._listen(child, descriptor) and reads < 32:
                 reads += 1
             self._hang_up(child, descriptor)
+        if child.incoming.spoilt:
+            reason = reason or messages.SPOILT
         child.tail = (child.tail + heard.leftover(child.pid))[-_TAIL:]
         del self.children[child.pid]
         end = {
@@ -215,16 +223,11 @@ def _kill(group: int) -> None:
             os.kill(group, signal.SIGKILL)
 
 
-def write_line(descriptor: int, message: dict[str, Any]) -> None:
-    """Write one message as a line of JSON, all of it."""
-    data = memoryview(json.dumps(message).encode() + b"\n")
-    while data:
-        data = data[os.write(descriptor, data) :]
-
-
 def main() -> None:
     """Be the zygote: `argv` holds how many jobs may run at once."""
     contain.adopt_orphans()
+    # Ctrl-C is for the command; one that comes here is a program's.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.dup(1)
     os.dup2(2, 1)  # nothing but answers may go where they go
     orders = os.dup(0)

@@ -10,6 +10,9 @@ import click
 
 from shardlint.plain import plain, plain_lines
 from shardlint.verify.fixture import parse_bytes
+from shardlint.verify.here import working_directory
+from shardlint.verify.options import read, time_limit
+from shardlint.verify.progress import coloured, tell
 from shardlint.verify.runner import CannotRun
 from shardlint.verify.sanitizer import launch
 from shardlint.verify.sanitizer.dumps import collect
@@ -17,13 +20,6 @@ from shardlint.verify.sanitizer.examine import examine
 from shardlint.verify.sanitizer.report import Report, json_report, text_report
 
 _DEFAULT = 8
-
-
-def _size(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
-    try:
-        return None if value is None else parse_bytes(value)
-    except ValueError as error:
-        raise click.BadParameter(str(error)) from None
 
 
 def _reports(context: click.Context, option: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
@@ -43,15 +39,20 @@ def _reports(context: click.Context, option: click.Parameter, value: tuple[Path,
 @click.option("--strict", is_flag=True, help="Exit with 1 when something is found and the program with 0.")
 @click.option(
     "--large",
-    callback=_size,
+    callback=read(parse_bytes),
     metavar="SIZE",
     default="1MiB",
     show_default=True,
     help="The least array to report on.",
 )
-@click.option("--timeout", type=click.FloatRange(min=0.1), metavar="SECONDS", help="Kill the program then.")
 @click.option(
-    "--memory", callback=_size, metavar="SIZE", help="Memory each of its processes may take, as in 16GiB."
+    "--timeout", type=float, callback=read(time_limit), metavar="SECONDS", help="Kill the program then."
+)
+@click.option(
+    "--memory",
+    callback=read(parse_bytes),
+    metavar="SIZE",
+    help="Memory each of its processes may take, as in 16GiB.",
 )
 @click.option(
     "--report",
@@ -91,6 +92,7 @@ def run(
         for path in reports:
             if not path.parent.is_dir():
                 raise CannotRun(f"--report {path}: there is no folder {path.parent}")
+        root = working_directory()  # now, for the program may remove it
         with launch.dump_folder(keep_dumps) as folder:
             given = dict(os.environ)
             env = launch.environment(folder, devices or _DEFAULT, devices is not None, given)
@@ -99,13 +101,13 @@ def run(
         facts = examine(compiled, large)
         facts.notes += [*problems, *launch.remarks(given)]
     except CannotRun as error:
-        click.echo(f"shardlint run: {plain_lines(str(error))}", err=True)
+        tell(f"shardlint run: {plain_lines(str(error))}")
         sys.exit(2)
-    report = Report(words, ended, facts, large)
-    colour = sys.stderr.isatty() and "NO_COLOR" not in os.environ
-    click.echo(text_report(report, colour), err=True, color=colour)
-    failed = [path for path in reports if not _write(path, report)]
-    sys.exit(ended.code or (2 if failed else 1 if strict and facts.found else 0))
+    report = Report(words, ended, facts, large, root)
+    written = [_write(path, report) for path in reports]
+    colour = coloured(sys.stderr)
+    done = tell(text_report(report, colour), colour) and all(written)
+    sys.exit(ended.code or (2 if not done else 1 if strict and facts.found else 0))
 
 
 def _write(path: Path, report: Report) -> bool:
@@ -120,6 +122,6 @@ def _write(path: Path, report: Report) -> bool:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        click.echo(plain(f"shardlint run: --report {path}: {error.strerror or error}"), err=True)
+        tell(plain(f"shardlint run: --report {path}: {error.strerror or error}"))
         return False
     return True

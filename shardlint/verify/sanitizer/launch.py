@@ -111,7 +111,7 @@ def run(
     """Start the program in a process group of its own, with this process's input and output, and wait.
 
     `seconds` and `memory` (bytes a process, beyond what `devices` simulated devices reserve) are its limits.
-    An interrupt or termination of this process is passed on. What is left of the group at the end is killed.
+    Signals this process gets are passed on. What is left of the group at the end is killed.
     Raises `CannotRun` where it cannot be started.
     """
     options: dict[str, Any] = {"env": env}
@@ -132,13 +132,15 @@ def run(
         raise CannotRun(f"cannot start {shlex.join(words)}: {error.strerror or error}") from None
     with _passed_on(process):
         code, notes = _wait(process, folder, None if seconds is None else began + seconds)
-    if code == TIMED_OUT:
+    if code is None:
+        code = TIMED_OUT
         notes.insert(0, f"killed at the time limit of {seconds:g} s")
     sweep(folder, 0)
     return Ended(code, time.monotonic() - began, notes)
 
 
-def _wait(process: subprocess.Popen[bytes], folder: Path, end: float | None) -> tuple[int, list[str]]:
+def _wait(process: subprocess.Popen[bytes], folder: Path, end: float | None) -> tuple[int | None, list[str]]:
+    """Its exit code, None where it was killed at its time limit, and what a reader must know."""
     swept = time.monotonic()
     over = False
     while process.poll() is None:
@@ -159,7 +161,7 @@ def _wait(process: subprocess.Popen[bytes], folder: Path, end: float | None) -> 
         _signal(process, _KILL)
         notes.append("processes it had started and left behind were killed")
     if over:
-        return TIMED_OUT, notes
+        return None, notes
     return (code if code >= 0 else 128 - code), notes
 
 
@@ -186,7 +188,7 @@ def _group_lives(process: subprocess.Popen[bytes]) -> bool:
 
 @contextlib.contextmanager
 def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Give the program the signals meant for it; the second interrupt kills it."""
+    """Give the program the signals meant for it; the second that asks it to end kills it."""
     times = 0
 
     def pass_on(number: int, frame: Any) -> None:
@@ -194,9 +196,15 @@ def _passed_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
         times += 1
         _signal(process, number if times == 1 else _KILL)
 
-    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    def pass_to_it(number: int, frame: Any) -> None:
+        # To it alone: its workers, which may not expect the signal, would die of it.
+        process.send_signal(number)
+
+    passed = dict.fromkeys(("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"), pass_on)
+    passed |= dict.fromkeys(("SIGUSR1", "SIGUSR2"), pass_to_it)
+    given = {getattr(signal, name): by for name, by in passed.items() if hasattr(signal, name)}
     try:
-        old = {number: signal.signal(number, pass_on) for number in numbers}
+        old = {number: signal.signal(number, by) for number, by in given.items()}
     except ValueError:  # not the main thread: nobody interrupts that
         old = {}
     try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +30,7 @@ class Report:
     ended: Ended
     facts: Facts
     large: int
-    root: Path = field(default_factory=Path.cwd)
+    root: Path
 
     def place(self, line: Line) -> str:
         """`train.py:41`, relative to `root` where it lies below."""

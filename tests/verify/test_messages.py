@@ -1,0 +1,54 @@
+"""The lines by which processes tell what they found, and what is no such line."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from shardlint.verify import messages
+from shardlint.verify.inside import errors
+
+MARK = "0123456789abcdef"
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_messages_come_whole_whatever_the_pieces(size: int) -> None:
+    sent = [{"a": "\ud800" * 50}, {}, {"b": [1, "\n"]}]
+    data = b"".join(MARK.encode() + json.dumps(message).encode() + b"\n" for message in sent)
+    incoming = messages.Incoming(MARK)
+    got = [message for at in range(0, len(data), size) for message in incoming.take(data[at : at + size])]
+    assert got == sent
+    assert not incoming.spoilt
+
+
+@pytest.mark.parametrize("data", [b"x", b"\n", b"5\n", MARK.encode() + b"no json\n", b"0123x"])
+def test_what_is_no_message_ends_them(data: bytes) -> None:
+    incoming = messages.Incoming(MARK)
+    good = MARK.encode() + b'{"a": 1}\n'
+    assert incoming.take(good + data + b"\n" + good) == [{"a": 1}]
+    assert incoming.spoilt
+    incoming = messages.Incoming(MARK)
+    incoming.take(data)
+    assert incoming.spoilt
+    assert incoming.take(good) == []
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="descriptors as Unix has them")
+def test_a_standard_stream_that_is_closed_is_opened_to_nowhere() -> None:
+    code = "import os; from shardlint.verify.inside import heard; os.close(2)\n"
+    code += "with heard.listening() as found: os.write(2, b'said')\nassert found == ['said'], found"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("stream", [None, 5])
+def test_flushing_needs_no_streams(monkeypatch: pytest.MonkeyPatch, stream: object) -> None:
+    monkeypatch.setattr(sys, "stdout", stream)
+    errors.flush()
+
+
+def test_what_is_too_long_to_show_is_cut() -> None:
+    assert errors.cut("x" * 4000) == "x" * 4000
+    assert errors.cut("x" * 4001) == "x" * 4000 + "... (1 more characters)"
