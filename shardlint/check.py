@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.clock import clock, timed
 from shardlint.outcome import FileReport, Options, Outcome, Report
-from shardlint.places import Places, folder_of
+from shardlint.places import Places, folder_of, real
 from shardlint.sources.find import Found, find
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def check(
         return _text(options, *stdin)
     places = Places()
     report = Report()
-    first = paths[0].resolve() if paths else Path.cwd()
+    first = Path(real(paths[0] if paths else Path()))
     report.find_targets = lambda: _targets(first if os.path.exists(first) else Path.cwd(), options, places)
     with timed("finding files"):
         found = chosen(paths, options, places)
@@ -71,11 +71,12 @@ def _text(options: Options, path: Path, data: bytes) -> Report:
     from shardlint.checker import Checker
     from shardlint.sources.text import Unreadable, decode
 
+    absolute = Path(real(path))
     overlay: dict[Path, Source] = {}
     with contextlib.suppress(Unreadable):  # check_file says why
-        overlay[path.resolve()] = decode(path, data)
+        overlay[absolute] = decode(path, data)
     checker = Checker(options, overlay)
-    report = Report(find_targets=lambda: checker.targets(path.resolve()))
+    report = Report(find_targets=lambda: checker.targets(absolute))
     report.add(checker.check_file(path, data))
     return report
 
@@ -95,9 +96,10 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
     every = Found()
     seen: set[str] = set()
     for path in paths:
-        settings = places.settings(os.path.realpath(folder_of(path)))
-        base = settings.path.parent if settings.path is not None else Path.cwd()
-        found = find([path], (*settings.exclude, *options.exclude), base, places.tree)
+        settings = places.settings(real(folder_of(path)))
+        exclude = (*settings.exclude, *options.exclude)
+        base = settings.path.parent if settings.path is not None else Path(real(".")) if exclude else None
+        found = find([path], exclude, base, places.tree)
         if len(paths) == 1:
             return found
         every.missing += found.missing

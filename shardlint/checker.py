@@ -27,6 +27,7 @@ from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 from shardlint.targets import Targets, find_targets
 
 _NEWER_SIZE, _NEWER_LINE, _NEWER_DEPTH, _NEWER_STACK = 300_000, 2_000, 200, 256 * 2**20
+_IN_A_STRING = re.compile(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
 
 
 @dataclass
@@ -52,8 +53,8 @@ class _Scope:
         """The codes that the settings leave out for a file."""
         if not self.ignores or self.settings.path is None:
             return frozenset()
-        base = self.settings.path.resolve().parent
-        here = [codes for pattern, codes in self.ignores if matches([pattern], path.resolve(), base)]
+        base, real = Path(os.path.realpath(self.settings.path)).parent, Path(os.path.realpath(path))
+        here = [codes for pattern, codes in self.ignores if matches([pattern], real, base)]
         return frozenset().union(*here)
 
 
@@ -259,7 +260,9 @@ class Checker:
     def _not_parsed(self, scope: _Scope, path: Path, source: Source, error: NotParsed) -> Outcome:
         line = min(error.line, len(source.line_starts))
         offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
-        reason = f"{error}{_newer(source)}"
+        reason = str(error)
+        if not _IN_A_STRING.search(reason):  # libcst does not look into strings
+            reason += _newer(source)
         return Outcome(path, self._broken(scope, path, source, offset, reason), reason, needed=())
 
     def _broken(
@@ -334,20 +337,31 @@ def _bracket_depth(text: str) -> int:
 
 
 def _unused(source: Source, comment: Suppression, scope: _Scope) -> list[Finding]:
-    known = [code for code in comment.codes if code in scope.codes or code not in _all_codes()]
-    idle = [code for code in known if code not in comment.used]
+    unknown = [code for code in comment.codes if code not in _all_codes()]
+    idle = [
+        code
+        for code in comment.codes
+        if code not in comment.used and (code in scope.codes or code in unknown)
+    ]
     if (comment.codes and not idle) or (not comment.codes and comment.used):
         return []
     whole = not comment.codes or len(idle) == len(comment.codes)
+    what = "it suppresses nothing" if whole else f"{', '.join(idle)} suppresses nothing here"
+    if comment.misspelt or unknown:  # what is meant is for people to say
+        kind = "ignore-file" if comment.whole_file else "ignore"
+        wrong = f"No rule has the code {', '.join(unknown)}" if unknown else "It names no code in brackets"
+        return [
+            Finding(UnusedSuppression, comment.offset, comment.end, what,
+                    f"{wrong}; write `# shardlint: {kind}[SL201]`, with the codes that are meant.",
+                    harm=UnusedSuppression.harm)
+        ]  # fmt: skip
     if whole:
         edit = _removed(source, comment)
-        what = "it suppresses nothing"
     else:
         text = source.text[comment.offset : comment.end]
         left = ", ".join(code for code in comment.codes if code not in idle)
         inside = text[: text.index("[") + 1] + left + text[text.index("]") :]
         edit = Edit(comment.offset, comment.end, inside)
-        what = f"{', '.join(idle)} suppresses nothing here"
     fix = Fix(Safety.SAFE, "remove the comment" if whole else "remove the code", (edit,))
     return [
         Finding(UnusedSuppression, comment.offset, comment.end, what, "It would hide the next mistake on this line.",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from shardlint.settings import Settings, settings_in
+from shardlint.settings import BadSettings, Settings, settings_in
 from shardlint.sources.tree import Tree
 
 ScopeKey = tuple[str, str]
@@ -78,4 +78,14 @@ def project_root(path: Path) -> Path:
 
 def find_settings(folder: Path) -> Settings:
     """The settings that govern a folder. Raises `BadSettings`."""
-    return Places().settings(str(folder.resolve()))
+    return Places().settings(real(folder))
+
+
+def real(path: Path | str) -> str:
+    """The absolute path of a file, links followed. Raises `BadSettings` where the current folder is gone."""
+    try:
+        return os.path.realpath(path)
+    except FileNotFoundError:
+        raise BadSettings(
+            "the current folder is no longer there; go to another one, or write absolute paths"
+        ) from None

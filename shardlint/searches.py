@@ -9,6 +9,8 @@ _WORD = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 Question = tuple[str, ...]
 """What is looked for: its kind and the words. The other questions to a project are which file a module is."""
 STAR = b"import *"
+# The name of a file may hold what is no UTF-8: it stands in no text.
+_ANY = "surrogatepass"
 SEARCHES = frozenset(("named", "starred", "attribute", "anywhere", "imported", "calling", "holding"))
 IS_THERE = ("anywhere", "imported")
 """What asks only whether there is such a file: the first is the answer."""
@@ -18,9 +20,9 @@ def holds(question: Question, data: bytes) -> bool:
     """Whether a file's bytes are what a search looks for."""
     match question:
         case ("named", name, stem):
-            return all(holds_word(data, word.encode()) for word in (stem, name))
+            return all(holds_word(data, word.encode(errors=_ANY)) for word in (stem, name))
         case ("starred", stem):
-            return STAR in data and holds_word(data, stem.encode())
+            return STAR in data and holds_word(data, stem.encode(errors=_ANY))
         case ("attribute", name):
             return holds_word(data, name.encode(), after=b".")
         case ("anywhere", text):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -46,26 +47,42 @@ def settings_in(folder: Path) -> Settings | None:
     if os.path.isfile(own):
         return read_settings(own)
     project = folder / "pyproject.toml"
-    if os.path.isfile(project) and b"tool.shardlint" in _bytes(project):
-        return read_settings(project)
+    if os.path.isfile(project) and b"shardlint" in _bytes(project):
+        table = _table(project)
+        return None if table is None else _settings(project, table)
     return None
 
 
 def read_settings(path: Path) -> Settings:
     """Read one settings file. Raises `BadSettings` for broken TOML, unknown keys and values of the wrong kind."""
+    return _settings(path, _table(path) or {})
+
+
+def _table(path: Path) -> dict[str, Any] | None:
+    """The settings as they are written; None for a pyproject.toml without any."""
     import tomllib  # late, as all that most runs have no use for
 
+    data = _bytes(path)
+    if data.startswith(codecs.BOM_UTF8):
+        raise BadSettings(
+            f"{path}: not valid TOML: line 1 begins with a byte order mark; save it as UTF-8 without one"
+        )
     try:
-        table = tomllib.loads(_bytes(path).decode("utf-8"))
+        table = tomllib.loads(data.decode("utf-8"))
     except ValueError as error:  # also of numbers with more digits than Python reads
         raise BadSettings(f"{path}: not valid TOML: {error}") from None
     except RecursionError:
         raise BadSettings(f"{path}: not valid TOML: nested too deeply") from None
-    if path.name == "pyproject.toml":
-        tool = table.get("tool", {})
-        table = tool.get("shardlint", {}) if isinstance(tool, dict) else {}
-        if not isinstance(table, dict):
-            raise BadSettings(f"{path}: [tool.shardlint] is not a table")
+    if path.name != "pyproject.toml":
+        return table
+    tool = table.get("tool")
+    own = tool.get("shardlint") if isinstance(tool, dict) else None
+    if not isinstance(own, dict | None):
+        raise BadSettings(f"{path}: [tool.shardlint] is not a table")
+    return own
+
+
+def _settings(path: Path, table: dict[str, Any]) -> Settings:
     values: dict[str, Any] = {"path": path}
     for key, value in table.items():
         if key not in _KEYS:

@@ -6,6 +6,7 @@ environment where the pins allow it, the newest release the pins allow, the newe
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import stat
@@ -171,7 +172,7 @@ def _pins(root: Path) -> tuple[dict[str, tuple[Release, str]], dict[str, tuple[s
         if match is None:
             continue
         package = match["name"].lower().replace("_", "-")
-        spec = re.split(r"\s+--|\\", match["spec"])[0].strip()  # hashes, and the backslash before them
+        spec = re.split(r"\s--|\\", match["spec"])[0].strip()  # hashes, and the backslash before them
         conda = re.match(r"=\s*(\d+(?:\.\d+)*)", spec)
         if conda is not None:  # `jax=0.4` is any 0.4, `jax=0.4.38=a_build` is that one
             spec = f"=={conda[1]}" if conda[1].count(".") > 1 else f"=={conda[1]}.*"
@@ -206,11 +207,10 @@ def _locked(path: Path) -> Iterator[tuple[str, Release]]:
     if not isinstance(entries, list):
         return
     for entry in entries:
-        if isinstance(entry, dict) and entry.get("name") in KNOWN and isinstance(entry.get("version"), str):
-            try:
-                yield str(entry["name"]), parse(entry["version"])
-            except ValueError:
-                continue
+        name, version = (entry.get("name"), entry.get("version")) if isinstance(entry, dict) else (None, None)
+        if isinstance(name, str) and isinstance(version, str) and name in KNOWN:
+            with contextlib.suppress(ValueError):
+                yield name, parse(version)
 
 
 def _requirements(root: Path) -> list[tuple[str, str]]:

@@ -33,20 +33,23 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     """What comes of each file, in order. What a lost process had to do is done again in this one."""
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
 
-    checker.targets(files[0].resolve())  # loads the rules once for all
+    checker.targets(Path(os.path.realpath(files[0])))  # loads the rules once for all
     count = min(_processors(), _MOST, max(1, 2 * len(files) // _FILES))
     parts = _parts(files, checker, count)
     found: dict[Path, Outcome] = {}
+    others = multiprocessing.active_children()
     try:
         with ProcessPoolExecutor(
-            count, multiprocessing.get_context("fork"), initializer=_begin, initargs=(checker,)
+            count, multiprocessing.get_context("fork"), initializer=_begin_beside, initargs=(checker,)
         ) as pool:
             for outcomes, answers in pool.map(_part, parts):
                 checker.learn(answers)
                 found.update((outcome.path, outcome) for outcome in outcomes)
-    except BrokenProcessPool:
+    except (OSError, RuntimeError):  # one was lost, or the system gives no more of them
+        for process in multiprocessing.active_children():
+            if process not in others:  # nobody would give it anything to do, or end it
+                process.kill()
         _begin(checker)
         left = [file for file in files if file not in found]
         found.update((outcome.path, outcome) for outcome in _part((left, True))[0])
@@ -79,6 +82,23 @@ def _size(file: Path) -> int:
         return os.stat(file).st_size
     except OSError:
         return 0
+
+
+def _begin_beside(checker: Checker) -> None:
+    import threading
+
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _begin(checker)
+
+
+def _end_with_parent() -> None:
+    """Wait until the process that gives out the work is no more, however it ended, and end too."""
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
 
 
 def _begin(checker: Checker) -> None:

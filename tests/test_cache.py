@@ -235,8 +235,8 @@ def test_one_file_of_a_commit(project: Path, checked: list[str]) -> None:
         lambda data: b"\xff" + data,
         lambda data: b"[" * 100_000,
         lambda data: b"[1, 2]",
-        lambda data: json.dumps(dict.fromkeys(json.loads(data), 5)).encode(),
-        lambda data: json.dumps({key: {"x": [1]} for key in json.loads(data)}).encode(),
+        lambda data: json.dumps(dict.fromkeys(json.loads(data[24:]), 5)).encode(),
+        lambda data: data[:24] + json.dumps({key: {"x": [1]} for key in json.loads(data[24:])}).encode(),
         lambda data: data.replace(b'"silent"', b'"loud"'),
         lambda data: data.replace(b'"needs":[', b'"needs":[5,'),
     ],
@@ -252,6 +252,22 @@ def test_a_torn_or_strange_memory_is_as_good_as_none(
     again(project, checked)
 
 
+@pytest.mark.parametrize("value", [[], ["file"], ["holding", "(?P<"], "\0", "\udcff", -1, 10**30, None])
+def test_any_value_may_be_wrong_where_a_file_has_changed(
+    project: Path, memory: Path, checked: list[str], value: object
+) -> None:
+    again(project, checked)
+    for path in memory.rglob("*/*.json"):
+        data = path.read_bytes()
+        about = json.loads(data[24:])
+        for key, old in about.items():
+            if old:
+                about[key] = {**old, "99": value} if isinstance(old, dict) else [value, *old[1:]]
+        path.write_bytes(data[:24] + json.dumps(about).encode())
+    (project / "helpers.py").write_text((project / "helpers.py").read_text() + "# x\n")
+    assert "step.py" in again(project, checked), "none of it is believed"
+
+
 def test_any_byte_may_be_wrong(project: Path, memory: Path, checked: list[str]) -> None:
     again(project, checked)
     chance = random.Random(3)
@@ -261,6 +277,7 @@ def test_any_byte_may_be_wrong(project: Path, memory: Path, checked: list[str]) 
         for _ in range(chance.randrange(1, 4)):
             data[chance.randrange(len(data))] = chance.choice(b'"[]{},:0 9\\')
         path.write_bytes(bytes(data))
+        (project / "helpers.py").write_text((project / "helpers.py").read_text() + "# x\n")
         check([project], OPTIONS, cached=True)  # whatever it says, it ends, and runs nothing
 
 
@@ -334,3 +351,50 @@ def test_random_changes_are_noticed(project: Path, checked: list[str]) -> None:
         if chance.random() < 0.5:
             _settle(project)
         again(project, checked)
+
+
+def _folders(memory: Path) -> list[Path]:
+    """Folders as other releases leave them, the first longest ago."""
+    folders = [memory / f"{number:024x}" for number in range(8)]
+    for number, folder in enumerate(folders):
+        folder.mkdir(parents=True)
+        (folder / f"{'0' * 24}.json").touch()
+        os.utime(folder, (number + 1, number + 1))
+    return folders
+
+
+def test_of_what_other_releases_kept_the_newest_few_stay(project: Path, memory: Path) -> None:
+    folders = _folders(memory)
+    check([project], OPTIONS, cached=True)
+    assert [folder.exists() for folder in folders] == [False] * 4 + [True] * 4
+
+
+def test_files_that_are_not_ours_are_never_let_go(project: Path, memory: Path, tmp_path: Path) -> None:
+    folders = _folders(memory)
+    (folders[0] / "thesis.txt").write_text("years of work")
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / f"{'1' * 24}.json").write_text("mine")
+    (memory / f"{'f' * 24}").symlink_to(tmp_path / "docs")
+    for folder in (folders[0], tmp_path / "docs"):
+        os.utime(folder, (1, 1))
+    check([project], OPTIONS, cached=True)
+    assert [path.name for path in folders[0].iterdir()] == ["thesis.txt"]
+    assert not folders[1].exists(), "what comes after is let go"
+    assert (tmp_path / "docs" / f"{'1' * 24}.json").read_text() == "mine"
+
+
+def test_a_tag_that_is_a_link_makes_no_file(project: Path, memory: Path, tmp_path: Path) -> None:
+    memory.mkdir()
+    (memory / "CACHEDIR.TAG").symlink_to(tmp_path / "made")
+    check([project], OPTIONS, cached=True)
+    assert not (tmp_path / "made").exists()
+    assert list(memory.rglob("*/*.json")), "and what was found is kept"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="POSIX files")
+def test_a_pipe_that_is_named_is_read_once(project: Path, memory: Path) -> None:
+    os.mkfifo(project / "pipe.py")
+    writer = subprocess.Popen(["cp", project / "step.py", project / "pipe.py"])
+    command = [sys.executable, "-m", "shardlint", "check", "--select=SL2", str(project / "pipe.py")]
+    assert subprocess.run(command, stdout=subprocess.PIPE, timeout=120).returncode == 1
+    assert writer.wait(120) == 0

@@ -326,6 +326,12 @@ def test_syntax_of_a_newer_python_is_told_from_broken_syntax(
     assert "newer" not in file.findings[0].message
 
 
+@pytest.mark.parametrize("text", ["'\\N{NO SUCH}'", "'\\x0'", "b'é'", "'\\u12'", "b'\\x0'"])
+def test_what_is_wrong_in_a_string_no_newer_python_can_parse(write: Write, text: str) -> None:
+    (file,) = run(write({"x.py": f"import jax\njax.device_put({text})\n"})).reports
+    assert file.findings[0].rule.code == "SL001" and "newer" not in file.findings[0].message
+
+
 def test_a_long_sum_is_no_trouble(write: Write) -> None:
     text = "import jax\nx = " + " + ".join(["jax.device_put(1)"] * 400) + "\n"
     assert len(found(run(write({"x.py": text})))) == 400
@@ -406,6 +412,7 @@ def test_text_from_elsewhere_is_checked_in_the_place_of_a_file(write: Write) -> 
         ("x = 1  # shardlint: ignore[XT101] why\n", "x = 1\n"),
         ("x = 1  # shardlint: ignore[XT101] see #12  # noqa: E1\n", "x = 1  # noqa: E1\n"),
         ("x = 1  # noqa: E1  # shardlint: ignore[XT101]\n", "x = 1  # noqa: E1\n"),
+        ("x = 1  # shardlint: ignore[XT101]# noqa: E1\n", "x = 1  # noqa: E1\n"),
         ("# shardlint: ignore-file[XT101]\nx = 1\n", "x = 1\n"),
         ("if x:\n    # shardlint: ignore\n    y = 1\n", "if x:\n    y = 1\n"),
         ("x = 1  # shardlint: ignore[XT101]", "x = 1"),

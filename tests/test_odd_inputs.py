@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import json
 import os
 import shutil
@@ -332,6 +333,8 @@ def test_broken_settings_end_the_run_in_one_line(
         ("requirements.txt", b"jax[" * 300_000),
         ("setup.cfg", b"\n" * 300_000),
         ("setup.py", b'"jax' * 100_000),
+        ("requirements.txt", b"jax >=0.4" + b" " * 200_000 + b"x"),
+        ("uv.lock", b'[[package]]\nname = ["jax"]\nversion = "1"'),
     ],
 )  # fmt: skip
 def test_broken_pins_tell_nothing_and_stop_nothing(
@@ -361,6 +364,17 @@ def test_pins_that_lead_to_a_device_are_not_read(write: Write, start: Start, nam
         ("*a*b*c*.py", "xaxbxcx.py", True),
         ("*a*b*c*.py", "xaxcxbx.py", False),
         ("*ab*ab*c", "aab/abab_c.py", False),
+        ("*" * 21 + "a", "b" * 37 + ".py", False),
+        ("*?" * 7 + "b", "a" * 200 + ".py", False),
+        ("*[ab]" * 6 + "*c", "a" * 200 + ".py", False),
+        ("**/a/" * 12 + "b.py", "a/" * 30 + "c.py", False),
+        ("**/a/" * 12 + "c.py", "a/" * 30 + "c.py", True),
+        ("**/a*/" * 3 + "c.py", "ab/d/a/aa/c.py", True),
+        ("**/a*/" * 3 + "c.py", "ab/d/a/ba/c.py", False),
+        ("x/**/a/b/**/c.py", "x/a/a/b/c.py", True),
+        ("x/**/a/**/b/**/c.py", "x/ab/b/c.py", False),
+        ("*?[!a]*[]a]*b*.py", "xx]ab.py", True),
+        ("*?[!a]*[]a]*b*.py", "xaab.py", False),
         ("*ab*ab*c.py", "aababxabc.py", True),
         ("*a?*b*c*", "aab_c.py", True),
         ("d*/*a*a*b.py", "dir/aab.py", True),
@@ -373,6 +387,15 @@ def test_patterns_with_many_stars_mean_the_same_and_end(
     root = write({name: BAD})
     with ends():
         assert bool(find([root], (pattern,), root).files) is not ignored
+
+
+@pytest.mark.parametrize("where", [".gitignore", "--exclude"])
+def test_a_pattern_with_a_range_that_is_none_names_nothing(write: Write, start: Start, where: str) -> None:
+    root = write({"a.py": BAD, "b.py": BAD, ".gitignore": "[z-a]\nb.py\n" if where == ".gitignore" else ""})
+    options = [] if where == ".gitignore" else ["--exclude=[z-a]", "--exclude=b.py"]
+    done = start("check", "--select=SL201", "--output-format=concise", *options, ".", cwd=root)
+    assert (done.returncode, done.stderr) == (1, b"")
+    assert done.stdout.startswith(b"a.py:9:9: SL201") and b" 1 file." in done.stdout
 
 
 def test_codecs_with_errors_of_their_own_are_told() -> None:
@@ -427,3 +450,86 @@ def test_fixes_that_are_right_alone_are_made_one_after_the_other(write: Write, s
     assert (
         root / "x.py"
     ).read_text() == "import jax\ndef f(x):\n    if x:\n        pass\n    return jax.jit(x)\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names that are not UTF-8")
+def test_a_name_that_is_not_utf_8_is_one_like_another(write: Write, start: Start) -> None:
+    root = write({"a\udcff.py": BAD})
+    name = "a\udcff.py"
+    for command in (["check", "."], ["check", f"--stdin-filename={name}", "-"], ["fix", "--diff", "."]):
+        done = start(*command, "--select=SL201", cwd=root, input=BAD)
+        assert (done.returncode, b"failed" in done.stdout + done.stderr) == (1, False)
+    done = start("fix", "--select=SL201", "--unsafe-fixes", ".", cwd=root)
+    assert done.returncode == 0
+    assert (root / name).read_bytes() == changed(b"jax.device_put", b"jax.lax.with_sharding_constraint")
+
+
+@posix
+def test_a_link_to_what_is_excluded_is_excluded(write: Write, start: Start) -> None:
+    root = write({"vendored/r.py": BAD, "shardlint.toml": 'exclude = ["vendored/"]\n'})
+    (root / "l.py").symlink_to("vendored/r.py")
+    done = start("fix", "--unsafe-fixes", ".", cwd=root)
+    assert done.returncode == 0
+    assert (root / "vendored/r.py").read_bytes() == BAD
+
+
+@posix
+def test_where_the_current_folder_is_gone_absolute_paths_are_checked(write: Write) -> None:
+    root = write({"a.py": BAD})
+    code = "import os; os.rmdir(os.getcwd()); from shardlint.cli import start; start()"
+
+    def ran(*arguments: object) -> subprocess.CompletedProcess[bytes]:
+        (root / "gone").mkdir(exist_ok=True)
+        command = [sys.executable, "-c", code, *map(str, arguments)]
+        return subprocess.run(command, cwd=root / "gone", input=BAD, capture_output=True, timeout=120)
+
+    for arguments in ([root / "a.py"], ["--stdin-filename", root / "a.py", "-"]):
+        done = ran("check", "--select=SL201", "--output-format=concise", *arguments)
+        assert (done.returncode, done.stderr) == (1, b"")
+        assert b"a.py:9:9: SL201" in done.stdout
+    for command in (["check", "."], ["check", "a.py"], ["check", "-"], ["fix", "."]):
+        done = ran(*command)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.startswith(b"shardlint: the current folder is no longer there")
+    done = ran("check", "--exclude=b", root / "a.py")
+    assert (done.returncode, done.stdout) == (2, b"")
+
+
+@posix
+@pytest.mark.parametrize("command", [["check", "loop.py"], ["check", "--stdin-filename=loop.py", "-"]])
+def test_a_named_link_in_a_circle_ends_no_run(write: Write, start: Start, command: list[str]) -> None:
+    root = write({"a.py": BAD})
+    (root / "loop.py").symlink_to("loop.py")
+    done = start(*command, cwd=root, input=BAD)
+    assert b"Traceback" not in done.stderr
+    assert done.returncode == (1 if "-" in command else 2)
+
+
+@posix
+def test_a_device_that_is_named_is_read_to_the_limit(start: Start) -> None:
+    done = start("check", "/dev/zero")
+    assert done.returncode in (0, 1) and done.stderr == b""
+
+
+@posix
+def test_a_folder_that_cannot_be_listed_is_told(write: Write, start: Start) -> None:
+    root = write({"a.py": BAD})
+    here = os.open(root, os.O_RDONLY)
+    for _ in range(25):  # a path of more than 4,096 bytes
+        os.mkdir("d" * 200, dir_fd=here)
+        inner = os.open("d" * 200, os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+    try:
+        done = start("check", "--select=SL201", ".", cwd=root)
+    finally:
+        shutil.rmtree(root / ("d" * 200))
+    assert done.returncode == 1
+    assert b"d: not checked: the folder cannot be listed" in done.stdout
+
+
+def test_a_gitignore_is_read_as_git_reads_it(write: Write) -> None:
+    root = write({"a.py": "", "b.py": "", "c.py": "", "d.py": ""})
+    (root / ".gitignore").write_bytes(codecs.BOM_UTF8 + "a.py\r\nx\x0bb.py\nx\u2028c.py\nd.py".encode())
+    assert [path.name for path in find([root], (), root).files] == ["b.py", "c.py"]

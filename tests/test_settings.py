@@ -19,6 +19,7 @@ Write = Callable[..., Path]
         {},
         {"pyproject.toml": "[project]\nname = 'x'\n"},
         {"pyproject.toml": "[tool.other]\nshardlint = 1\n"},
+        {"pyproject.toml": "[project]\nname = 'x'\ndependencies = ['shardlint']\n"},
         {"pyproject.toml": "broken = = toml, but none of ours\n"},
         {"sub/shardlint.toml": "pedantic = true\n"},
         {"shardlint.toml/x": ""},
@@ -76,8 +77,26 @@ def test_the_nearest_file_wins_and_nothing_is_merged(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
+    "table",
+    [
+        "[tool.shardlint]\npedantic = true\n",
+        "[tool]\nshardlint = {pedantic = true}\n",
+        "[ tool . shardlint ]\npedantic = true\n",
+        "[\"tool\".'shardlint']\npedantic = true\n",
+        "tool.shardlint.pedantic = true\n",
+    ],
+)
+def test_the_table_counts_however_toml_lets_it_be_written(write: Write, table: str) -> None:
+    assert find_settings(write({"pyproject.toml": table})).pedantic
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
+        (
+            b"\xef\xbb\xbfpedantic = true",
+            "line 1 begins with a byte order mark; save it as UTF-8 without one",
+        ),
         ("select = [", "not valid TOML"),
         (b"select = ['\xff']", "not valid TOML"),
         ("selct = ['SL2']", "unknown setting 'selct'; known are select, ignore"),

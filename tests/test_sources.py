@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from shardlint.check import FileReport, Options, check
+from shardlint.fix import fix
 from shardlint.sources.find import find, survey
 from shardlint.sources.suppress import Suppression, suppressions
 from shardlint.sources.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
@@ -297,6 +298,8 @@ def test_what_is_no_suppression(text: str) -> None:
         ("# shardlint: ignore-file", (), True, ""),
         ("# shardlint: ignore-file[XT101] generated", ("XT101",), True, "generated"),
         ("# noqa  # shardlint: ignore[XT101] why  # type: ignore", ("XT101",), False, "why"),
+        ("# shardlint: ignore[XT101]# noqa: E501", ("XT101",), False, ""),
+        ("# shardlint: ignore# noqa: E501", (), False, ""),
     ],
 )
 def test_suppressions_are_read(comment: str, codes: tuple[str, ...], whole: bool, reason: str) -> None:
@@ -385,6 +388,31 @@ def _line(file: FileReport, offset: int) -> int:
 )
 def test_what_a_suppression_silences(told: Callable[..., list[str]], text: str, left: list[str]) -> None:
     assert told(text) == left
+
+
+@pytest.mark.parametrize("kind", ["ignore", "ignore-file"])
+@pytest.mark.parametrize(
+    "rest",
+    "(XT101)| XT101|: XT101|[XT101|s[XT101]|-next-line[XT101]|[ ]|[]|[XT1] why|[xt101]|[put-rule]".split("|"),
+)
+def test_a_misspelt_suppression_silences_nothing_and_stays(
+    write: Callable[..., Path], told: Callable[..., list[str]], kind: str, rest: str
+) -> None:
+    if rest.startswith("s["):
+        kind = "ignore-file"
+    text = f"import jax\njax.device_put(1)  # shardlint: {kind}{rest}\n"
+    root = write({"x.py": text})
+    (report,) = check([root], Options()).reports
+    said = [finding for finding in report.findings if finding.rule.code == "SL002"]
+    assert {finding.rule.code for finding in report.findings} == {"XT101", "SL002"}
+    assert [(finding.fix, "[SL201]`" in finding.message) for finding in said] == [(None, True)]
+    fix([root], Options(), unsafe=False, write=True)
+    assert (root / "x.py").read_text() == text
+
+
+@pytest.mark.parametrize("reason", ["eager (see #12)", "(eager)", "- eager", "on 8 devices"])
+def test_a_suppression_without_codes_silences_all(told: Callable[..., list[str]], reason: str) -> None:
+    assert told(f"jax.device_put(1)  # shardlint: ignore {reason}\n") == []
 
 
 def test_a_suppression_of_what_only_pedantic_shows_is_used(told: Callable[..., list[str]]) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -96,3 +99,66 @@ def test_settings_that_cannot_be_read_end_the_run(project: Path) -> None:
     (project / "inner" / "shardlint.toml").write_text("select = 5\n")
     with pytest.raises(BadSettings, match="select"):
         check([project], Options())
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_the_others_end_with_the_process_that_gives_out_the_work(tmp_path: Path, number: int) -> None:
+    # A worker says its number and would then be busy for minutes.
+    code = """if True:
+        import os, sys, time
+        from pathlib import Path
+        from shardlint import workers
+        from shardlint.check import check
+        from shardlint.checker import Checker
+        from shardlint.outcome import Options
+        workers._FILES, workers._processors = 4, lambda: 2
+        Checker.check_file = lambda *_: (os.write(1, b"%d\\n" % os.getpid()), time.sleep(300))
+        check([Path(sys.argv[1])], Options())
+        """
+    for index in range(8):
+        (tmp_path / f"{index}.py").write_text("x = 1\n")
+    parent = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    begun = [int(parent.stdout.readline()) for _ in range(2)]
+    parent.send_signal(number)
+    assert parent.wait(60) == -number
+    assert parent.stdout.read() == "", "read to its end: nobody holds it any more"
+    parent.stdout.close()
+    until = time.monotonic() + 60
+    while (
+        left := [worker for worker in begun if Path(f"/proc/{worker}/fd/1").exists()]
+    ) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not left
+
+
+@pytest.mark.parametrize("limit", [12, 16, 20])
+def test_where_no_process_can_be_started_the_work_is_done_here(project: Path, limit: int) -> None:
+    code = f"""if True:
+        import resource, sys
+        from pathlib import Path
+        from shardlint import workers
+        from shardlint.check import check
+        from shardlint.outcome import Options
+        workers._FILES, workers._processors = 4, lambda: 8
+        resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))
+        print(check([Path(sys.argv[1])], Options()).findings)
+        """
+    done = subprocess.run([sys.executable, "-c", code, project], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("14\n", "")
+
+
+def test_a_process_that_cannot_be_forked_is_done_without(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, children = os.fork, []
+
+    def fork() -> int:
+        if children:
+            raise BlockingIOError(11, "Resource temporarily unavailable")
+        children.append(real())
+        return children[0]
+
+    monkeypatch.setattr(os, "fork", fork)
+    assert len(told(check([project], Options()))) == 14
+    assert not multiprocessing.active_children(), "the one that was begun is ended"

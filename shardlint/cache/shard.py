@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import stat
 import time
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardlint.cache.store import digest
+from shardlint.cache.store import changed, digest
 from shardlint.environments import site_packages
 from shardlint.outcome import NOTHING, FileReport, Outcome
 from shardlint.searches import IS_THERE, SEARCHES, holds
@@ -300,7 +302,7 @@ class Shard:
         return text is not None and holds(question, text)
 
     def _telling(self, folders: list[str]) -> list[Any]:
-        found: list[Any] = [[place, _changed(place)] for place, _ in site_packages(self.root)]
+        found: list[Any] = [[place, changed(place)] for place, _ in site_packages(self.root)]
         for path in folders:
             folder = self.tree.folder(path)
             for name, stamp in (folder.telling if folder is not None else {}).items():
@@ -350,11 +352,10 @@ class Shard:
 
     def _text(self, name: str) -> bytes | None:
         if name not in self._texts:
-            try:
-                with open(self._path(name), "rb") as file:
+            self._texts[name] = None
+            if self._current(name) is not None:
+                with contextlib.suppress(OSError), open(self._path(name), "rb") as file:
                     self._texts[name] = file.read()
-            except OSError:
-                self._texts[name] = None
         return self._texts[name]
 
     def _digest(self, name: str) -> str | None:
@@ -366,16 +367,12 @@ class Shard:
 
 
 def _stamp(path: str) -> Stamp | None:
+    """Size and time of a file; None of a pipe or device, which may have no end, or be read only once."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return status.st_size, status.st_mtime_ns
-
-
-def _changed(path: str) -> int:
-    stamp = _stamp(path)
-    return stamp[1] if stamp is not None else 0
+    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
 
 
 def _all(kind: type, values: Any) -> bool:

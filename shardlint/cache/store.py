@@ -19,17 +19,20 @@ try:  # hashlib loads OpenSSL first, which is a twentieth of the time that a cle
 except ImportError:
     from hashlib import blake2b
 
-SCHEMA = 2
+SCHEMA = 3
 _MOST_BYTES = 256_000_000
 _MOST_FILES = 512
 _RELEASES = 4
 _OURS = re.compile(r"[0-9a-f]{24}")
+# What a folder of ours holds, and what a killed run left half written.
+_KEPT = re.compile(r"\.?(?:[0-9a-f]{24}|words-(?:all|proving))\.json(?:\.\w+\.shardlint)?")
+_DIGEST = 24
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_TAG = "Signature: 8a477f597d28d172789f06886806bc55\n# What shardlint found before; it may be deleted.\n"
+_TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# What shardlint found before; it may be deleted.\n"
 
 
 class Store:
-    """A folder of JSON files of one shardlint."""
+    """A folder of JSON files of one shardlint, each behind a digest: what has it is what was saved, in every value."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -43,7 +46,10 @@ class Store:
                     return None
                 if hasattr(os, "geteuid") and status.st_uid != os.geteuid():
                     return None
-                found = json.loads(file.read())
+                data = file.read()
+            if data[:_DIGEST] != digest(data[_DIGEST:]).encode():
+                return None
+            found = json.loads(data[_DIGEST:])
         except (OSError, ValueError, RecursionError):
             return None
         return found if isinstance(found, dict) else None
@@ -53,13 +59,13 @@ class Store:
         written = json.dumps(data, separators=(",", ":")).encode("ascii")
         with contextlib.suppress(OSError):
             os.makedirs(self.folder, mode=0o700, exist_ok=True)
-            replace_file(Path(self.folder, name), written, 0o600, durable=False)
+            replace_file(Path(self.folder, name), digest(written).encode() + written, 0o600, durable=False)
             self._tidy()
 
     def _tidy(self) -> None:
         """Let go of what was longest not saved, of more projects than anyone works on."""
         with os.scandir(self.folder) as listed:
-            entries = list(listed)
+            entries = [entry for entry in listed if _KEPT.fullmatch(entry.name)]
         if len(entries) > _MOST_FILES:
             for entry in sorted(entries, key=lambda one: one.stat().st_mtime)[: len(entries) // 2]:
                 os.unlink(entry.path)
@@ -74,7 +80,7 @@ def open_store() -> Store | None:
     if not os.path.exists(tag):
         try:
             os.makedirs(top, mode=0o700, exist_ok=True)
-            with open(tag, "w", encoding="ascii") as file:
+            with contextlib.suppress(FileExistsError), open(tag, "xb") as file:
                 file.write(_TAG)
         except OSError:
             return None
@@ -93,21 +99,24 @@ def _folder() -> str | None:
 
 
 def _forget_older(top: str) -> None:
-    """Let go of what other releases of shardlint kept, but for the newest few."""
-    try:
+    """Let go of what other releases of shardlint kept, but for the newest few; of files with names of ours only."""
+    with contextlib.suppress(OSError):  # somebody else is at it, or may not
         with os.scandir(top) as listed:
-            others = [entry for entry in listed if entry.is_dir() and _OURS.fullmatch(entry.name)]
+            others = [
+                entry
+                for entry in listed
+                if entry.is_dir(follow_symlinks=False) and _OURS.fullmatch(entry.name)
+            ]
         for entry in sorted(others, key=lambda one: -one.stat().st_mtime)[_RELEASES:]:
-            for name in os.listdir(entry.path):
-                os.unlink(os.path.join(entry.path, name))
-            os.rmdir(entry.path)
-    except OSError:  # somebody else is at it, or may not
-        return
+            with contextlib.suppress(OSError):  # where something else is in it, it stays
+                for name in filter(_KEPT.fullmatch, os.listdir(entry.path)):
+                    os.unlink(os.path.join(entry.path, name))
+                os.rmdir(entry.path)
 
 
 def _tool(about: Store) -> str:
     """A name for this shardlint: what its own files and those of the rule packs are."""
-    path = [[entry, _changed(entry)] for entry in sys.path]
+    path = [[entry, changed(entry)] for entry in sys.path]
     name = f"packs-{digest(json.dumps(path).encode())}.json"
     packs = (about.load(name) or {}).get("packs")
     if not isinstance(packs, list) or not all(isinstance(pack, str) for pack in packs):
@@ -119,7 +128,8 @@ def _tool(about: Store) -> str:
     return digest(json.dumps(parts).encode())
 
 
-def _changed(path: str) -> int:
+def changed(path: str) -> int:
+    """When a file or folder was last changed; 0 where there is none."""
     try:
         return os.stat(path or ".").st_mtime_ns
     except OSError:

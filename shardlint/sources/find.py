@@ -63,7 +63,7 @@ def find(
     """
     found = Found()
     excluded = _spec(list(exclude)) if exclude else None
-    base = os.path.realpath(root or Path.cwd())
+    base = os.path.realpath(root or Path.cwd()) if excluded is not None else ""
     seen: set[str] = set()
     for path in paths:
         if os.path.isdir(path):
@@ -71,6 +71,7 @@ def find(
             walk = _Walk(tree or Tree(), excluded, base)
             walk.into(str(path), top, _inherited_ignores(Path(top)))
             named = walk.found
+            found.skipped += walk.shut
         elif not os.path.exists(path):
             found.missing.append(path)
             continue
@@ -110,9 +111,13 @@ def survey(top: Path, tree: Tree | None = None) -> Below:
 
 
 # `*a*a*a*b` asks for years of trying on a long name of a's. Where another star follows, the first place that has the
-# text after a star is as good as any later one, and none need be tried twice.
-_STAR = "[^/]*"
-_STAR_AND_TEXT = re.compile(r"\[\^/\]\*((?:\\.|\w|-)+)(?=\[\^/\]\*)")
+# text after a star is as good as any later one, and none need be tried twice; so it is with folders between `**`.
+_STAR, _BELOW = "[^/]*", "(?:/.+)?"
+_STARS = re.compile(r"(?:\[\^/\]\*)+")
+_STAR_AND_TEXT = re.compile(
+    r"\[\^/\]\*((?:\\.|\[\^?\]?(?:\\.|[^\]\\])*\](?![*+])|[^\\\[\]().*+?^$|/])+)(?=\[\^/\]\*)"
+)
+_ANY_AND_FOLDERS = re.compile(r"\(\?:(\.\+/|/\.\+)\)\?(.+?)(?=\(\?:/\.\+\)\?)", re.DOTALL)
 
 _Ignores = list[tuple[str, "GitIgnoreSpec"]]
 _ALL = slice(None)
@@ -127,12 +132,14 @@ class _Walk:
         self.base = base
         self.found: list[Met] = []
         self.folders: list[str] = []
+        self.shut: list[tuple[Path, str]] = []
 
     def into(self, shown: str, real: str, ignores: _Ignores) -> None:
         """Look into a folder and those in it."""
         folder = self.tree.folder(real)
         if folder is None:
-            return  # a directory that vanished or is forbidden has no files for us
+            self.shut.append((Path(shown), "the folder cannot be listed"))
+            return
         unhindered = not ignores and self.excluded is None
         if ".gitignore" in folder.names and os.path.isfile(os.path.join(real, ".gitignore")):
             ignores = [*ignores, (real, _read_ignore(Path(real, ".gitignore")))]
@@ -149,9 +156,13 @@ class _Walk:
                 continue
             if stamp is None:
                 self.into(before + name, where, ignores)
-            else:
-                real_path = os.path.realpath(where) if name in folder.links else where
-                self.found.append(Met(before + name, real_path, stamp))
+                continue
+            real_path = where
+            if name in folder.links:
+                real_path = os.path.realpath(where)
+                if self._excluded(real_path, False):
+                    continue
+            self.found.append(Met(before + name, real_path, stamp))
         if unhindered:
             here = slice(first, len(self.found)), slice(first_folder, len(self.folders))
             self.tree.walked[real] = partial(self.below, *here)
@@ -162,8 +173,9 @@ class _Walk:
         return files, self.folders[folders]
 
     def _left_out(self, where: str, is_dir: bool, ignores: _Ignores) -> bool:
-        if _ignored(ignores, where, is_dir):
-            return True
+        return _ignored(ignores, where, is_dir) or self._excluded(where, is_dir)
+
+    def _excluded(self, where: str, is_dir: bool) -> bool:
         return self.excluded is not None and _matches(self.excluded, self.base, where, is_dir)
 
 
@@ -210,7 +222,7 @@ def _inherited_ignores(top: Path) -> _Ignores:
 
 def _read_ignore(path: Path) -> GitIgnoreSpec:
     try:
-        return _spec(path.read_text("utf-8", "replace").splitlines())
+        return _spec(path.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n"))
     except OSError:
         return _spec([])
 
@@ -222,13 +234,18 @@ def _spec(lines: list[str]) -> GitIgnoreSpec:
     lines = [line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines]
     try:
         spec = GitIgnoreSpec.from_lines(lines)
-    except ValueError:
+    except (ValueError, re.error):
         spec = GitIgnoreSpec.from_lines([line for line in lines if _valid(line)])
     for pattern in spec.patterns:
         regex = getattr(pattern, "regex", None)
-        if regex is not None and regex.pattern.count(_STAR) > 2:
-            pattern.regex = re.compile(_STAR_AND_TEXT.sub(r"(?>[^/]*?\1)", regex.pattern))
+        if regex is not None and (regex.pattern.count(_STAR) > 2 or _BELOW in regex.pattern):
+            pattern.regex = re.compile(_tried_once(regex.pattern))
     return spec
+
+
+def _tried_once(regex: str) -> str:
+    regex = _STAR_AND_TEXT.sub(r"(?>[^/]*?\1)", _STARS.sub(_STAR, regex))
+    return _ANY_AND_FOLDERS.sub(lambda any: f"(?>(?:{any[1].replace('+', '+?')})??{any[2]}(?=/))", regex)
 
 
 def _valid(line: str) -> bool:
@@ -236,6 +253,6 @@ def _valid(line: str) -> bool:
 
     try:
         GitIgnoreSpec.from_lines([line])
-    except ValueError:
+    except (ValueError, re.error):
         return False
     return True

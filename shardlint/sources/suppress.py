@@ -9,14 +9,16 @@ from dataclasses import dataclass, field
 
 # The reason ends where another comment starts (one for ruff, say), but may name an issue ("#12").
 _COMMENT = re.compile(
-    r"#\s*shardlint:\s*(?P<kind>ignore-file|ignore)\b\s*(?:\[(?P<codes>[^\]]*)\])?(?P<reason>(?:(?!\s#(?!\d)).)*)"
+    r"#\s*shardlint:\s*(?P<kind>ignore-file|ignore)\b(?:\s*\[(?P<codes>[^\]]*)\])?(?P<reason>(?!#)(?:(?!\s#(?!\d)).)*|)"
 )
+# What stands where codes should, but not as they should.
+_NEARLY_CODES = re.compile(r"-|\(|\s*\[|[\s:=(]*[A-Za-z]{2,}\d{3}\b")
 _LAYOUT = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 
 @dataclass
 class Suppression:
-    """One comment. `codes` is empty when it names no rule and so silences all of them.
+    """One comment. `codes` is empty when it names no rule and so silences all of them, unless it is `misspelt`.
 
     `first_line` is where the statement or header starts that the comment ends: formatters move a comment to the line
     of the closing bracket.
@@ -29,11 +31,13 @@ class Suppression:
     whole_file: bool
     codes: tuple[str, ...]
     reason: str
+    misspelt: bool = False
+    """Whether it seems to name rules, but not in brackets: it silences nothing."""
     used: set[str] = field(default_factory=set)
 
     def covers(self, code: str, first_line: int, last_line: int) -> bool:
         """Whether a finding of `code` on these lines is silenced by this comment."""
-        if self.codes and code not in self.codes:
+        if self.misspelt or (self.codes and code not in self.codes):
             return False
         return self.whole_file or (first_line <= self.line and self.first_line <= last_line)
 
@@ -48,6 +52,7 @@ def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
         if match is None:
             continue
         codes = tuple(code.strip() for code in (match["codes"] or "").split(",") if code.strip())
+        misspelt = match["codes"] is not None or _NEARLY_CODES.match(match["reason"]) is not None
         start = line_starts[line - 1] + column
         found.append(
             Suppression(
@@ -58,6 +63,7 @@ def suppressions(text: str, line_starts: list[int]) -> list[Suppression]:
                 whole_file=match["kind"] == "ignore-file",
                 codes=codes,
                 reason=match["reason"].strip(),
+                misspelt=not codes and misspelt,
             )
         )
     return found
