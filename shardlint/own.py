@@ -38,7 +38,8 @@ class UnusedSuppression(_Own):
     """A suppression that suppresses nothing.
 
     ## What it does
-    Reports `# shardlint: ignore[...]` where no finding of that code is.
+    Reports `# shardlint: ignore[...]` where no finding of that code is. A comment that is not written as a
+    suppression, or names a code that no rule has, silences nothing; it is told and left for you to mend.
 
     ## Why it hurts
     It hides the next mistake on that line.

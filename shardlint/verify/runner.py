@@ -132,7 +132,8 @@ class Runner:
     def _start_zygote(self) -> dict[str, Any]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed on exit
         self._zygote = self._open("zygote", [str(self.at_once)], self._errors)
-        threading.Thread(target=_keep_going, args=(self._zygote.pid,), daemon=True).start()
+        if hasattr(os, "waitid"):
+            threading.Thread(target=_keep_going, args=(self._zygote.pid,), daemon=True).start()
         return self._greeting(self._zygote, self._errors)
 
     def __exit__(
