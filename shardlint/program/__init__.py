@@ -42,6 +42,7 @@ class Program:
         self.jit_decorators = frozenset(jit_decorators)
         self.needs = self.project.needs
         self._meshes: Remembered[AxisTypes, tuple[SharedMesh, ...]] = Remembered(self.needs)
+        self._before_weighing = 0
         self._start()
 
     def _start(self) -> None:
@@ -59,8 +60,13 @@ class Program:
 
         Never in the middle of a file: two parses of one file would not know each other's nodes.
         """
-        if self.project.held > _KEPT:
-            self.forget()
+        self._before_weighing -= 1
+        if self._before_weighing < 0:
+            self._before_weighing = (
+                self.project.parsed // 8
+            )  # each is weighed a few times, however many there are
+            if self.project.held > _KEPT:
+                self.forget()
 
     def read_whole(self, path: Path) -> None:
         """Begin again, with a file read whole of which a part cannot be parsed by itself (`CutWrong`)."""
@@ -70,7 +76,7 @@ class Program:
     def forget(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""
         # They know each other; emptied, they go at once and no collector need look for them.
-        kept = ("project", "needs", "jit_decorators", "_meshes", "_answers")
+        kept = ("project", "needs", "jit_decorators", "_meshes", "_answers", "_before_weighing")
         for room in [room for name, room in vars(self).items() if name not in kept]:
             vars(room).clear()
         self.project.forget()

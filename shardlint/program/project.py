@@ -86,6 +86,11 @@ class Project:
         return known if known is not None and known.source.text == source.text else self._parse(path, source)
 
     @property
+    def parsed(self) -> int:
+        """How many files are held parsed."""
+        return len(self._facts)
+
+    @property
     def held(self) -> int:
         """About how many bytes of memory the parsed files take."""
         return sum(facts.held for facts in self._facts.values() if facts is not None)
