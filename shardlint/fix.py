@@ -151,18 +151,21 @@ def fix_file(
                 name = outcome.before.encoding
                 return outcome, f"written as {name} it would be other bytes throughout; save it as UTF-8"
             try:  # a file in which only comments were looked at need not be Python
-                read_facts(outcome.before, path)
+                facts = read_facts(outcome.before, path)
             except NotParsed as error:
                 return outcome, str(error)
+            broken = _not_compiled(facts)
+            if broken is not None:
+                return outcome, f"Python cannot compile it: {broken}"
         if not applied or text == outcome.after.text:
             break
         after = outcome.after.replaced(text)
-        wrong = _wrong(outcome.after, after)
+        wrong = _wrong(after)
         if wrong is not None and len(applied) > 1:
             # Each may be right alone: two statements are taken away that were the whole of a block.
             applied, text = apply(outcome.after, applied[:1], unsafe, project)
             after = outcome.after.replaced(text)
-            wrong = _wrong(outcome.after, after)
+            wrong = _wrong(after)
         if wrong is not None:
             codes = ", ".join(sorted({finding.rule.code for finding in applied}))
             outcome.problem = f"the fix of {codes} would break the file ({wrong}); nothing was changed"
@@ -180,7 +183,7 @@ def fix_file(
     return outcome, None
 
 
-def _wrong(before: Source, after: Source) -> str | None:
+def _wrong(after: Source) -> str | None:
     """Why a text cannot be written; None where it can."""
     try:
         facts = read_facts(after, after.path)
@@ -189,8 +192,7 @@ def _wrong(before: Source, after: Source) -> str | None:
         return str(error)
     if read.text != after.text:  # a coding cookie came or went
         return f"Python would read it as {read.encoding}, and it is written as {after.encoding}"
-    wrong = _not_compiled(facts)
-    return wrong if wrong and not _not_compiled(read_facts(before, before.path)) else None
+    return _not_compiled(facts)
 
 
 def _not_compiled(file: FileFacts) -> str | None:

@@ -31,8 +31,9 @@ def new_call(site: Site, function: ast.expr) -> list[Edit] | None:
     edits = keywords_for(file, given, rename=True)
     if edits is None:
         return None
+    twice = POSITIONS[: max(0, len(given) - 1)]
     for keyword in call.keywords:
-        if keyword.arg in (None, "f"):
+        if keyword.arg in (None, "f", *twice):
             return None
         if keyword.arg == "check_rep":
             start = file.span(keyword)[0]
