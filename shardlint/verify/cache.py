@@ -1,54 +1,83 @@
 """A folder of small JSON files, one an answer of the compiler, that runs side by side can share.
 
-Nothing in it is trusted: an entry that is torn, too large or not what was written is as good as none.
+Nothing in it is trusted: an entry that is torn, too large or not what was written is as good as none. What was
+written is known by a digest with a key that is not in the folder.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import hmac
 import json
 import os
 from pathlib import Path
 from typing import Any
 
-from shardlint.files import replace_file
+from shardlint.files import cache_folder, replace_file
 
 FOLDER_BYTES = 512 * 2**20
 ENTRY_BYTES = 64 * 2**20
+KEY_VARIABLE = "SHARDLINT_CACHE_KEY"
+_NAME = "verify.key"
+
+
+def secret_key() -> str:
+    """The key of the entries' digests: the environment's, or a file's beside the folder for caches, made where there
+    is none. Where none can be made, one that holds as long as this process.
+    """
+    given = os.environ.get(KEY_VARIABLE, "")
+    if given:
+        return given
+    fresh = os.urandom(32).hex()
+    path = cache_folder(_NAME)
+    if path is None:
+        return fresh
+    for _ in range(2):
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            text = path.read_text("ascii").strip()
+            if len(text) == len(fresh):
+                return text
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            replace_file(path, fresh.encode(), 0o600, durable=False)
+    return fresh
 
 
 class Cache:
     """Entries by key (hexadecimal). What the system refuses (a full disk, no permission) is as if there were none."""
 
-    def __init__(self, folder: Path, most: int = FOLDER_BYTES) -> None:
+    def __init__(self, folder: Path, most: int = FOLDER_BYTES, secret: str | None = None) -> None:
         self.folder, self.most = folder, most
+        self._secret = (secret_key() if secret is None else secret).encode()
 
     def get(self, key: str) -> dict[str, Any] | None:
         """The entry of a key, or None."""
-        file = self._file(key)
-        try:
-            if file.stat().st_size > ENTRY_BYTES:
-                return None
-            entry = json.loads(file.read_bytes())
-            os.utime(file)  # the least used go first
-        except (OSError, ValueError, RecursionError):
-            return None
-        value = entry.get("value") if isinstance(entry, dict) else None
-        return value if isinstance(value, dict) and entry.get("digest") == _digest(key, value) else None
+        return self._checked(key, read(self.folder, key))
+
+    def vouch(self, key: str) -> str | None:
+        """The digest (see `fingerprint`) of the file of a key's entry, where that is as it was written; else None."""
+        data = read(self.folder, key)
+        return None if self._checked(key, data) is None else fingerprint(data)
+
+    def _checked(self, key: str, data: bytes) -> dict[str, Any] | None:
+        entry = _parsed(data)
+        value = entry.get("value")
+        return value if isinstance(value, dict) and entry.get("digest") == self._digest(key, value) else None
 
     def put(self, key: str, value: dict[str, Any]) -> None:
         """Keep an entry, whole or not at all, and let the least used go where there is too much."""
-        data = json.dumps({"digest": _digest(key, value), "value": value}).encode()
-        if len(data) > min(ENTRY_BYTES, self.most):
+        data = json.dumps({"digest": self._digest(key, value), "value": value}).encode()
+        if len(data) > min(ENTRY_BYTES, self.most) or not _is_key(key):
             return
         with contextlib.suppress(OSError):
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            replace_file(self._file(key), data, 0o600, durable=False)
+            replace_file(_file(self.folder, key), data, 0o600, durable=False)
             self._shrink()
 
-    def _file(self, key: str) -> Path:
-        return self.folder / f"{key}.json"
+    def _digest(self, key: str, value: dict[str, Any]) -> str:
+        text = key + json.dumps(value, sort_keys=True)
+        return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
     def _shrink(self) -> None:
         files = []
@@ -67,5 +96,43 @@ class Cache:
                 total -= size
 
 
-def _digest(key: str, value: dict[str, Any]) -> str:
-    return hashlib.sha256((key + json.dumps(value, sort_keys=True)).encode()).hexdigest()
+def read(folder: Path, key: str) -> bytes:
+    """The file of a key's entry, whatever it holds; nothing where there is none or it is too large."""
+    if not _is_key(key):
+        return b""
+    file = _file(folder, key)
+    try:
+        if file.stat().st_size > ENTRY_BYTES:
+            return b""
+        data = file.read_bytes()
+        os.utime(file)  # the least used go first
+    except OSError:
+        return b""
+    return data
+
+
+def vouched_value(data: bytes, digest: str) -> dict[str, Any] | None:
+    """The entry in a file whose digest somebody vouched for; None for another file."""
+    value = _parsed(data).get("value") if fingerprint(data) == digest else None
+    return value if isinstance(value, dict) else None
+
+
+def fingerprint(data: bytes) -> str:
+    """The digest of a file."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def _parsed(data: bytes) -> dict[str, Any]:
+    try:
+        entry = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    return entry if isinstance(entry, dict) else {}
+
+
+def _is_key(key: str) -> bool:
+    return key.isalnum() and len(key) <= 128
+
+
+def _file(folder: Path, key: str) -> Path:
+    return folder / f"{key}.json"

@@ -55,6 +55,13 @@ class Claim:
         """An axis it names that the mesh has not."""
         return next((name for name in self.axes if name not in mesh), None)
 
+    def idle(self, mesh: Mapping[str, int]) -> str:
+        """Why no program on this mesh could break it; "" where one could."""
+        if all(size == 1 for size in mesh.values()):
+            return "the mesh has one device"
+        thin = [name for name in self.axes if mesh.get(name) == 1]
+        return f"axis {thin[0]!r} has size 1 on this mesh" if thin else ""
+
 
 def check_forbidden(program: Program, forbid: Iterable[Claim]) -> list[Failure]:
     """A failure for each claim that a collective breaks."""

@@ -13,9 +13,10 @@ import click
 
 from shardlint.files import cache_folder, replace_file
 from shardlint.plain import plain_lines
+from shardlint.verify.children import CannotRun
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
-from shardlint.verify.golden import hold
+from shardlint.verify.golden import goldens_of, hold
 from shardlint.verify.here import leave_if_removed, working_directory
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.options import read, time_limit
@@ -23,7 +24,8 @@ from shardlint.verify.plan import Request, check_self, verify_fixtures, verify_p
 from shardlint.verify.progress import Progress, coloured, tell
 from shardlint.verify.proofs import BadProof, ProofFolder, broken, read_proof
 from shardlint.verify.report import Result, Run, json_report, text_report
-from shardlint.verify.runner import MEMORY, SECONDS, CannotRun, Runner
+from shardlint.verify.rule_check import check_rules
+from shardlint.verify.runner import MEMORY, SECONDS, Runner
 from shardlint.verify.shard import Shard
 from shardlint.verify.topology import parse_topology
 
@@ -58,7 +60,11 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     "--rules", default="", metavar="CODES", help="Prove rules: codes or prefixes with commas, or 'all'."
 )
 @click.option(
-    "--level", type=click.Choice(LEVELS), help="How far to go; without, as far as each fixture declares."
+    "--level",
+    "levels",
+    multiple=True,
+    type=click.Choice(LEVELS),
+    help="Only this level; repeatable. Without, all that each fixture declares.",
 )
 @click.option(
     "--mesh",
@@ -121,7 +127,7 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
 def verify(
     paths: tuple[str, ...],
     rules: str,
-    level: str | None,
+    levels: tuple[str, ...],
     mesh: dict[str, int] | None,
     processes: int | None,
     topologies: tuple[str, ...],
@@ -167,7 +173,15 @@ def verify(
         files = fixture_files(paths) if paths or not codes else {}
         options = "" if python == sys.executable else f" --python {shlex.quote(python)}"
         request = Request(
-            files, found, mesh, level, shard, options=options, processes=processes, topologies=topologies
+            files,
+            found,
+            mesh,
+            levels,
+            shard,
+            options=options,
+            processes=processes,
+            topologies=topologies,
+            named=[file for file in files if file in map(Path, paths)],
         )
         for file in (html, junit):
             if file is not None and not (here / file).parent.is_dir():
@@ -217,14 +231,16 @@ def run_request(
 
     Raises `CannotRun` where that is not possible, a run without any fixture included.
     """
+    goldens = goldens_of(request.files)
     with runner, Progress(sys.stderr) as runner.progress:
         caught = check_self(runner)
-        results = [*already, *verify_proofs(runner, request), *verify_fixtures(runner, request)]
+        proven = check_rules(request.proofs, verify_proofs(runner, request))
+        results = [*already, *proven, *verify_fixtures(runner, request)]
         whole = not (request.mesh or request.shard or any(request.files.values()))
         packages = {name: release for name, release in runner.releases.items() if name in _SHOWN}
         run = Run(results, packages, list(runner.limits), caught, shard=str(request.shard or ""))
         try:
-            run.goldens = hold(results, runner.releases, update=update, whole=whole)
+            run.goldens = hold(results, runner.releases, update=update, whole=whole, goldens=goldens)
         except OSError as error:
             run.unwritten.append(f"{error.filename}: the golden cannot be written: {error.strerror}")
         return run

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from shardlint.places import find_settings
+from shardlint.verify.children import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
-from shardlint.verify.runner import CannotRun
 
 _FIXTURE = ("shardlint.verify.Fixture", "shardlint.verify.fixture.Fixture")
 
@@ -70,12 +70,17 @@ def makes_fixtures(source: bytes) -> bool:
     A module that has Python's syntax wrong does too, where it mentions `shardlint.verify`: it is for whoever
     imports it to say what is wrong.
     """
+    return first_fixture(source) is not None
+
+
+def first_fixture(source: bytes) -> int | None:
+    """The line of the first such call, 0 in a module that has Python's syntax wrong; None where there is none."""
     if not _mentions(source):
-        return False
+        return None
     try:
         module = ast.parse(source)
     except (SyntaxError, ValueError):
-        return True
+        return 0
     imported: dict[str, str] = {}
     for node in _outside_functions(module):
         if isinstance(node, ast.Import):
@@ -87,8 +92,8 @@ def makes_fixtures(source: bytes) -> bool:
         elif isinstance(node, ast.Call):
             first, dot, rest = _dotted(node.func).partition(".")
             if imported.get(first, "") + dot + rest in _FIXTURE:
-                return True
-    return False
+                return node.lineno
+    return None
 
 
 def _mentions(source: bytes) -> bool:

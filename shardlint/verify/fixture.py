@@ -76,14 +76,14 @@ class Fixture:
 
     `out`: path glob -> spec of output leaves. A path joins keys by `/`, as in
     `"0/layers/1/weight"`; a single array has the path `""`; `*` stands for one segment, `**` for
-    any number; the first glob that matches a leaf counts.
+    any number; the first glob that matches a leaf counts, and each must decide one.
 
     `replicated_bytes_max`: output leaves not named in `out` may not hold more bytes than this
     (`1024` or `"1MiB"`) whole on every device, nor on one device of several.
 
     `donate`: indexes into `args` whose buffers must all be reused.
 
-    `reference`: `"single_device"` runs the same function on one device in float64 and compares all
+    `reference`: `"single_device"` runs the same function in a process with one device in float64 and compares all
     numbers; a callable or `"module:attribute"` gives a function with the same arguments to compare
     against instead.
 

@@ -19,33 +19,33 @@ STALL_SECONDS = 20.0
 TOPOLOGY_TIMES = 5
 
 
-def up_to(level: str | None, levels: Sequence[str] = LEVELS) -> list[str]:
-    """Those of `levels` that are no further than `level` (None: as far as they go)."""
-    last = len(LEVELS) - 1 if level is None else LEVELS.index(level)
-    return [one for one in levels if LEVELS.index(one) <= last]
+def chosen(asked: Sequence[str], levels: Sequence[str] = LEVELS) -> list[str]:
+    """Those of `levels` that were asked for (none: all of them)."""
+    return [one for one in levels if not asked or one in asked]
 
 
 def jobs_for(
     fixture: Mapping[str, Any],
     mesh: Mapping[str, int],
-    level: str | None,
+    asked: Sequence[str],
     processes: int | None,
     topologies: Sequence[str],
     seconds: float,
 ) -> list[dict[str, Any]]:
-    """The jobs that take a fixture, as the task `collect` lists it, to `level` on one mesh.
+    """The jobs that take a fixture, as the task `collect` lists it, through the levels asked for (none: all that it
+    declares) on one mesh.
 
     Each has `task`, `devices`, `levels` (those it runs), `skips` (level -> reason, of those that cannot
     be run) and `with` (options a rerun of it needs). `processes` and `topologies` add to what the fixture
     declares; `seconds` is the time limit.
     """
     count = devices_of(mesh)
-    wanted = up_to(level)
-    jobs = [_simulated(fixture, count, level)]
+    wanted = chosen(asked)
+    names = list(dict.fromkeys([*fixture["topology"], *topologies]))
+    jobs = [_simulated(fixture, count, asked) | {"elsewhere": ["topology"] if names else []}]
     if "processes" in wanted:
-        jobs += _processes(fixture, count, level, processes, seconds)
+        jobs += _processes(fixture, count, asked, processes, seconds)
     if "topology" in wanted:
-        names = list(dict.fromkeys([*fixture["topology"], *topologies]))
         # Makers of arguments are given simulated devices. A real compiler takes minutes over what XLA's for CPU takes
         # seconds.
         more = {"seconds": TOPOLOGY_TIMES * seconds}
@@ -54,9 +54,9 @@ def jobs_for(
             | {"topology": name, **more}
             for name in names
         ]
-        if not names and level == "topology":
+        if not names and asked:
             reason = "no topology is declared: topology=['v5e:4x4'] in the fixture, or --topology v5e:4x4"
-            jobs.append(_job("fixture", 1, [], {"topology": reason}))
+            jobs.append(_skipped("topology", reason))
     return [job for job in jobs if job["levels"] or job["skips"]]
 
 
@@ -66,43 +66,48 @@ def _job(
     return {"task": task, "devices": devices, "levels": levels, "skips": skips, "with": options}
 
 
-def _simulated(fixture: Mapping[str, Any], count: int, level: str | None) -> dict[str, Any]:
-    levels = up_to(level, SIMULATED)
+def _skipped(level: str, reason: str, options: str = "") -> dict[str, Any]:
+    return _job("fixture", 1, [], {level: reason}, options)
+
+
+def _simulated(fixture: Mapping[str, Any], count: int, asked: Sequence[str]) -> dict[str, Any]:
+    levels = chosen(asked, SIMULATED)
     skips = {}
-    if fixture["axis_types"] != EXPLICIT:
+    if fixture["axis_types"] != EXPLICIT and "trace" in levels:
         # Said only to who asked for it: of most programs there is nothing to trace.
         levels.remove("trace")
-        if level == "trace":
+        if asked:
             skips["trace"] = (
                 "proves nothing of Auto axes, whose shardings are not chosen before the program is compiled; "
                 "axis_types='explicit' is for programs written for explicit axes"
             )
     if not fixture["execute"] and "execute" in levels:
         levels.remove("execute")
-        if level == "execute":
+        if asked:
             skips["execute"] = "the fixture says execute=False"
     if count > DEVICES_MAX:
         for name in [name for name in levels if name != "trace"]:
             levels.remove(name)
             skips[name] = f"{count} devices: one process simulates {DEVICES_MAX} at most"
-    return _job("fixture", count if count <= DEVICES_MAX else 1, levels, skips)
+    job = _job("fixture", count if count <= DEVICES_MAX else 1, levels, skips)
+    return job | {"reference": fixture["reference"]}
 
 
 def _processes(
-    fixture: Mapping[str, Any], count: int, level: str | None, asked: int | None, seconds: float
+    fixture: Mapping[str, Any], count: int, asked: Sequence[str], number: int | None, seconds: float
 ) -> list[dict[str, Any]]:
-    processes = asked or fixture["processes"]
+    processes = number or fixture["processes"]
     if not processes:
-        if level != "processes":
+        if not asked:
             return []
         reason = "no processes are declared: processes=2 in the fixture, or --processes 2"
-        return [_job("fixture", 1, [], {"processes": reason})]
+        return [_skipped("processes", reason)]
     options = f" --processes {processes}"
     if not fixture["execute"]:
-        return [_job("fixture", 1, [], {"processes": "the fixture says execute=False"}, options)]
+        return [_skipped("processes", "the fixture says execute=False", options)]
     if count % processes:
         reason = f"{count} devices cannot be shared evenly among {processes} processes"
-        return [_job("fixture", 1, [], {"processes": reason}, options)]
+        return [_skipped("processes", reason, options)]
     # The processes are stopped at the limit by one that can still say where they stood; it has a little longer.
     more = {"processes": processes, "limit": seconds, "seconds": seconds + 10, "stall": STALL_SECONDS}
     return [_job("processes", count // processes, ["processes"], {}, options) | more]

@@ -56,3 +56,18 @@ def nothing_matches(glob: str, nearest: Sequence[str]) -> str:
     if not nearest:
         return f"{glob!r} matches no leaf: there are no arrays"
     return f"{glob!r} matches no leaf; nearest: {', '.join(repr(path) for path in nearest)}"
+
+
+def idle_globs(globs: Iterable[str], paths: Sequence[str]) -> dict[str, str]:
+    """Globs that decide nothing, each with the message: those that match no leaf, and those of which an earlier one
+    takes every leaf.
+    """
+    ordered = list(globs)
+    found = {glob: nothing_matches(glob, nearest) for glob, nearest in unmatched(ordered, paths).items()}
+    for index, glob in enumerate(ordered):
+        mine = [path for path in paths if matches(glob, path)]
+        before = [next((first for first in ordered[:index] if matches(first, path)), None) for path in mine]
+        if mine and None not in before:
+            earlier = ", ".join(repr(first) for first in dict.fromkeys(before))
+            found[glob] = f"{glob!r} decides nothing: all it matches is decided by {earlier} before it"
+    return found

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import shlex
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify.levels import LEVELS, PROOF_LEVELS, jobs_for, up_to
+from shardlint.verify.alone import run_alone
+from shardlint.verify.children import CannotRun
+from shardlint.verify.environments import advice
+from shardlint.verify.find import first_fixture
+from shardlint.verify.here import digest_of
+from shardlint.verify.judge import derived, read, results_of, stopped
+from shardlint.verify.levels import PROOF_LEVELS, chosen, jobs_for
+from shardlint.verify.outcome import Job, Outcome
 from shardlint.verify.proofs import Entry, ProofFolder, join
 from shardlint.verify.report import FAIL, SKIP, Failure, Result
-from shardlint.verify.runner import CannotRun, Job, Outcome, Runner
+from shardlint.verify.runner import Runner
 from shardlint.verify.shard import Shard
 from shardlint.verify.spec import sizes_text
 
@@ -26,12 +33,15 @@ class Request:
     files: Mapping[Path, Sequence[str]] = field(default_factory=dict)
     proofs: Sequence[ProofFolder] = ()
     mesh: dict[str, int] | None = None
-    level: str | None = None
+    levels: Sequence[str] = ()
+    """The levels asked for; none means all that a fixture declares."""
     shard: Shard | None = None
     options: str = ""
     """Options of the command that a rerun of one result needs too, with a blank in front."""
     processes: int | None = None
     topologies: Sequence[str] = ()
+    named: Collection[Path] = ()
+    """The files somebody asked for by name, who means them to have fixtures."""
 
 
 def check_self(runner: Runner) -> list[str]:
@@ -49,17 +59,50 @@ def check_self(runner: Runner) -> list[str]:
 
 def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, Any]], Result | None]]:
     """What each file declares, as the task `collect` lists it, or the failure of a file that cannot be read."""
+    # Read before any of them is imported.
+    sources = [_source(file) for file in files]
+    digests = [digest_of(file) for file in files]
     jobs: list[Job] = [{"task": "collect", "devices": 8, "file": str(file)} for file in files]
+    outcomes = sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"]))
     found: list[tuple[list[dict[str, Any]], Result | None]] = []
-    for outcome in sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"])):
-        reason = next(iter(outcome.all("error")), outcome.stopped)
-        if reason:
-            failure = Failure("stopped" if outcome.stopped else "raised", reason)
-            broken = Result(outcome.job["file"], "", FAIL, failures=[failure], output=outcome.output)
-            found.append(([], broken))
-        else:
-            found.append((outcome.all("fixtures")[0], None))
+    for file, source, digest, outcome in zip(files, sources, digests, outcomes, strict=True):
+        failure = _not_listed(outcome, runner.python, file)
+        listed = outcome.all("fixtures")[0] if failure is None else []
+        if failure is None and not listed and file.suffix == ".py" and (line := first_fixture(source)):
+            text = f"makes no fixture when it is imported here, though it calls Fixture at line {line}"
+            failure = Failure("empty", text)
+        broken = None
+        if failure is not None:
+            broken = Result(str(file), "", FAIL, failures=[failure], output=outcome.output)
+        found.append(([{**one, "digest": digest} for one in listed], broken))
     return found
+
+
+def _not_listed(outcome: Outcome, python: str, file: Path) -> Failure | None:
+    """Why a file's fixtures are not known, where they are not."""
+    if outcome.distrust or (not outcome.stopped and len(outcome.all("fixtures") + outcome.all("error")) != 1):
+        why = outcome.distrust or "it told what is no answer"
+        return Failure("distrust", f"nothing it told can be trusted: {why}")
+    if outcome.stopped:
+        failure, outcome.output = stopped(outcome)
+        return failure
+    for reason in outcome.all("error"):
+        return _advised(Failure("raised", str(reason)), python, file)
+    return None
+
+
+def _advised(failure: Failure, python: str, file: Path) -> Failure:
+    """A failure with what to do about it, where its program lacks a package."""
+    if failure.kind == "raised" and (what := advice(failure.message, python, file)):
+        failure.message += f"\n{what}"
+    return failure
+
+
+def _source(file: Path) -> bytes:
+    try:
+        return file.read_bytes()
+    except OSError:  # which importing it tells better
+        return b""
 
 
 def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
@@ -89,6 +132,11 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
                 continue
             meshes = [request.mesh] if request.mesh else one["meshes"]
             jobs += [job for mesh in meshes for job in fixture_jobs(file, one, mesh, request, runner.seconds)]
+    if jobs or results:
+        empty = Failure("empty", "has no fixture: a fixture is a shardlint.verify.Fixture at module level")
+        for file, (listed, broken) in zip(request.files, collected, strict=True):
+            if file in request.named and not listed and broken is None:
+                results.append(Result(str(file), "", FAIL, failures=[empty]))
     if request.files and not (jobs or results or request.proofs):
         raise CannotRun("no fixture found: a fixture is a shardlint.verify.Fixture at module level")
     if request.shard is None:
@@ -113,8 +161,9 @@ def verify_fixtures(runner: Runner, request: Request) -> list[Result]:
 def run_jobs(runner: Runner, jobs: Sequence[Job], request: Request) -> list[list[Result]]:
     """The results of each job, in the order of the jobs."""
     found: list[list[Result]] = [[] for _ in jobs]
-    for outcome in runner.run(jobs):
-        found[outcome.job["id"]] = _fixture_results(outcome, request)
+    with run_alone(runner, jobs) as told:
+        for outcome in runner.run(told):
+            found[outcome.job["id"]] = _fixture_results(outcome, request, runner.python)
     return found
 
 
@@ -132,27 +181,21 @@ def fixture_jobs(
     file: Path, one: Mapping[str, Any], mesh: dict[str, int], request: Request, seconds: float
 ) -> list[Job]:
     """The jobs of a fixture, as `collect` lists it, on one mesh."""
-    of = {"file": str(file), "name": one["name"], "label": one["label"], "mesh": mesh}
-    jobs = jobs_for(one, mesh, request.level, request.processes, request.topologies, seconds)
+    of = {"file": str(file), "digest": one.get("digest"), "name": one["name"], "label": one["label"], "mesh": mesh}
+    jobs = jobs_for(one, mesh, request.levels, request.processes, request.topologies, seconds)
     return [{**of, **job} for job in jobs]
 
 
-def _fixture_results(outcome: Outcome, request: Request) -> list[Result]:
+def _fixture_results(outcome: Outcome, request: Request, python: str) -> list[Result]:
     job = outcome.job
-    results = [Result.read(data) for data in outcome.all("result")]
-    results.sort(key=lambda result: LEVELS.index(result.level))
-    if outcome.stopped:
-        left = [level for level in job["levels"] if all(level != result.level for result in results)]
-        failure = Failure("stopped", outcome.stopped)
-        if left or not results:
-            results.append(Result(job["label"], left[0] if left else "", FAIL, job["mesh"]))
-        results[-1].status, results[-1].output = FAIL, outcome.output
-        results[-1].failures.append(failure)
+    results = results_of(outcome)
     for result in results:
         result.target = job["label"]
         if not result.seconds:
             result.seconds = max(outcome.seconds - sum(one.seconds for one in results), 0.0)
         result.fixture = _fixture_of(job)
+        for failure in result.failures:
+            _advised(failure, python, Path(job["file"]))
         place = shlex.quote(result.fixture)
         result.rerun = f"shardlint verify {place} --mesh {sizes_text(job['mesh'])} --level {result.level}"
         result.rerun += job["with"] + request.options
@@ -181,9 +224,9 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
     """Every proof asked for: all bad programs, then all good ones, which are compared with the bad
     ones' numbers.
     """
-    levels = up_to(request.level, PROOF_LEVELS)
+    levels = chosen(request.levels, PROOF_LEVELS)
     results: dict[str, list[Result]] = {}
-    chosen: list[tuple[ProofFolder, Entry, Entry]] = []
+    pairs: list[tuple[ProofFolder, Entry, Entry]] = []
     for proof in request.proofs:
         bad = next((entry for entry in proof.bad if entry.holds(runner.releases)), None)
         good = next((entry for entry in proof.good if entry.holds(runner.releases)), None)
@@ -195,18 +238,18 @@ def verify_proofs(runner: Runner, request: Request) -> list[Result]:
             reason = "not for these releases: needs " + " or ".join(entry.needs() for entry in entries)
             results[proof.code] = [Result(proof.code, "", SKIP, reason=reason)]
         else:
-            chosen.append((proof, bad, good))
+            pairs.append((proof, bad, good))
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
-        files = [Path(folder) / f"{index}.npz" for index in range(len(chosen))]
+        files = [Path(folder) / f"{index}.numbers" for index in range(len(pairs))]
         seen: list[list[dict[str, Result]]] = []
         for role in ("bad", "good"):
             jobs = [
                 proof.job(role, bad, bad if role == "bad" else good, file, levels)
-                for (proof, bad, good), file in zip(chosen, files, strict=True)
+                for (proof, bad, good), file in zip(pairs, files, strict=True)
             ]
             outcomes = sorted(runner.run(jobs), key=lambda outcome: int(outcome.job["id"]))
             seen.append([_program_results(outcome, role, levels) for outcome in outcomes])
-    for (proof, _, _), bads, goods in zip(chosen, *seen, strict=True):
+    for (proof, _, _), bads, goods in zip(pairs, *seen, strict=True):
         joined = [join(proof.code, level, bads[level], goods[level]) for level in levels]
         results[proof.code] = _told(joined)
         for result in joined:
@@ -222,10 +265,12 @@ def _shown(path: Path) -> str:
 
 
 def _program_results(outcome: Outcome, role: str, levels: Sequence[str]) -> dict[str, Result]:
-    found = {data["level"]: Result.read(data) for data in outcome.all("result")}
+    told = [result for data in outcome.all("result") if (result := read(data)) is not None]
+    found = {result.level: derived(result, needs_leaves=False) for result in told}
     for level in levels:
-        if level not in found:
-            failure = Failure("stopped", f"{role}.py {outcome.stopped or 'said nothing'}")
+        if level not in found or outcome.distrust:
+            why = outcome.distrust or outcome.stopped or "said nothing"
+            failure = Failure("distrust" if outcome.distrust else "stopped", f"{role}.py {why}")
             found[level] = Result("", level, FAIL, failures=[failure], output=outcome.output)
         found[level].seconds = outcome.seconds
     return found

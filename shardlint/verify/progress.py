@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Self, TextIO
@@ -14,6 +13,7 @@ from typing import Any, Self, TextIO
 import click
 
 from shardlint.plain import plain
+from shardlint.streams import unheard
 from shardlint.verify.spec import sizes_text
 
 _QUIET_SECONDS = 30.0
@@ -26,17 +26,10 @@ def coloured(stream: TextIO | None) -> bool:
 
 def tell(text: str, colour: bool = False) -> bool:
     """Print on standard error; whether it could be printed, where there is somebody to read it."""
-    try:
+    with unheard():
         click.echo(text, err=True, color=colour)
-    except OSError:
-        _give_up()
-        return False
-    return True
-
-
-def _give_up() -> None:
-    # Python would try once more at the end, and fail with an exit code of its own.
-    sys.stderr = None
+        return True
+    return False
 
 
 class Progress:
@@ -71,12 +64,11 @@ class Progress:
 
     def _write(self, text: str) -> None:
         if self.stream is not None:
-            try:
+            with unheard():
                 self.stream.write(text)
                 self.stream.flush()
-            except OSError:
-                self.stream = None
-                _give_up()
+                return
+            self.stream = None
 
 
 def _job_text(job: Mapping[str, Any]) -> str:
@@ -87,5 +79,7 @@ def _job_text(job: Mapping[str, Any]) -> str:
             return f"reading {job['file']}"
         case "proof":
             return f"{job['program']['code']}, its {job['program']['role']} program"
+        case "alone":
+            return f"{job['label']} on one device"
     levels = f", {job['levels'][-1]}" if job.get("levels") else ""
     return f"{job['label']} on {sizes_text(job['mesh'])}{levels}"

@@ -16,15 +16,17 @@ import pytest
 
 from shardlint.files import cache_folder
 from shardlint.settings import BadSettings
+from shardlint.verify.children import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
 from shardlint.verify.find import below, makes_fixtures
 from shardlint.verify.fixture import parse_bytes
-from shardlint.verify.golden import hold
+from shardlint.verify.golden import Goldens, goldens_of, hold
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.options import time_limit
+from shardlint.verify.outcome import Job
 from shardlint.verify.plan import Request, check_self, collect, fixture_jobs, run_jobs
 from shardlint.verify.report import FAIL, SKIP, Failure, Result, result_text
-from shardlint.verify.runner import MEMORY, SECONDS, CannotRun, Job, Runner
+from shardlint.verify.runner import MEMORY, SECONDS, Runner
 from shardlint.verify.spec import sizes_text
 
 _LISTED: pytest.StashKey[set[Path]] = pytest.StashKey()
@@ -37,9 +39,10 @@ def configure(config: pytest.Config) -> None:
 
     Raises `UsageError`.
     """
-    level, seconds = config.getoption("shardlint_level"), config.getoption("shardlint_timeout")
-    if level is not None and level not in LEVELS:
-        raise pytest.UsageError(f"--shardlint-level is {level!r}; write one of {', '.join(LEVELS)}")
+    levels, seconds = config.getoption("shardlint_level"), config.getoption("shardlint_timeout")
+    for level in levels:
+        if level not in LEVELS:
+            raise pytest.UsageError(f"--shardlint-level is {level!r}; write one of {', '.join(LEVELS)}")
     try:
         time_limit(SECONDS if seconds is None else seconds)
     except ValueError as error:
@@ -144,7 +147,7 @@ class Verifier:
 
     def __init__(self, config: pytest.Config) -> None:
         self.update = bool(config.getoption("shardlint_update"))
-        self.request = Request(level=config.getoption("shardlint_level"))
+        self.request = Request(levels=config.getoption("shardlint_level"))
         seconds = config.getoption("shardlint_timeout") or SECONDS
         cache = None if config.getoption("shardlint_no_cache") else cache_folder("verify")
         self.runner = Runner(seconds=seconds, memory=parse_bytes(MEMORY), cache=cache)
@@ -152,6 +155,7 @@ class Verifier:
         config.add_cleanup(lambda: self.runner.__exit__(None, None, None))
         config.pluginmanager.register(_Reports(), "shardlint-reports")
         self.failed: str | None = None
+        self.goldens: Goldens = {}
 
     @classmethod
     def of(cls, config: pytest.Config) -> Verifier:
@@ -189,7 +193,8 @@ class _Program:
             "skips": {level: why for level, why in self.job["skips"].items() if level in levels},
         }
         (results,) = run_jobs(verifier.runner, [job], verifier.request)
-        said = hold(results, verifier.runner.releases, update=verifier.update)
+        goldens = verifier.goldens
+        said = hold(results, verifier.runner.releases, update=verifier.update, goldens=goldens)
         for result in results:
             result.notes += said
         self.results |= {result.level: result for result in results}
@@ -205,6 +210,7 @@ class FixtureFile(pytest.File):
             if path.suffix == ".toml":
                 read_fixtures(path)
             verifier = Verifier.of(self.config)
+            verifier.goldens = {**goldens_of([path]), **verifier.goldens}
             ((listed, broken),) = collect(verifier.runner, [path])
         except (BadSettings, CannotRun) as error:
             raise self.CollectError(str(error)) from None

@@ -21,9 +21,9 @@ PLAIN = "a plain function"
 class Failure:
     """One thing that does not hold. Bytes are per device.
 
-    `kind`: `sharding`, `replicated`, `donation`, `numbers`, `replicas`, `pattern`, `empty`,
-    `fixture`, `symptom`, `golden`, `raised` or `stopped`. `where` is a leaf as a person writes it,
-    `out[0]['w1']`; `path` the same as a glob sees it.
+    `kind`: `sharding`, `replicated`, `donation`, `gradients`, `forbidden`, `budget`, `memory`, `program`, `numbers`,
+    `replicas`, `opaque`, `pattern`, `empty`, `unchecked`, `fixture`, `symptom`, `rule`, `golden`, `distrust`, `raised`
+    or `stopped`. `where` is a leaf as a person writes it, `out[0]['w1']`; `path` the same as a glob sees it.
     """
 
     kind: str

@@ -8,9 +8,8 @@ not survive one.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -18,61 +17,20 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import IO, Any, Self, TypeGuard
+from typing import IO, Any, Self
 
-from shardlint.verify import contain, messages
+from shardlint.verify import children, messages
+from shardlint.verify.attend import Attendant
+from shardlint.verify.cache import secret_key
+from shardlint.verify.environments import another
+from shardlint.verify.outcome import Job, Outcome
 
-Job = dict[str, Any]
-
-# Children see shardlint's own source and nothing else of the environment the command runs in: with
-# another interpreter the packages beside it would be built for the wrong one. The working directory
-# is not importable until a job asks.
-_BOOT = """
-import sys, types
-sys.path[:] = [path for path in sys.path if path]
-package = types.ModuleType("shardlint")
-package.__path__ = [sys.argv.pop(1)]
-sys.modules["shardlint"] = package
-from shardlint.verify.inside.{module} import main
-main()
-"""
 # What a program may take unless told otherwise.
 SECONDS, MEMORY = 120.0, "16GiB"
-_START_SECONDS, _END_SECONDS = 300.0, 10.0
-_LINES = 20
+_END_SECONDS = 10.0
 _OUTPUT_MAX = 16 * 2**20
-
-
-class CannotRun(Exception):
-    """The run itself is not possible; the message says what to do."""
-
-
-@dataclass
-class Outcome:
-    """What became of a job: the messages it sent and, if it did not reach its end, how it was stopped."""
-
-    job: Job
-    messages: list[dict[str, Any]] = field(default_factory=list)
-    stopped: str = ""
-    output: list[str] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def finish(self, end: dict[str, Any]) -> None:
-        """Take in the end of the process."""
-        own = next((message["stopped"] for message in self.messages if "stopped" in message), "")
-        done = any("done" in message for message in self.messages)
-        # What it sent does not count for more than its end: a program that is done may still crash.
-        ended = "" if done else "ended before it was done, with exit code 0"
-        self.stopped = own or end["stopped"] or ended
-        self.output = [line.rstrip() for line in end["output"] if line.strip()][-_LINES:]
-        self.seconds = end["seconds"]
-
-    def all(self, key: str) -> list[Any]:
-        """What every message has under `key`."""
-        return [message[key] for message in self.messages if key in message]
 
 
 class Runner:
@@ -100,11 +58,15 @@ class Runner:
             fork,
         )
         self.cache = None if cache is None else str(cache)
+        # Read before any program could put another in its place.
+        self._secret = "" if cache is None else secret_key()
         self.releases: dict[str, str] = {}
         self.limits: list[str] = []
         # Told how many jobs are done, of how many, and which run now.
         self.progress: Callable[[int, int, Sequence[Job]], None] = lambda done, total, running: None
         self._zygote: subprocess.Popen[bytes] | None = None
+        self._answers = messages.Incoming("")
+        self._wire: socket.socket | None = None
         self._errors: IO[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -112,17 +74,17 @@ class Runner:
             if self.fork:
                 greeting = self._start_zygote()
             else:
-                with tempfile.TemporaryFile() as errors, self._open("fresh", [], errors) as process:
-                    _give(process, {"task": "greet"})
-                    greeting = self._greeting(process, errors)
+                with tempfile.TemporaryFile() as errors, children.start(self.python, "fresh", [], errors) as process:
+                    children.give(process, {"task": "greet"})
+                    greeting = children.greeting(self.python, process, errors)
                 if not hasattr(os, "killpg"):
                     self.limits.append(
                         "no process groups on this system: what a program starts outlives its time limit"
                     )
             if "missing" in greeting:
-                raise CannotRun(
-                    f'{self.python} cannot import jax ({greeting["missing"]}): pip install "shardlint[verify]"'
-                )
+                told = f'{self.python} cannot import jax ({greeting["missing"]}): pip install "shardlint[verify]"'
+                other = another(self.python, Path())
+                raise children.CannotRun(f"{told}; {other}" if other else told)
         except BaseException:
             self.__exit__(None, None, None)
             raise
@@ -131,10 +93,18 @@ class Runner:
 
     def _start_zygote(self) -> dict[str, Any]:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed on exit
-        self._zygote = self._open("zygote", [str(self.at_once)], self._errors)
+        # Not pipes: those anybody may open who has the process' number.
+        ours, theirs = socket.socketpair()
+        with theirs:
+            self._wire = ours
+            self._zygote = children.start(self.python, "zygote", [str(self.at_once)], self._errors, theirs)
+        self._zygote.stdin, self._zygote.stdout = ours.makefile("wb"), ours.makefile("rb")
         if hasattr(os, "waitid"):
-            threading.Thread(target=_keep_going, args=(self._zygote.pid,), daemon=True).start()
-        return self._greeting(self._zygote, self._errors)
+            threading.Thread(target=children.keep_going, args=(self._zygote.pid,), daemon=True).start()
+        greeting = children.greeting(self.python, self._zygote, self._errors)
+        self._answers = messages.Incoming(messages.new_mark())
+        children.give(self._zygote, {"mark": self._answers.mark, "secret": self._secret})
+        return greeting
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -142,13 +112,19 @@ class Runner:
         zygote, self._zygote = self._zygote, None
         if zygote is not None:
             with contextlib.suppress(OSError):
-                zygote.stdin.close()  # type: ignore[union-attr]  # it ends with its input, and its children with it
+                zygote.stdin.close()  # type: ignore[union-attr]
+            if self._wire is not None:
+                # It ends with its input, and its children with it.
+                with contextlib.suppress(OSError):
+                    self._wire.shutdown(socket.SHUT_WR)
             try:
                 zygote.wait(_END_SECONDS)
             except subprocess.TimeoutExpired:
-                _kill(zygote)
+                children.kill(zygote)
                 zygote.wait()
             zygote.stdout.close()  # type: ignore[union-attr]
+            if self._wire is not None:
+                self._wire.close()
         if self._errors is not None:
             self._errors.close()
             self._errors = None
@@ -173,18 +149,21 @@ class Runner:
         while outcomes:
             zygote = self._zygote
             if zygote is None or zygote.stdout is None:
-                raise CannotRun("the process that starts the programs has ended")
+                raise children.CannotRun("the process that starts the programs has ended")
             # A thread, for the pipe may fill while answers wait to be read.
             left = [outcome.job for outcome in outcomes.values()]
-            threading.Thread(target=_give, args=(zygote, *left), daemon=True).start()
-            while outcomes and (line := zygote.stdout.readline()).endswith(b"\n"):
-                answer = json.loads(line)
-                if "message" in answer:
-                    outcomes[answer["id"]].messages.append(answer["message"])
-                else:
-                    outcome = outcomes.pop(answer["id"])
-                    outcome.finish(answer["end"])
-                    yield outcome
+            threading.Thread(target=children.give, args=(zygote, *left), daemon=True).start()
+            while outcomes and not self._answers.spoilt and (data := children.received(zygote)):
+                for answer in self._answers.take(data):
+                    outcome = outcomes.get(answer.get("id"))
+                    if outcome is None:
+                        self._answers.spoilt = True
+                    elif "message" in answer:
+                        outcome.messages.append(answer["message"])
+                    else:
+                        del outcomes[outcome.job["id"]]
+                        outcome.finish(answer["end"])
+                        yield outcome
             if outcomes and self._zygote is zygote:
                 yield from self._lose(zygote, outcomes)
 
@@ -192,9 +171,12 @@ class Runner:
         """The outcomes of jobs that were running when the zygote ended; takes them out, and starts another one."""
         from shardlint.verify.inside.zygote import died
 
-        how = died(zygote.wait()) or "ended"
+        if self._answers.spoilt:
+            children.kill(zygote)
+        code = zygote.wait()
+        how = "told what nobody had asked for" if self._answers.spoilt else died(code) or "ended"
         why = f"ended with the process that starts the programs, which {how}: one that ran then may have done it"
-        output = _last(self._errors).splitlines()
+        output = children.last(self._errors).splitlines()
         self.__exit__(None, None, None)
         self._start_zygote()
         for number in list(outcomes)[: self.at_once]:
@@ -209,16 +191,22 @@ class Runner:
 
     def _alone(self, job: Job) -> Outcome:
         """One job in one fresh process."""
+        from shardlint.verify.inside import stacks
+        from shardlint.verify.inside.heard import leftover
+        from shardlint.verify.inside.zygote import died
+
         outcome = Outcome(job)
         began = time.monotonic()
         tail = bytearray()
         reasons: list[str] = []
-        process = self._open("fresh", [], subprocess.PIPE)
-        incoming = messages.Incoming(messages.new_mark())
+        process = children.start(self.python, "fresh", [], subprocess.PIPE)
+        mark = messages.new_mark()
+        stack, path = tempfile.mkstemp(prefix="shardlint-stack-")
+        attendant = Attendant(job, mark, lambda data: children.reply(process, data), self._secret)
 
         def kill(reason: str) -> None:
             reasons.append(reason)
-            _kill(process)
+            children.kill(process)
 
         def keep_output() -> None:
             printed = 0
@@ -229,102 +217,30 @@ class Runner:
                 if printed > _OUTPUT_MAX and not reasons:
                     kill(f"killed after printing {_OUTPUT_MAX // 2**20} MiB")
 
-        alarm = threading.Timer(job["seconds"], kill, [f"killed at the time limit of {job['seconds']:g} s"])
+        def out_of_time() -> None:
+            stacks.ask(process.pid, stack)
+            kill(f"killed at the time limit of {job['seconds']:g} s")
+
+        alarm = threading.Timer(job["seconds"], out_of_time)
         listener = threading.Thread(target=keep_output, daemon=True)
         alarm.start()
         listener.start()
-        _give(process, {**job, "mark": incoming.mark.decode()})
+        children.give(process, {**job, "mark": mark, "stack": path})
         while data := os.read(process.stdout.fileno(), 65536):  # type: ignore[union-attr]
-            outcome.messages += incoming.take(data)
-            if incoming.spoilt and not reasons:
+            outcome.messages += attendant.take(data)
+            if attendant.spoilt and not reasons:
                 kill(messages.SPOILT)
         # Its answers ended, so it has; now what it started, while it still holds the group's number.
-        _kill(process)
+        children.kill(process)
         code = process.wait()
         alarm.cancel()
         listener.join(1.0)
-        from shardlint.verify.inside.heard import leftover
-        from shardlint.verify.inside.zygote import died
-
         tail.extend(leftover(process.pid)[-32768:])
         output = tail.decode("utf-8", "replace").splitlines()
         # A process that had ended well before may have left its pipes to others.
-        stopped = reasons[0] if reasons and (code or incoming.spoilt) else died(code)
-        outcome.finish({"stopped": stopped, "output": output, "seconds": time.monotonic() - began})
+        stopped = reasons[0] if reasons and (code or attendant.spoilt) else died(code)
+        end = {"stopped": stopped, "distrust": attendant.end(stopped), "stack": stacks.read(stack)}
+        os.close(stack)
+        Path(path).unlink(missing_ok=True)
+        outcome.finish({**end, "output": output, "seconds": time.monotonic() - began})
         return outcome
-
-    def _open(self, module: str, arguments: list[str], errors: Any) -> subprocess.Popen[bytes]:
-        package = str(Path(__file__).resolve().parent.parent)
-        command = [self.python, "-c", _BOOT.format(module=module), package, *arguments]
-        environment = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONUTF8": "1"}
-        try:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=environment,
-                # So that Ctrl-C reaches the command alone, which then ends its children.
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise CannotRun(f"cannot start {self.python}: {error}") from error
-
-    def _greeting(self, process: subprocess.Popen[bytes], errors: IO[bytes]) -> dict[str, Any]:
-        alarm = threading.Timer(_START_SECONDS, _kill, [process])
-        alarm.daemon = True
-        alarm.start()
-        line, greeting = b"", None
-        try:
-            line = process.stdout.readline(65536) if process.stdout else b""
-            with contextlib.suppress(ValueError):
-                greeting = json.loads(line)
-        finally:
-            alarm.cancel()
-            if not _greets(greeting):
-                _kill(process)
-                process.wait()
-        if not _greets(greeting):
-            wrote = f" but wrote {line[:200].decode('utf-8', 'replace')!r} first" if line else ""
-            raise CannotRun(f"{self.python} did not start the verifier{wrote}{_last(errors)}")
-        return dict(greeting)
-
-
-def _greets(greeting: Any) -> TypeGuard[dict[str, Any]]:
-    return isinstance(greeting, dict) and isinstance(greeting.get("releases"), dict) and "python" in greeting
-
-
-def _keep_going(pid: int) -> None:
-    """Continue a process whenever a program has stopped it, until it ends."""
-    with contextlib.suppress(OSError):
-        while (state := os.waitid(os.P_PID, pid, os.WEXITED | os.WSTOPPED | os.WNOWAIT)) is not None:
-            if state.si_code != os.CLD_STOPPED:
-                return
-            os.kill(pid, signal.SIGCONT)
-
-
-def _give(process: subprocess.Popen[bytes], *jobs: Job) -> None:
-    assert process.stdin is not None
-    # A process that died has its reader to tell of it.
-    with contextlib.suppress(OSError, ValueError):
-        for job in jobs:
-            process.stdin.write(json.dumps(job).encode() + b"\n")
-        process.stdin.flush()
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    contain.end_below(process.pid)
-    with contextlib.suppress(OSError):
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-
-
-def _last(errors: IO[bytes] | None) -> str:
-    """The end of what a process wrote to standard error, to put behind a message."""
-    if errors is None:
-        return ""
-    errors.seek(0)
-    lines = errors.read().decode("utf-8", "replace").strip().splitlines()[-8:]
-    return ": " + "\n  ".join(lines) if lines else ""

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from shardlint.verify.levels import LEVELS
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import Result
 from shardlint.verify.runner import Runner
@@ -21,6 +22,8 @@ from shardlint.verify.runner import Runner
 pytest.importorskip("jax")
 
 PRELUDE = """\
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -53,14 +56,22 @@ def runner() -> Iterator[Runner]:
 
 @pytest.fixture
 def verify(runner: Runner, tmp_path: Path) -> Verify:
-    """Write a fixture file, verify it, and return its results."""
+    """Write a fixture file, verify it up to a level or at one `only`, and return its results."""
 
     def run(
-        source: str, level: str | None = "compile", mesh: dict[str, int] | None = None, names: Any = ()
+        source: str,
+        level: str | None = "compile",
+        mesh: dict[str, int] | None = None,
+        names: Any = (),
+        only: str | None = None,
     ) -> list[Result]:
         file = tmp_path / "fx.py"
         file.write_text(PRELUDE + textwrap.dedent(source))
-        return verify_fixtures(runner, Request({file: list(names)}, mesh=mesh, level=level))
+        levels = [] if level is None else LEVELS[: LEVELS.index(level) + 1]
+        if level != "trace":  # said to who asks for it, even of Auto axes
+            levels = [one for one in levels if one != "trace" or 'axis_types="explicit"' in source]
+        levels = [only] if only else levels
+        return verify_fixtures(runner, Request({file: list(names)}, mesh=mesh, levels=levels))
 
     return run
 

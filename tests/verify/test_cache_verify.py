@@ -157,7 +157,7 @@ def told(runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
         file.write_text(PRELUDE + 'X16 = arg(shape=(8, 16), spec=P("data"))\n' + source)
         # Bytecode goes by size and whole seconds, in which this writes more than one file of a size.
         shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)
-        results = verify_fixtures(runner, Request({file: []}, level=level))
+        results = verify_fixtures(runner, Request({file: []}, levels=[level] if level else []))
         found = asdict(results[0])
         found.pop("seconds")
         return found

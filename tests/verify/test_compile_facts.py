@@ -119,7 +119,7 @@ unknown = Fixture(jitted, [MESH], ARGS, forbid=["any over expert"])
 one_device = Fixture(jitted, [{"data": 1, "model": 1}], ARGS, forbid=["any"])
 """
     )
-    held, broken, unknown, one_device = verify(source)
+    held, broken, unknown, one_device, nothing = verify(source)
     assert (held.status, held.checked) == ("pass", 5), held.failures
     assert kinds(broken) == ["forbidden", "budget", "memory"]
     forbidden, budget, memory = broken.failures
@@ -134,7 +134,8 @@ one_device = Fixture(jitted, [{"data": 1, "model": 1}], ARGS, forbid=["any"])
     assert "more than memory_max (1.0 KiB): arguments " in memory.message
     assert "args[0]['up'] f32[5,32,64]  P(None, 'data', 'model')" in memory.message
     assert unknown.failures[0].message == "'any over expert' names axis 'expert'; the mesh has data, model"
-    assert one_device.status == "pass"
+    assert one_device.reason == "forbid 'any' proves nothing: the mesh has one device"
+    assert kinds(nothing) == ["empty"]
 
 
 def test_gradients(verify: Verify) -> None:
@@ -310,7 +311,7 @@ def test_last_words_of_a_compiler_that_dies_are_kept(
     file.write_text(PRELUDE + DIE)
     python = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
     with Runner(python, seconds=60, fork=fork) as runner:
-        (result,) = verify_fixtures(runner, Request({file: []}, level="compile"))
+        (result,) = verify_fixtures(runner, Request({file: []}, levels=["compile"]))
     assert "SIGABRT" in result.failures[0].message
     assert "last words" in result.output
     # Nor is anything left of its dumps.

@@ -16,8 +16,10 @@ from typing import Any
 import pytest
 
 from shardlint.verify import contain
+from shardlint.verify.children import CannotRun
+from shardlint.verify.outcome import Outcome
 from shardlint.verify.report import Result
-from shardlint.verify.runner import CannotRun, Outcome, Runner
+from shardlint.verify.runner import Runner
 
 pytest.importorskip("jax")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are found by /proc")
@@ -186,7 +188,7 @@ def test_one_of_several_processes_is_contained(small: Runner, tmp_path: Path, ma
     names = ["allocates", "prints", "leaves"]
     jobs = [
         {"task": "processes", "file": str(file), "name": name, "label": name, "mesh": {"data": 4}}
-        | {"levels": ["processes"], "devices": 2, "processes": 2, "limit": 25, "seconds": 30, "stall": 20}
+        | {"levels": ["processes"], "devices": 2, "processes": 2, "limit": 80, "seconds": 90, "stall": 20}
         for name in names
     ]
     outcomes = sorted(small.run(jobs), key=lambda outcome: int(outcome.job["id"]))

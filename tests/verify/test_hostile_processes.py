@@ -15,11 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.verify import messages
+from shardlint.verify import children, messages
 from shardlint.verify import runner as running
+from shardlint.verify.children import CannotRun
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import Result
-from shardlint.verify.runner import CannotRun, Runner
+from shardlint.verify.runner import Runner
 from shardlint.verify.shard import Shard
 
 pytest.importorskip("jax")
@@ -139,10 +140,9 @@ def test_what_a_program_writes_to_the_verifiers_pipe_fails_it_alone(run: Run, da
 
 
 def test_what_one_of_several_processes_writes_to_its_pipe_fails_the_program(run: Run) -> None:
-    # The first two pipes are those of the process that started it.
     source = """
     def g(x):
-        write_to_pipes(b"5\\n", skipped=2 if jax.process_count() > 1 else 64)
+        write_to_pipes(b"5\\n", skipped=0 if jax.process_count() > 1 else 64)
         return x * 2
     step = fixture(g, processes=2)
     """
@@ -240,7 +240,7 @@ def test_the_loss_of_what_starts_the_programs_fails_those_that_ran_and_keeps_the
 
 def test_a_process_that_does_not_end_with_its_input_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(running, "_END_SECONDS", 0.2)
-    monkeypatch.setattr(running, "_keep_going", lambda pid: None)
+    monkeypatch.setattr(children, "keep_going", lambda pid: None)
     with Runner() as runner:
         zygote = runner._zygote
         assert zygote is not None

@@ -183,7 +183,8 @@ if not worker:
 asked = []
 def told(number, frame):
     asked.append(number)
-    print(signal.Signals(number).name, os.waitpid(worker, os.WNOHANG)[0], flush=True)
+    # Not print: the handler may run while that still writes, which Python refuses.
+    os.write(1, f"{signal.Signals(number).name} {os.waitpid(worker, os.WNOHANG)[0]}\\n".encode())
     if len(asked) == 2:
         sys.exit(5)
 for name in sys.argv[1:]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import os
 import subprocess
 import sys
 
@@ -14,10 +14,28 @@ from shardlint.verify.inside import errors
 MARK = "0123456789abcdef"
 
 
+def _written(sent: list[messages.Message]) -> bytes:
+    """What a sender writes."""
+    read, write = os.pipe()
+    send = messages.sender(write, MARK)
+    for message in sent:
+        send(message)
+    os.close(write)
+    with open(read, "rb") as pipe:  # noqa: PTH123  # a descriptor
+        return pipe.read()
+
+
+def test_a_line_that_was_sent_before_is_no_message() -> None:
+    data = _written([{"a": 1}, {"b": 2}])
+    incoming = messages.Incoming(MARK)
+    assert incoming.take(data + data.splitlines(keepends=True)[0]) == [{"a": 1}, {"b": 2}]
+    assert incoming.spoilt
+
+
 @pytest.mark.parametrize("size", [1, 7, 1000])
 def test_messages_come_whole_whatever_the_pieces(size: int) -> None:
     sent = [{"a": "\ud800" * 50}, {}, {"b": [1, "\n"]}]
-    data = b"".join(MARK.encode() + json.dumps(message).encode() + b"\n" for message in sent)
+    data = _written(sent)
     incoming = messages.Incoming(MARK)
     got = [message for at in range(0, len(data), size) for message in incoming.take(data[at : at + size])]
     assert got == sent

@@ -5,6 +5,7 @@ line; and the comparisons it is made of.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -233,6 +234,25 @@ def test_programs_in_another_order_are_told_with_what_came_of_it(verify: Verify,
 
 
 @linux
+def test_what_compares_nothing_fails_and_what_proves_nothing_is_said(verify: Verify) -> None:
+    source = """
+    def back(x):
+        return x
+    alone = Fixture(back, args=[arg(shape=(8, 2), spec=P("d"))], meshes=[{"d": 2}])
+    thin = Fixture(back, args=[arg(shape=(8, 2), spec=P("m"))], meshes=[{"d": 2, "m": 1}], out={"": P("m")})
+    class Box:
+        def __init__(self, held):
+            self.held = held
+    hidden = Fixture(Box, args=[arg(shape=(8, 2), spec=P())], meshes=[{"d": 2}])
+    """
+    alone, thin, hidden = processes(verify(MODEL + _dedent(source), None))
+    assert (alone.status, kinds(alone), alone.checked) == ("fail", ["empty"], 0)
+    assert thin.status == "pass", "both processes hold the same copy of the argument"
+    assert "out '' proves nothing: every axis that P('m') names has size 1 on this mesh" in thin.notes
+    assert (hidden.status, kinds(hidden)) == ("fail", ["opaque"])
+
+
+@linux
 def test_meshes_it_cannot_share_are_skipped(verify: Verify) -> None:
     source = """
     odd = Fixture(step, args=ARGS, processes=3)
@@ -245,13 +265,13 @@ def test_meshes_it_cannot_share_are_skipped(verify: Verify) -> None:
 
 
 def listed(**fields: Any) -> dict[str, Any]:
-    return {"axis_types": "auto", "processes": None, "topology": [], "execute": True, **fields}
+    return {"axis_types": "auto", "processes": None, "topology": [], "execute": True, "reference": "", **fields}
 
 
 def jobs(
-    fixture: dict[str, Any], level: str | None = None, processes: int | None = None, topologies: Any = ()
+    fixture: dict[str, Any], asked: Sequence[str] = (), processes: int | None = None, topologies: Any = ()
 ) -> list[tuple[str, list[str], Any]]:
-    found = jobs_for(fixture, {"data": 8}, level, processes, topologies, 60.0)
+    found = jobs_for(fixture, {"data": 8}, asked, processes, topologies, 60.0)
     return [(job["task"], job["levels"], job["skips"]) for job in found]
 
 
@@ -264,9 +284,13 @@ def test_what_is_declared_is_run_and_no_more() -> None:
         ("processes", ["processes"], {}),
         ("topology", ["topology"], {}),
     ]
-    assert jobs(everything, "processes") == [simulated, ("processes", ["processes"], {})]
-    assert jobs(everything, "compile") == [("fixture", ["trace", "compile"], {})]
-    assert jobs(listed(), None, 4, ["v5e:4x4"])[1:] == [
+    assert jobs(everything, ["processes"]) == [("processes", ["processes"], {})]
+    assert jobs(everything, ["compile"]) == [("fixture", ["compile"], {})]
+    assert jobs(everything, ["topology", "trace", "execute"]) == [
+        ("fixture", ["trace", "execute"], {}),
+        ("topology", ["topology"], {}),
+    ]
+    assert jobs(listed(), [], 4, ["v5e:4x4"])[1:] == [
         ("processes", ["processes"], {}),
         ("topology", ["topology"], {}),
     ]
@@ -274,10 +298,10 @@ def test_what_is_declared_is_run_and_no_more() -> None:
 
 def test_a_level_asked_for_by_name_is_never_passed_over_in_silence() -> None:
     for level, word in [("trace", "explicit"), ("processes", "--processes"), ("topology", "--topology")]:
-        *_, (_, run, skips) = jobs(listed(), level)
+        *_, (_, run, skips) = jobs(listed(), [level])
         assert level not in run
         assert word in skips[level]
-    *_, (_, run, skips) = jobs(listed(execute=False), None, 2, ())
+    *_, (_, run, skips) = jobs(listed(execute=False), [], 2, ())
     assert (run, skips) == ([], {"processes": "the fixture says execute=False"})
 
 
@@ -348,3 +372,53 @@ def test_a_stack_is_read_from_the_users_side() -> None:
 
 def _dedent(text: str) -> str:
     return "\n".join(line[4:] for line in text.splitlines())
+
+
+@linux
+def test_each_process_is_an_interpreter_of_its_own(verify: Verify, tmp_path: Path) -> None:
+    source = """
+    import random
+    NAMES = {"embedding", "attention", "feedforward", "norm", "head", "router", "expert", "bias"}
+    W = arg(lambda: {n: np.ones((16, 16), np.float32) for n in sorted(NAMES)}, specs={"**": P("model")})
+    def layers(w, x):
+        for n in NAMES:
+            x = jnp.tanh(x @ w[n])
+        return x
+    def noise(x):
+        n = np.random.default_rng(None).standard_normal(x.shape)
+        return jax.jit(lambda x, n: x + n)(x, n.astype(x.dtype))
+    def scalar(x): return x * random.random()
+    def hashed(x): return x * (hash("abc") % 97)
+    def constant(x):
+        n = np.random.rand(16)
+        return jax.jit(lambda x: x + n)(x)
+    def seeded(x):
+        n = np.random.default_rng(0).standard_normal(16)
+        return jax.jit(lambda x: x + n)(x) * 2.0
+    def logs(x):
+        y = x * 2
+        if jax.process_index() == 0:
+            print(jnp.ones(3).sum())
+        return y
+    walked, jitted = Fixture(layers, args=[W, X]), Fixture(jax.jit(layers), args=[W, X])
+    f1, f2, f3, f4 = (Fixture(one, args=[X]) for one in (noise, scalar, hashed, constant))
+    apart = arg(shape=(16, 16), spec=P(("data", "model")))
+    g1, g2, g3 = Fixture(seeded, args=[X]), Fixture(logs, args=[X]), Fixture(lambda x: x, args=[apart])
+    """
+    results = processes(verify(MODEL + _dedent(source), None))
+    walked, jitted, noise, scalar, hashed, constant, seeded, logs, nothing = results
+    line = line_of(tmp_path, "x = jnp.tanh(x @ w[n])")
+    assert kinds(walked) == kinds(jitted) == ["program"]
+    assert f"fx.py:{line}" in walked.failures[0].where
+    assert "on args[1], args[0]" in walked.failures[0].message
+    assert f"fx.py:{line})" in jitted.failures[0].message
+    for result in (noise, scalar, hashed):
+        assert kinds(result) == ["replicas"], result
+        assert "different numbers from the host" in result.failures[0].message
+        assert "fx.py:" in result.failures[0].where
+    assert kinds(constant) == ["program"]
+    assert "in which something else is computed" in constant.failures[0].message
+    assert (seeded.status, logs.status) == ("pass", "pass"), (seeded, logs)
+    assert seeded.checked > 0
+    assert "without harm" in " ".join(logs.notes)
+    assert (nothing.status, kinds(nothing)) == ("fail", ["empty"])

@@ -267,6 +267,43 @@ def test_pytest_modules_and_scripts_run_as_they_are(run: Run, tmp_path: Path) ->
     assert run("", words=["-m", "mine", "-x"]).out.startswith("['-x'] ")
 
 
+STEP = """
+import time
+def step(seconds):
+    {0}
+step(1000)
+"""
+
+
+@posix
+@pytest.mark.parametrize(
+    ("before", "body", "line"),
+    [
+        pytest.param("", "time.sleep(seconds)", 4, id="asleep"),
+        pytest.param("", "while True: pass", 4, id="busy"),
+        pytest.param("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)", "time.sleep(seconds)", 4, id="deaf"),
+        pytest.param("import os; os.fork()", "time.sleep(seconds)", 4, id="forked"),
+    ],
+)
+def test_a_program_at_its_time_limit_is_told_with_its_stack(run: Run, before: str, body: str, line: int) -> None:
+    ran = run(before + STEP.format(body), "--timeout", "4")
+    assert ran.code == 124
+    where = f"train.py:{line} in step"
+    assert f"killed at the time limit of 4 s, at {where}" in ran.err
+    assert "Python stack, innermost first:" in ran.err
+    assert ran.err.index(f"  {where}") < ran.err.index(f"  train.py:{line + 1} in <module>")
+
+
+@posix
+def test_what_a_script_starts_is_told_with_its_stack(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "step.py").write_text(STEP.format("time.sleep(seconds)"))
+    ran = run("", "--timeout", "4", words=["sh", "-c", f"{sys.executable} step.py; true"])
+    assert "killed at the time limit of 4 s, at step.py:4 in step" in ran.err
+    ran = run("", "--timeout", "1", words=["sh", "-c", "sleep 100"])
+    assert "killed at the time limit of 1 s\n" in ran.err
+    assert "Python stack" not in ran.err
+
+
 @posix
 def test_crashes_hangs_and_what_is_left_behind(run: Run) -> None:
     assert run("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)").code == 128 + signal.SIGSEGV

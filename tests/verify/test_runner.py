@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 
 import shardlint.verify
+from shardlint.verify.boot import BOOT
+from shardlint.verify.children import CannotRun
+from shardlint.verify.outcome import Outcome
 from shardlint.verify.plan import check_self
-from shardlint.verify.runner import _BOOT, CannotRun, Outcome, Runner
+from shardlint.verify.runner import Runner
 
 pytest.importorskip("jax")
 
@@ -138,14 +141,14 @@ def test_an_interpreter_without_jax_is_told_what_to_install(tmp_path: Path) -> N
 def test_children_import_nothing_but_shardlint_and_jax(tmp_path: Path) -> None:
     """They run under interpreters that have none of shardlint's own dependencies."""
     package = Path(shardlint.verify.__file__).parents[1]
-    code = _BOOT.split("from shardlint")[0] + (
+    code = BOOT.split("from shardlint")[0] + (
         "from shardlint.verify.inside import tasks, zygote, fresh, fixtures, proofs, selftest\n"
         "from shardlint.verify.inside import conductor, trace, worker\n"
         "import shardlint.verify\n"
         "bad = {'libcst', 'click', 'pathspec', 'packaging'} & set(sys.modules)\n"
         "assert not bad, bad\n"
         "ours = [name for name in sys.modules if name.startswith('shardlint.')]\n"
-        "small = {'shardlint.' + name for name in ('files', 'plain', 'settings', 'targets', 'versions')}\n"
+        "small = {'shardlint.' + name for name in ('certainty', 'files', 'plain', 'settings', 'targets', 'versions')}\n"
         "assert all(name.startswith('shardlint.verify') or name in small for name in ours), ours\n"
     )
     subprocess.run([sys.executable, "-c", code, str(package)], check=True, cwd=tmp_path)

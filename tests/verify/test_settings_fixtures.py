@@ -15,10 +15,10 @@ from click.testing import CliRunner, Result
 from shardlint.places import find_settings
 from shardlint.settings import BadSettings
 from shardlint.verify import Fixture, P, arg
+from shardlint.verify.children import CannotRun
 from shardlint.verify.command import verify
 from shardlint.verify.declared import ARG_KEYS, KEYS, has_fixtures, json_schema, read_fixtures
 from shardlint.verify.find import fixture_files
-from shardlint.verify.runner import CannotRun
 
 FULL = """\
 [[tool.shardlint.verify]]

@@ -74,7 +74,7 @@ def test_together_the_shards_say_what_one_run_says(runner: Runner, tmp_path: Pat
     file.write_text(PRELUDE + FILE)
 
     def told(shard: Shard | None) -> list[tuple[Any, ...]]:
-        results = verify_fixtures(runner, Request({file: []}, level="compile", shard=shard))
+        results = verify_fixtures(runner, Request({file: []}, levels=["compile"], shard=shard))
         return [(one.fixture, str(one.mesh), one.level, one.status) for one in results]
 
     whole = told(None)
@@ -91,7 +91,7 @@ def test_a_shard_may_have_only_what_is_skipped(runner: Runner, tmp_path: Path) -
 
     file = tmp_path / "fx.py"
     file.write_text(PRELUDE + FILE)
-    request = Request({file: ["half"]}, level="compile", shard=Shard(1, 2))
+    request = Request({file: ["half"]}, levels=["compile"], shard=Shard(1, 2))
     results = verify_fixtures(runner, request)
     assert [(one.mesh, one.status) for one in results] == [({"data": 3}, "skip")]
     run = Run(results, {}, [], [], shard="1/2")

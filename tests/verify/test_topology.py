@@ -164,11 +164,11 @@ def test_without_the_peak_of_a_tpu_only_what_is_held_throughout_is_known() -> No
     assert "needs 15.0 GiB or more (this jaxlib gives no peak)" in memory_text(program, V5E)
 
 
-LISTED = {"axis_types": "auto", "processes": None, "execute": True, "topology": ["v5e:2x2"]}
+LISTED = {"axis_types": "auto", "processes": None, "execute": True, "reference": "", "topology": ["v5e:2x2"]}
 
 
 def test_each_topology_is_a_job_with_more_time_and_simulated_devices_for_the_makers() -> None:
-    jobs = jobs_for(LISTED, {"data": 4}, None, None, ["v5e:2x2", "h100:4"], 100.0)
+    jobs = jobs_for(LISTED, {"data": 4}, [], None, ["v5e:2x2", "h100:4"], 100.0)
     topologies = [job for job in jobs if job["task"] == "topology"]
     assert [(job["topology"], job["levels"], job["devices"], job["seconds"]) for job in topologies] == [
         ("v5e:2x2", ["topology"], 4, 500.0),
@@ -178,9 +178,9 @@ def test_each_topology_is_a_job_with_more_time_and_simulated_devices_for_the_mak
 
 
 def test_a_program_too_large_to_run_is_compiled_only() -> None:
-    jobs = jobs_for({**LISTED, "execute": False}, {"data": 4}, None, None, [], 100.0)
+    jobs = jobs_for({**LISTED, "execute": False}, {"data": 4}, [], None, [], 100.0)
     assert [job["levels"] for job in jobs] == [["compile"], ["topology"]]
-    (asked, *_) = jobs_for({**LISTED, "execute": False}, {"data": 4}, "execute", None, [], 100.0)
+    (asked, *_) = jobs_for({**LISTED, "execute": False}, {"data": 4}, ["execute"], None, [], 100.0)
     assert asked["skips"] == {"execute": "the fixture says execute=False"}
     with pytest.raises(ValueError, match="reference is for a program that is run"):
         Fixture("m:f", [{"data": 4}], reference="single_device", execute=False)

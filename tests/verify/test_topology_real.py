@@ -65,7 +65,7 @@ def compiled_for(runner: Runner, folder: Path, name: str, *topologies: str) -> l
     """The results of level `topology` of a fixture of `STEP`."""
     file = folder / "real.py"
     file.write_text(STEP)
-    found = verify_fixtures(runner, Request({file: [name]}, topologies=topologies, level="topology"))
+    found = verify_fixtures(runner, Request({file: [name]}, topologies=topologies, levels=["topology"]))
     return [result for result in found if result.level == "topology"]
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from shardlint.verify.children import CannotRun
 from shardlint.verify.command import verify
 from shardlint.verify.find import fixture_files
 from shardlint.verify.report import Failure, Run, text_report
 from shardlint.verify.report import Result as VerifyResult
-from shardlint.verify.runner import CannotRun
 
 pytest.importorskip("jax")
 

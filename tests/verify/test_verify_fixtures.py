@@ -55,6 +55,7 @@ fx = Fixture(jitted, [MESH, "all:8"], ARGS, OUT,
 def test_a_wrong_sharding_is_told_by_leaf(verify: Verify) -> None:
     compiled, executed = verify(
         """
+        @functools.partial(jax.jit, static_argnames="mesh")
         def step(p, mesh):
             whole = jax.lax.with_sharding_constraint(p["w1"] * 2, NamedSharding(mesh, JP()))
             return {"w1": whole, "w2": p["w1"] + 1}, 3
@@ -71,8 +72,37 @@ def test_a_wrong_sharding_is_told_by_leaf(verify: Verify) -> None:
         )
         assert result.checked == 2
         assert f"fx.py::fx --mesh data=4,model=2 --level {result.level}" in result.rerun
-    assert compiled.how.startswith("a plain function, wrapped in jax.jit")
-    assert executed.how.startswith("a plain function, called as it is")
+    assert compiled.how.startswith("compiled as it is (jit)")
+    assert executed.how.startswith("called as it is")
+
+
+def test_where_outputs_of_a_plain_function_lie_is_for_the_level_that_calls_it(verify: Verify) -> None:
+    source = """
+    def like(x):
+        return {"zeros": jnp.zeros_like(x), "one": x + 1}
+    OUT = {"zeros": P("data"), "one": P("data")}
+    right = Fixture(like, [MESH], [X], OUT)
+    compiled_only = Fixture(like, [MESH], [X], OUT, execute=False)
+    """
+    compiled, executed, *_ = verify(source, "execute", names=["right"])
+    assert (compiled.status, executed.status) == ("pass", "pass")
+    assert (compiled.checked, executed.checked) == (1, 2)
+    assert "in a jit around it: out['zeros'] f32[8,4]  expected P('data')  got P()" in compiled.notes[0]
+    assert [result.status for result in verify(source, "execute", names=["compiled_only"])] == [
+        "fail",
+        "skip",
+    ]
+    source = """
+    def whole(x, mesh):
+        return jax.lax.with_sharding_constraint(x, NamedSharding(mesh, JP()))
+    fx = Fixture(whole, [MESH], [X], {"": P("data")})
+    """
+    compiled, executed = verify(source, "execute")
+    assert (compiled.status, compiled.reason) == (
+        "skip",
+        "fn is a plain function, and where its outputs lie is for level execute",
+    )
+    assert kinds(executed) == ["sharding"]
 
 
 def test_a_leaf_on_one_device_is_no_sharding(verify: Verify) -> None:
@@ -284,7 +314,9 @@ def test_equinox_modules(verify: Verify) -> None:
         OUT = {"0/w": P("data", "model"), "0/b": P(), "1": P()}
         whole = {"donate": (0,), "reference": "single_device"}
         filtered = Fixture(eqx.filter_jit(forward, donate="all"), [MESH], ARGS, OUT, **whole)
-        plain = Fixture(forward, [MESH], ARGS, OUT, donate=(0,))
+        inner = eqx.filter_jit(forward, donate="all")
+        plain = Fixture(lambda net, x: inner(net, x), [MESH], ARGS, OUT, donate=(0,))
+        undonated = Fixture(forward, [MESH], ARGS, OUT, donate=(0,))
         second = Fixture(eqx.filter_jit(forward, donate="all-except-first"), [MESH], ARGS, OUT, donate=(0,))
         def specs():
             return jax.tree_util.tree_map(lambda leaf: JP("data") if np.ndim(leaf) == 2 else JP(), init())
@@ -296,10 +328,12 @@ def test_equinox_modules(verify: Verify) -> None:
         ("pass", []),
         ("pass", []),
         ("fail", ["donation", "donation"]),
+        ("fail", ["donation", "donation"]),
         ("pass", []),
     ]
     assert results[1].how.startswith("a plain function, wrapped in equinox.filter_jit")
-    assert [failure.where for failure in results[2].failures] == ["args[0].w", "args[0].b"]
+    assert "nor by a jit that it hands it to" in results[2].failures[0].message
+    assert [failure.where for failure in results[3].failures] == ["args[0].w", "args[0].b"]
 
 
 def test_equinox_numbers(verify: Verify) -> None:

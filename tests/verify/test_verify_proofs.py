@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.verify.children import CannotRun
 from shardlint.verify.command import proofs
 from shardlint.verify.plan import Request, verify_proofs
 from shardlint.verify.proofs import BadProof, read_proof
 from shardlint.verify.report import Result
-from shardlint.verify.runner import CannotRun, Runner
+from shardlint.verify.runner import Runner
 
 PROOFS = Path(__file__).parent / "data" / "proofs"
 KINDS = {
@@ -45,7 +46,7 @@ def prove(runner: Runner, folders: dict[str, Path], level: str = "execute") -> d
     found, failures = proofs(["all"], folders)
     assert not failures, failures
     results: dict[str, list[Result]] = {code: [] for code in folders}
-    for result in verify_proofs(runner, Request(proofs=found, level=level)):
+    for result in verify_proofs(runner, Request(proofs=found, levels=[level] if level == "compile" else [])):
         results[result.target].append(result)
     return results
 

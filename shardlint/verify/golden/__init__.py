@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardlint.files import replace_file
@@ -21,7 +21,10 @@ from shardlint.verify.golden.file import BadGolden, Golden, Kept, read, written
 from shardlint.verify.report import FAIL, PASS, Failure, Result
 from shardlint.verify.spec import sizes_text
 
-__all__ = ["golden_path", "hold"]
+__all__ = ["Goldens", "golden_path", "goldens_of", "hold"]
+
+Goldens = Mapping[Path, Golden | BadGolden]
+"""What golden files held before any program ran."""
 
 STAMPED = ("jax", "jaxlib")
 
@@ -34,10 +37,35 @@ def golden_path(fixture: str) -> Path:
     return Path(file).with_suffix(".golden") / f"{safe}.toml"
 
 
+def goldens_of(files: Iterable[Path]) -> Goldens:
+    """The goldens beside files with fixtures. To be called before anything of theirs runs, which could change them."""
+    found: dict[Path, Golden | BadGolden] = {}
+    for folder in dict.fromkeys(golden_path(f"{file}::x").parent for file in files):
+        for path in sorted(folder.glob("*.toml")):
+            golden = _read(path)
+            if golden is not None:
+                found[path] = golden
+    return found
+
+
+def _read(path: Path) -> Golden | BadGolden | None:
+    try:
+        return read(path)
+    except BadGolden as error:
+        return error
+
+
 def hold(
-    results: Sequence[Result], releases: Mapping[str, str], *, update: bool = False, whole: bool = False
+    results: Sequence[Result],
+    releases: Mapping[str, str],
+    *,
+    update: bool = False,
+    whole: bool = False,
+    goldens: Goldens | None = None,
 ) -> list[str]:
     """Hold every result that has a program against its golden, or write that (`update`).
+
+    `goldens` are those that were there before the programs ran (None: those there now).
 
     A drift is added to its result as failures of kind `golden`, which make it a FAIL. Only what was run is
     compared or replaced. `whole` says that every mesh of every fixture in the fixtures' files was asked for: then
@@ -51,7 +79,9 @@ def hold(
             groups.setdefault(result.fixture, []).append(result)
     said: list[str] = []
     for fixture, group in groups.items():
-        one = _Holding(fixture, golden_path(fixture), stamp, group, whole)
+        path = golden_path(fixture)
+        before = _read(path) if goldens is None else goldens.get(path)
+        one = _Holding(fixture, path, stamp, group, whole, before)
         try:
             said += one.update() if update else one.compare()
         except OSError as error:  # it may name a temporary file, or none
@@ -79,28 +109,31 @@ class _Holding:
     stamp: dict[str, str]
     results: list[Result]
     whole: bool
-    said: list[str] = field(default_factory=list)
+    before: Golden | BadGolden | None
 
     def compare(self) -> list[str]:
         """Add the drifts from the golden, if there is one, to the results."""
-        try:
-            golden = read(self.path)
-        except BadGolden as error:
+        golden = self.before
+        if isinstance(golden, BadGolden):
             for result in self._compiled():
-                _fail(result, [Failure("golden", f"{error}; --update writes it anew")])
+                _fail(result, [Failure("golden", f"{golden}; --update writes it anew")])
             return []
+        now = _read(self.path)
+        changed = []
+        if str(now) != str(golden):
+            changed = [f"{self.path} was changed while the programs ran, which were held against what it was before"]
         if golden is None:
-            return []
+            return changed
         for result in self._compiled():
-            now = self._keep(result)
-            kept = golden.find(now.key())
+            this = self._keep(result)
+            kept = golden.find(this.key())
             if kept is None:
-                result.notes.append(f"{self.path} has no {now.name()}; --update adds it")
+                result.notes.append(f"{self.path} has no {this.name()}; --update adds it")
                 continue
-            drifts, notes = compare(kept, now, golden.tolerance, self.path, self._folder())
+            drifts, notes = compare(kept, this, golden.tolerance, self.path, self._folder())
             result.notes += notes
             _fail(result, drifts)
-        return [
+        return changed + [
             f"{self.path}: {run.name()} is of a mesh the fixture no longer has; --update drops it"
             for run in self._gone(golden)
         ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from shardlint.verify.facts import Array, Collective, Line, Product, Program
+from shardlint.verify.here import shown_path
 from shardlint.verify.html.layout import Layouts
 from shardlint.verify.html.page import (
     Cell,
@@ -19,7 +20,7 @@ from shardlint.verify.html.page import (
     size,
     table,
 )
-from shardlint.verify.html.source import Costs, line_id, listing, shown_path
+from shardlint.verify.html.source import Costs, line_id, listing
 from shardlint.verify.lines import Lines
 from shardlint.verify.report import Failure, size_text
 

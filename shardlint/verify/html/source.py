@@ -8,10 +8,10 @@ import math
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from shardlint.plain import plain
 from shardlint.verify.facts import Line
+from shardlint.verify.here import shown_path
 from shardlint.verify.html.page import Html, element, escape, join
 from shardlint.verify.lines import Lines
 from shardlint.verify.report import size_text
@@ -71,14 +71,6 @@ def listing(costs: Costs, sources: Lines, prefix: str) -> Html | None:
 def line_id(prefix: str, line: Line) -> str:
     """The id of a line in a listing."""
     return f"{prefix}-{line.file}:{line.line}"
-
-
-def shown_path(file: str) -> str:
-    """A path relative to the working directory where it lies below it."""
-    try:
-        return str(Path(file).resolve().relative_to(Path.cwd()))
-    except (ValueError, OSError):
-        return file
 
 
 def _file(file: str, costs: Mapping[int, Cost], lines: Sequence[str], most: int, prefix: str) -> Html:

@@ -5,6 +5,7 @@ numbers wherever they hold the same part. No jax.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,21 +45,77 @@ def _short(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
+Call = Mapping[str, Any]
+"""A call of a program that all processes are to make: `name`, `line` (the user's), `program` (its digest), `talks`
+(whether its devices exchange anything), `host` (type and digest of what it was given that one process alone has) and
+`of` (the arrays all have a part of, by what they were made of; `names` as a person writes them)."""
+
+
 def order(calls: Sequence[Sequence[Sequence[str]]]) -> str:
     """The first call in which the programs that processes ran one after another differ, as a sentence.
 
     A call is the name of a program and the user's line.
     """
-    for number, ones in enumerate(itertools.zip_longest(*calls, fillvalue=("", "")), 1):
-        other = next((index for index, one in enumerate(ones) if list(one) != list(ones[0])), None)
-        if other is not None:
-            told = [_call(index, *ones[index]) for index in (0, other)]
-            return f"the first difference between what they ran is program {number}: {', '.join(told)}"
-    return ""
+    found = _first([[{"name": name, "line": line} for name, line in one] for one in calls], ("name", "line"))
+    return f"the first difference between what they ran is {found[1]}" if found else ""
 
 
-def _call(index: int, name: str, line: str) -> str:
-    return f"process {index} ran {name} at {line or '?'}" if name else f"process {index} ran no other"
+def _first(calls: Sequence[Sequence[Call]], keys: Sequence[str]) -> tuple[list[Call], str, int] | None:
+    """The first call in which processes differ: of process 0 and of another, both as text, and which other it is."""
+    for number, ones in enumerate(itertools.zip_longest(*calls, fillvalue={}), 1):
+        for index, one in enumerate(ones):
+            if any(one.get(key) != ones[0].get(key) for key in keys):
+                both = f"{_call(0, ones[0])}, {_call(index, one)}"
+                return [ones[0], one], f"program {number}: {both}", index
+    return None
+
+
+def _call(index: int, call: Call) -> str:
+    if not call:
+        return f"process {index} ran no other"
+    names = [name for name in call.get("names", ()) if name]
+    on = f" on {', '.join(names)}" if 0 < len(names) <= 4 else ""
+    return f"process {index} ran {call['name']}{on} at {call['line'] or '?'}"
+
+
+_DOES = ("name", "program", "host", "of")
+
+
+def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> tuple[Failure | None, str]:
+    """What does not hold of the calls that processes made together (None: nothing), and what is worth a note.
+
+    They must be of the same programs, with the same numbers from the host, on the same arrays. One that processes do
+    alone does no harm where its devices exchange nothing and no result comes of it; `made` is what results are made of.
+    """
+    found = _first(calls, _DOES)
+    if found is None:
+        return None, ""
+    (mine, other), text, index = found
+    where = str(other.get("line") or mine.get("line") or "")
+    alike = mine.get("name") == other.get("name") and mine.get("program") == other.get("program")
+    for one, another in zip(mine.get("host", ()), other.get("host", ()), strict=False):
+        if alike and one != another:
+            message = (
+                f"processes 0 and {index} gave {mine['name']} different numbers from the host, which jax takes for "
+                "the same in all: make them from one seed, or in one process and broadcast them"
+            )
+            return Failure("replicas", message, where, array=str(another[0])), ""
+    sets = [Counter(_key(call) for call in one) for one in calls]
+    talks = any(call["talks"] for one in calls for call in one if any(_key(call) not in other for other in sets))
+    if not talks and all(one == made[0] for one in made):
+        return None, f"the processes do not run the same programs, without harm here: {text}"
+    inside = ", in which something else is computed" if _alike_but_program(mine, other) else ""
+    message = f"the processes ran different programs; the first that differs is {text}{inside}"
+    return Failure("program", message, where), ""
+
+
+def _alike_but_program(mine: Call, other: Call) -> bool:
+    """Whether two calls differ in nothing but what was compiled: a number of the host's in it, or an order."""
+    return all(mine.get(key) == other.get(key) for key in _DOES if key != "program")
+
+
+def _key(call: Call) -> str:
+    return repr([call[key] for key in _DOES])
 
 
 def after(results: Sequence[Mapping[str, Any]], order: str) -> tuple[list[Failure], int]:

@@ -4,33 +4,38 @@ it looked at.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
 import numpy as np
 
+from shardlint.verify.declarations import REPLICATED, item
 from shardlint.verify.inside import tree
 from shardlint.verify.inside.compiled import Compiled
+from shardlint.verify.inside.coverage import Looked
 from shardlint.verify.inside.place import Indivisible, named
-from shardlint.verify.paths import nothing_matches, select, unmatched
+from shardlint.verify.paths import idle_globs, select
 from shardlint.verify.report import Failure, array_text, size_text
 from shardlint.verify.spec import P, sizes_text
 
 ONE_DEVICE = "one device"
+_NO_ARRAY = "the argument holds no array"
 
 
 @dataclass
 class Checked:
-    """Failures and the number of leaves compared."""
+    """Failures, the number of leaves compared, and what that says of the fixture's declarations."""
 
     failures: list[Failure]
     count: int
+    looked: Looked = field(default_factory=Looked)
 
     def __iadd__(self, other: Checked) -> Checked:
         self.failures += other.failures
         self.count += other.count
+        self.looked += other.looked
         return self
 
 
@@ -46,7 +51,7 @@ def same_sharding(actual: Any, mesh: Any, spec: P, ndim: int) -> bool:
 
 def on_one_device(sharding: Any) -> bool:
     """Whether a sharding uses a single device."""
-    return len(sharding.device_set) == 1
+    return len(sharding.device_set) == 1 or tree.holder(sharding) is not None
 
 
 def sharding_text(sharding: Any) -> str:
@@ -68,42 +73,77 @@ def sharding_text(sharding: Any) -> str:
 
 
 def check_placement(
-    leaves: Sequence[tree.Leaf], out: Mapping[str, P], mesh: Any, replicated_max: int | None
+    leaves: Sequence[tree.Leaf],
+    out: Mapping[str, P],
+    mesh: Any,
+    replicated_max: int | None,
+    field: str = "out",
 ) -> Checked:
     """Compare output leaves with the specs their paths ask for, and limit the size of the replicated others.
 
-    Raises `Indivisible` when the mesh does not divide an expected dimension.
+    `field` is the one that declares `out`. Raises `Indivisible` when the mesh does not divide an expected dimension.
     """
     checked = Checked([], 0)
     sizes = dict(mesh.shape)
-    for glob, nearest in unmatched(out, [leaf.path for leaf in leaves]).items():
-        checked.failures.append(Failure("pattern", nothing_matches(glob, nearest)))
+    for glob, message in idle_globs(out, [leaf.path for leaf in leaves]).items():
+        checked.failures.append(Failure("pattern", message))
+        checked.looked.proved.add(item(field, glob))
+    others = []
     for leaf in leaves:
         found = select(out, leaf.path)
-        if found is not None:
-            spec = found[1]
-            try:
-                misfit = spec.misfit(leaf.shape, sizes)
-            except ValueError as error:
-                failure = Failure("fixture", str(error), leaf.where, leaf.path, leaf.array)
-                checked += Checked([failure], 1)
-                continue
-            if misfit:
-                raise Indivisible(f"{leaf.where}: {misfit}")
-            checked += _compare(leaf, mesh, spec)
-        elif replicated_max is not None:
-            checked += _limit_replicated(leaf, mesh, replicated_max)
-    whole = [failure for failure in checked.failures if failure.kind == "replicated"]
-    if len(whole) > 1:
-        whole.sort(key=lambda failure: failure.bytes_actual or 0, reverse=True)
-        whole[0].message += f"; the largest of {len(whole)}"
-        checked.failures = [failure for failure in checked.failures if failure.kind != "replicated"] + whole
+        if found is None:
+            others.append(leaf)
+            continue
+        glob, spec = found
+        try:
+            misfit = spec.misfit(leaf.shape, sizes)
+        except ValueError as error:
+            failure = Failure("fixture", str(error), leaf.where, leaf.path, leaf.array)
+            checked += Checked([failure], 1, Looked({item(field, glob)}))
+            continue
+        if misfit:
+            raise Indivisible(f"{leaf.where}: {misfit}")
+        found_wrong = _compare(leaf, mesh, spec)
+        checked.failures += found_wrong
+        checked += weigh(item(field, glob), spec, sizes, bool(found_wrong))
+    if replicated_max is not None and not leaves:
+        nothing = Failure("empty", "checks nothing: no output leaf was compared")
+        checked += Checked([nothing], 0, Looked({REPLICATED}))
+    elif replicated_max is not None:
+        checked += _limited(others, mesh, replicated_max)
     return checked
 
 
-def _compare(leaf: tree.Leaf, mesh: Any, spec: P) -> Checked:
+def weigh(text: str, spec: P, sizes: Mapping[str, int], wrong: bool = False) -> Checked:
+    """One leaf compared with `spec` for the declaration `text`; it counts where the mesh can tell a wrong one."""
+    if wrong:
+        return Checked([], 1, Looked({text}))
+    thin = [axis for axis in spec.axes() if sizes.get(axis) == 1]
+    if all(size == 1 for size in sizes.values()):
+        return Checked([], 0, Looked(idle={text: "the mesh has one device"}))
+    if thin and len(thin) == len(spec.axes()):
+        why = f"every axis that {spec} names has size 1 on this mesh"
+        return Checked([], 0, Looked(idle={text: why}))
+    said = [f"nothing is proved of axis {axis!r}, which has size 1 on this mesh" for axis in thin]
+    return Checked([], 1, Looked({text}, said=said))
+
+
+def _limited(leaves: Sequence[tree.Leaf], mesh: Any, most: int) -> Checked:
+    """Limit the size of leaves that no glob names, where they are replicated; the largest failure first."""
+    if mesh.devices.size == 1:
+        return Checked([], 0, Looked(idle={REPLICATED: "the mesh has one device"}))
+    if not leaves:
+        return Checked([], 0, Looked(idle={REPLICATED: "no output leaf is left that out does not name"}))
+    failures = [failure for leaf in leaves for failure in _limit_replicated(leaf, most)]
+    failures.sort(key=lambda failure: failure.bytes_actual or 0, reverse=True)
+    if len(failures) > 1:
+        failures[0].message += f"; the largest of {len(failures)}"
+    return Checked(failures, len(leaves), Looked({REPLICATED}))
+
+
+def _compare(leaf: tree.Leaf, mesh: Any, spec: P) -> list[Failure]:
     if leaf.sharding is not None and same_sharding(leaf.sharding, mesh, spec, len(leaf.shape)):
-        return Checked([], 1)
+        return []
     failure = Failure(
         "sharding", "", leaf.where, leaf.path, leaf.array, str(spec), sharding_text(leaf.sharding)
     )
@@ -112,18 +152,18 @@ def _compare(leaf: tree.Leaf, mesh: Any, spec: P) -> Checked:
     other = getattr(leaf.sharding, "mesh", None)
     if other is not None and not on_one_device(leaf.sharding) and dict(other.shape) != dict(mesh.shape):
         failure.message = f"on another mesh: {sizes_text(other.shape)}"
-    return Checked([failure], 1)
+    return [failure]
 
 
-def _limit_replicated(leaf: tree.Leaf, mesh: Any, most: int) -> Checked:
+def _limit_replicated(leaf: tree.Leaf, most: int) -> list[Failure]:
     whole = leaf.sharding is None or on_one_device(leaf.sharding) or leaf.sharding.is_fully_replicated
-    if mesh.devices.size == 1 or not whole or leaf.local_bytes <= most:
-        return Checked([], 1)
+    if not whole or leaf.local_bytes <= most:
+        return []
     message = f"{size_text(leaf.local_bytes)} whole, more than replicated_bytes_max ({size_text(most)})"
     actual = sharding_text(leaf.sharding)
     failure = Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", actual)
     failure.bytes_actual = leaf.local_bytes
-    return Checked([failure], 1)
+    return [failure]
 
 
 def check_donation(compiled: Compiled) -> Checked:
@@ -135,7 +175,7 @@ def check_donation(compiled: Compiled) -> Checked:
             message = (
                 "donated, but no output reuses its buffer: none has its shape, dtype and sharding"
                 if one.given
-                else "not donated by fn"
+                else "not donated by fn" + ("" if compiled.is_jit else ", nor by a jit that it hands it to")
             )
             failures.append(_kept(one.leaf, message))
     if not failures and any(one.aliased is None for one in donated):
@@ -145,7 +185,10 @@ def check_donation(compiled: Compiled) -> Checked:
                 f"{size_text(compiled.alias_bytes)} of {size_text(wanted)} donated are reused on each device"
             )
             failures.append(Failure("donation", reused, expected="all reused", actual="part"))
-    return Checked(failures, len(donated))
+    arguments = dict.fromkeys(one.argument for one in compiled.taken if one.argument in compiled.donates)
+    proved = {item("donate", index) for index in arguments}
+    missed = {item("donate", index): _NO_ARRAY for index in compiled.donates if index not in arguments}
+    return Checked(failures, len(donated), Looked(proved, missed=missed))
 
 
 def check_deleted(args: Sequence[Any], donate: Sequence[int]) -> Checked:
@@ -157,6 +200,7 @@ def check_deleted(args: Sequence[Any], donate: Sequence[int]) -> Checked:
         for path, where, leaf in tree.flatten(args[index]):
             if isinstance(leaf, jax.Array):
                 checked.count += 1
+                checked.looked.proved.add(item("donate", index))
                 if not leaf.is_deleted():
                     held = tree.Leaf(
                         path, f"args[{index}]{where}", tuple(leaf.shape), leaf.dtype, leaf.sharding
@@ -164,6 +208,8 @@ def check_deleted(args: Sequence[Any], donate: Sequence[int]) -> Checked:
                     checked.failures.append(
                         _kept(held, "still alive after the call: its buffer was not reused")
                     )
+        if item("donate", index) not in checked.looked.proved:
+            checked.looked.missed[item("donate", index)] = _NO_ARRAY
     return checked
 
 
@@ -185,7 +231,8 @@ def check_replicas(output: Any) -> Checked:
     """Devices that hold the same part of an output array must hold the same numbers."""
     checked = Checked([], 0)
     for path, where, leaf in tree.flatten(output):
-        if not isinstance(leaf, jax.Array):
+        # Of an array on one device the others hold nothing, whatever jax hands out for them.
+        if not isinstance(leaf, jax.Array) or on_one_device(leaf.sharding):
             continue
         checked.count += 1
         first: dict[str, tuple[Any, Any]] = {}
@@ -200,99 +247,3 @@ def check_replicas(output: Any) -> Checked:
                 checked.failures.append(Failure("replicas", message, "out" + where, path, text))
                 break
     return checked
-
-
-def numbers(output: Any) -> dict[str, tuple[str, Any]]:
-    """Path -> (spelling, host array) of every number in an output, python scalars too."""
-    found = {}
-    for path, where, leaf in tree.flatten(output):
-        if tree.is_array(leaf):
-            host = tree.to_host(leaf)
-            found[path] = ("out" + where, host.data if isinstance(host, tree.HostKey) else host)
-        elif isinstance(leaf, bool | int | float | complex | np.generic):
-            found[path] = ("out" + where, np.asarray(leaf))
-    return found
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How far one leaf is from what it should be, relative to its largest number. Infinite where
-    shapes differ.
-    """
-
-    size: float
-    where: str
-    path: str
-    array: str
-    reason: str
-
-
-def differences(
-    got: Mapping[str, tuple[str, Any]], want: Mapping[str, tuple[str, Any]]
-) -> tuple[list[Difference], list[str]]:
-    """The difference of each leaf both have, largest first, and what only one of them has."""
-    found = []
-    for path in got.keys() & want.keys():
-        where, actual = got[path]
-        size, reason = _difference(np.asarray(actual), np.asarray(want[path][1]))
-        found.append(Difference(size, where, path, array_text(str(actual.dtype), actual.shape), reason))
-    odd = [
-        f"only one side has {(got.get(path) or want[path])[0]}" for path in sorted(got.keys() ^ want.keys())
-    ]
-    return sorted(found, key=lambda one: (-one.size, one.path)), odd
-
-
-def _difference(actual: Any, expected: Any) -> tuple[float, str]:
-    if actual.shape != expected.shape:
-        return float("inf"), f"shape {actual.shape} instead of {expected.shape}"
-    if actual.size == 0:
-        return 0.0, ""
-    inexact = jax.dtypes.issubdtype(actual.dtype, np.inexact) or jax.dtypes.issubdtype(
-        expected.dtype, np.inexact
-    )
-    if not inexact:
-        wrong = int(np.sum(actual != expected))
-        return (float("inf"), f"{wrong} of {actual.size} elements differ") if wrong else (0.0, "")
-    wide = np.complex128 if np.iscomplexobj(actual) or np.iscomplexobj(expected) else np.float64
-    left, right = actual.astype(wide), expected.astype(wide)
-    finite = np.isfinite(right)
-    if not (
-        np.array_equal(finite, np.isfinite(left))
-        and np.array_equal(left[~finite], right[~finite], equal_nan=True)
-    ):
-        return float("inf"), "NaN or infinity in other places"
-    if not finite.any():
-        return float("inf"), "there is no finite number to compare"
-    left, right = left[finite], right[finite]
-    scale = float(np.max(np.abs(right)))
-    worst = float(np.max(np.abs(left - right)))
-    return (
-        worst / scale if scale else worst
-    ), f"largest absolute difference {worst:.3g}, largest number {scale:.3g}"
-
-
-def check_numbers(
-    got: Mapping[str, tuple[str, Any]],
-    want: Mapping[str, tuple[str, Any]],
-    tolerance: Callable[[str], float],
-    against: str,
-) -> tuple[Checked, str]:
-    """Compare all numbers leaf by leaf. Returns also a sentence on the largest difference.
-
-    `tolerance` gives, for a path, the relative difference still taken for rounding.
-    """
-    found, odd = differences(got, want)
-    failures = [Failure("numbers", f"{text}: compared with {against}") for text in odd]
-    for one in found:
-        allowed = tolerance(one.path)
-        if one.size > allowed:
-            message = (
-                f"differs from {against} by {one.size:.2g} relative, tolerance {allowed:.0e}; {one.reason}"
-            )
-            failures.append(Failure("numbers", message, one.where, one.path, one.array))
-    if not found:
-        return Checked(failures, 0), f"no numbers to compare with {against}"
-    worst = found[0]
-    limit = f"(tolerance {tolerance(worst.path):.0e})"
-    summary = f"largest difference from {against}: {worst.size:.2g} at {worst.where} {limit}"
-    return Checked(failures, len(found)), summary

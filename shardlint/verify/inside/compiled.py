@@ -14,6 +14,7 @@ from typing import Any
 import jax
 
 from shardlint.verify.inside import remember, tree
+from shardlint.verify.inside.donated import donated_inside
 from shardlint.verify.inside.partitioned import Partitioned, compile_lowered
 from shardlint.verify.paths import path_text
 from shardlint.verify.report import PLAIN
@@ -54,6 +55,8 @@ class Compiled:
 
     how: str
     outputs: list[tree.Leaf]
+    donates: Sequence[int]
+    """The arguments that were to be donated."""
     donated: list[Donated]
     alias_bytes: int
     text: Callable[[], str]
@@ -64,6 +67,8 @@ class Compiled:
     untold: str = ""
     """Why nothing is known of the outputs; "" where they are."""
     dumped: Partitioned | None = None
+    is_jit: bool = True
+    """Whether it was compiled as it is, and not wrapped to be compiled."""
 
 
 def can_lower(function: Any) -> bool:
@@ -120,7 +125,20 @@ def compile_function(
     donated = [Donated(one.leaf, one.given, one.aliased) for one in taken if one.argument in donate]
     memory = inner.memory_analysis()
     alias_bytes = int(getattr(memory, "alias_size_in_bytes", 0) or 0)
-    return Compiled(how, outputs, donated, alias_bytes, lowered.as_text, inner, taken, first, untold, dumped)
+    return Compiled(
+        how,
+        outputs,
+        donate,
+        donated,
+        alias_bytes,
+        lowered.as_text,
+        inner,
+        taken,
+        first,
+        untold,
+        dumped,
+        order.own is None,
+    )
 
 
 @dataclass(frozen=True)
@@ -130,6 +148,8 @@ class _Order:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     arrays: dict[int, list[tuple[tree.Leaf, Any]]]
+    own: set[int] | None = None
+    """Of a function that was wrapped, the ids of the arrays that it donates itself."""
 
 
 def _lower(
@@ -144,9 +164,10 @@ def _lower(
             how, order = "haliax.named_jit", _named_order(lowered, order)
         return f"compiled as it is ({how})", lowered, order
     bound = functools.partial(function, **kwargs) if kwargs else function
+    own = donated_inside(bound, args) if donate else set()
     if _only_arrays(args):
         lowered = jax.jit(bound, donate_argnums=tuple(donate)).lower(*args)
-        return f"{PLAIN}, wrapped in jax.jit", lowered, _Order(tuple(args), {}, arrays)
+        return f"{PLAIN}, wrapped in jax.jit", lowered, _Order(tuple(args), {}, arrays, own)
     import equinox
 
     # filter_jit donates all arguments but the first, or none: so the kept ones go first, as one.
@@ -161,7 +182,7 @@ def _lower(
     return (
         f"{PLAIN}, wrapped in equinox.filter_jit",
         lowered,
-        _Order((kept, given), {}, arrays),
+        _Order((kept, given), {}, arrays, own),
     )
 
 
@@ -235,7 +256,7 @@ def _taken(lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[
     flat = _flat_order(compiled, order, len(info))
     if flat is None:
         given = any(argument.donated for argument in info)
-        return [Taken(leaf, index, None, given, None) for index, leaf, _ in wanted]
+        return [Taken(leaf, index, None, given and _own(order, value), None) for index, leaf, value in wanted]
     places = {id(value): place for place, value in reversed(list(enumerate(flat)))}
     numbers = [count - 1 for count in itertools.accumulate(kept)]
     found = []
@@ -245,8 +266,13 @@ def _taken(lowered: Any, compiled: Any, inner: Any, order: _Order, aliased: set[
             found.append(Taken(leaf, index, None, False, False))
             continue
         parameter = numbers[place] if kept[place] else None
-        found.append(Taken(leaf, index, parameter, bool(info[place].donated), parameter in aliased))
+        given = bool(info[place].donated) and _own(order, value)
+        found.append(Taken(leaf, index, parameter, given, parameter in aliased))
     return found
+
+
+def _own(order: _Order, value: Any) -> bool:
+    return order.own is None or id(value) in order.own
 
 
 def _flat_order(compiled: Any, order: _Order, count: int) -> list[Any] | None:

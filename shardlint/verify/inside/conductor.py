@@ -1,8 +1,8 @@
 """Level `processes`: starts the processes of a `jax.distributed` program on this machine, compares what they
 are about to run and what they hold, and says where each stood when they come to no end.
 
-It starts no jax backend and runs nothing of the user's, so that forking the processes is safe and
-nothing they do can keep it from ending them.
+It runs nothing of the user's, so that nothing the processes do can keep it from ending them. Each is an interpreter
+of its own, with another order of sets than the others (PYTHONHASHSEED), as on the machines it stands for.
 """
 
 from __future__ import annotations
@@ -18,13 +18,16 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify import contain, messages
-from shardlint.verify.inside import agreement, errors, stacks, zygote
+from shardlint.verify import boot, contain, messages
+from shardlint.verify.inside import agreement, stacks, worker, zygote
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
 # A process that only waits takes some 3 ms a second, for heartbeats; one that works takes 1000.
 _IDLE = 0.01
 _GRACE = 1.0
+# How often, in seconds, the work of all processes is counted, which takes a look at each; and the bytes printed that
+# are work too: a process that prints without end mostly waits to be read, and one that hangs may still print a warning.
+_LOOK, _MUCH = 0.2, 2**16
 _LINES = 20
 # jax's network layer greets on every connection.
 _NOISE = (b"[Gloo] Rank ",)
@@ -42,7 +45,7 @@ class _Process:
         self.partial = b""
         self.open = {said, printed}
         self.lines: list[str] = []
-        self.calls: list[list[str]] = []
+        self.calls: list[agreement.Call] = []
 
     def take(self, message: dict[str, Any]) -> None:
         """Take in what it says."""
@@ -85,7 +88,7 @@ class _Conductor:
         self.job, self.port, self.folder = job, port, folder
         self.stall = float(job["stall"])
         self.selector = selectors.DefaultSelector()
-        self.began = time.monotonic()
+        self.began, self.printed = time.monotonic(), 0
         self.processes: list[_Process] = []
         for index in range(job["processes"]):
             self.processes.append(self._start(index))
@@ -112,8 +115,19 @@ class _Conductor:
             result.failures = self._wait_for("result")
         if not result.failures:
             results = [one.told["result"] for one in self.processes]
+            calls = [one.calls for one in self.processes]
+            apart, note = agreement.together(calls, [one["made"] for one in results])
+            result.notes += [note] if note else []
+            result.notes += dict.fromkeys(text for one in results for text in one["notes"])
             result.failures, count = agreement.after(results, self._order())
-            result.checked += count
+            result.failures = [apart] if apart else result.failures
+            # A jit's program was counted when it was compared before.
+            result.checked += count + sum(len(call["host"]) for call in calls[0])
+            result.checked += 0 if ready[0]["program"] else len(calls[0])
+            changed = next((one.told["changed"] for one in self.processes if one.told.get("changed")), "")
+            if changed:
+                text = f"the program replaced {changed}, on which the checks rest"
+                result.failures.append(Failure("distrust", text))
         count, devices = self.job["processes"], self.job["devices"]
         under = next((one.told["under"] for one in self.processes if "under" in one.told), "")
         result.how = f"run as {count} processes with {devices} devices each" + (
@@ -143,44 +157,27 @@ class _Conductor:
         mark = messages.new_mark()
         sys.stdout.flush()
         sys.stderr.flush()
-        pid = os.fork()
-        if pid == 0:
-            self._become(index, say, mark, write, orders)
+        dup = os.POSIX_SPAWN_DUP2
+        pid = os.posix_spawn(
+            sys.executable,
+            [sys.executable, "-c", boot.BOOT.format(module="worker"), boot.PACKAGE],
+            {**os.environ, "PYTHONHASHSEED": str(index + 1)},
+            # In this order: each takes the place of a number that is not needed any more.
+            file_actions=[(dup, orders, 0), (dup, say, worker.SAY), (dup, write, 1), (dup, write, 2)],
+        )
         for descriptor in (say, write, orders):
             os.close(descriptor)
         for descriptor in (said, printed):
             os.set_blocking(descriptor, False)
             self.selector.register(descriptor, selectors.EVENT_READ, index)
+        about = {"job": self.job, "index": index, "port": self.port, "folder": str(self.folder), "mark": mark}
+        messages.write_line(order, about)
         return _Process(index, pid, said, printed, order, mark)
-
-    def _become(self, index: int, say: int, mark: str, write: int, orders: int) -> None:
-        """The rest of a process' life."""
-        try:
-            contain.die_with_parent()
-            os.dup2(write, 1)
-            os.dup2(write, 2)
-            from shardlint.verify.inside import devices, worker
-
-            if self.job["memory"] is not None:
-                share = self.job["memory"] // self.job["processes"]
-                devices.limit(share, self.job["limit"], self.job["devices"])
-            worker.work(
-                self.job,
-                index,
-                self.port,
-                self.folder,
-                messages.sender(say, mark),
-                lambda: _expect(orders),
-            )
-            errors.flush()
-            # Not yet: jax takes the end of one process for a fault of the others.
-            _expect(orders)
-        finally:
-            zygote.exit_now(0)
 
     def _wait_for(self, key: str) -> list[Failure]:
         """Listen until every process has told `key` (or that the mesh does not divide); what kept them from it."""
-        quiet_since, used = time.monotonic(), 0
+        quiet_since, used, printed = time.monotonic(), 0, self.printed
+        looked = quiet_since
         trouble = 0.0
         while True:
             left = [one for one in self.processes if key not in one.told and "skip" not in one.told]
@@ -197,10 +194,14 @@ class _Conductor:
                 return self._troubles(stuck)
             if now - self.began > self.job["limit"]:
                 return [self._hang(f"killed at the time limit of {self.job['limit']:g} s", stuck)]
-            spent = self._ticks()
+            if now - looked < _LOOK:
+                continue
+            looked, spent = now, self._ticks()
             idle = _IDLE * os.sysconf("SC_CLK_TCK") * len(self.processes) * (now - quiet_since) + 1
             if not 0 <= spent - used <= idle:  # less than before: one of them has ended
                 quiet_since, used = now, spent
+            if self.printed - printed > _MUCH:
+                quiet_since, printed = now, self.printed
             if now - quiet_since > self.stall:
                 return [self._hang(f"hangs: no process did anything for {self.stall:g} s", stuck)]
 
@@ -216,13 +217,14 @@ class _Conductor:
         for one in self.processes:
             if one.ended is not None and "raised" not in one.told:
                 how = zygote.died(one.ended) or "ended with exit code 0"
-                found.append(Failure("stopped", f"process {one.index} {how} while {one.stage}"))
+                place = stacks.users_line(self._stack(one))
+                found.append(Failure("stopped", f"process {one.index} {how} while {one.stage}", place))
         if found:
             found[-1].message += "".join(f"\n{line}" for line in self._whereabouts(stuck))
             # Programs that meet each other's messages may raise anything. What one of them alone has run comes of
             # another's end.
             both = min(len(one.calls) for one in self.processes)
-            order = agreement.order([one.calls[:both] for one in self.processes])
+            order = self._order_of([one.calls[:both] for one in self.processes])
             found[-1].message += f"\n{order}" if order else ""
         return found
 
@@ -234,7 +236,10 @@ class _Conductor:
 
     def _order(self) -> str:
         """The first call in which the processes' programs differ, as a sentence."""
-        return agreement.order([one.calls for one in self.processes])
+        return self._order_of([one.calls for one in self.processes])
+
+    def _order_of(self, calls: Sequence[Sequence[agreement.Call]]) -> str:
+        return agreement.order([[[call["name"], call["line"]] for call in one] for one in calls])
 
     def _whereabouts(self, stuck: Sequence[_Process]) -> Iterator[str]:
         """Where each of some processes stands: the line of the user's it has called from."""
@@ -242,15 +247,16 @@ class _Conductor:
             os.kill(one.pid, signal.SIGUSR1)
         until = time.monotonic() + _GRACE
         for one in stuck:
-            file = self.folder / f"stack{one.index}"
-            while not (text := file.read_text("utf-8", "replace") if file.exists() else ""):
-                if time.monotonic() > until:
-                    break
+            while not (text := self._stack(one)) and time.monotonic() <= until:
                 time.sleep(0.02)
             time.sleep(0.05)  # the rest of it
-            text = file.read_text("utf-8", "replace") if text else ""
-            place = stacks.users_line(text)
+            place = stacks.users_line(self._stack(one) if text else "")
             yield f"process {one.index} is {one.stage}" + (f", at {place}" if place else "")
+
+    def _stack(self, one: _Process) -> str:
+        """What a process wrote of where it stands, or stood when it crashed."""
+        file = self.folder / f"stack{one.index}"
+        return file.read_text("utf-8", "replace") if file.exists() else ""
 
     def _reap(self) -> None:
         for one in self.processes:
@@ -282,6 +288,7 @@ class _Conductor:
         return bool(data)
 
     def _print(self, one: _Process, data: bytes) -> None:
+        self.printed += len(data)
         *lines, one.partial = (one.partial + data).split(b"\n")
         for line in lines:
             if line.strip() and not line.startswith(_NOISE):
@@ -302,9 +309,3 @@ class _Conductor:
         """The last lines of each process."""
         each = _LINES // len(self.processes) or 1
         return [f"process {one.index}: {line}" for one in self.processes for line in one.lines[-each:]]
-
-
-def _expect(orders: int) -> None:
-    """Wait for the word to go on; without one, because the conductor is gone, end."""
-    if not os.read(orders, 1):
-        zygote.exit_now(1)

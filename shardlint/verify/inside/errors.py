@@ -23,6 +23,11 @@ def cut(text: str) -> str:
     return text if len(text) <= _MOST else f"{text[:_MOST]}... ({len(text) - _MOST} more characters)"
 
 
+def exit_code(error: SystemExit) -> str:
+    """What a program gave to `sys.exit`, as it is written there."""
+    return "" if error.code is None else cut(told(error.code, repr))
+
+
 def print_trace() -> None:
     """Print the traceback of the exception in hand, where there is still something to print to."""
     with contextlib.suppress(Exception):

@@ -3,26 +3,83 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from dataclasses import field as dataclass_field
 from typing import Any
 
-from shardlint.verify.claims import check_budget, check_forbidden, check_memory, line_text
+from shardlint.verify.claims import line_text
+from shardlint.verify.declarations import REFERENCE, REPLICATED, item
 from shardlint.verify.facts import Program
-from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture, parse_bytes
-from shardlint.verify.inside import checks, compiled, devices, gradients, load, numerics, place, program, tree
+from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
+from shardlint.verify.inside import (
+    checks,
+    compiled,
+    devices,
+    gradients,
+    invoke,
+    limits,
+    load,
+    numerics,
+    opaque,
+    place,
+    program,
+    tree,
+)
+from shardlint.verify.inside.alone import Alone
+from shardlint.verify.inside.coverage import Coverage, Looked
 from shardlint.verify.inside.errors import cut, told
 from shardlint.verify.inside.explain import explain
-from shardlint.verify.paths import nothing_matches, unmatched
+from shardlint.verify.paths import nothing_matches, select, unmatched
 from shardlint.verify.report import FAIL, PASS, PLAIN, SKIP, Failure, Result
+from shardlint.verify.spec import P
 
 Emit = Callable[[Result], None]
 
 
-def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str], emit: Emit) -> None:
+@dataclass
+class _Outcome:
+    """What came of a level. `checked` None: it could do nothing, and `how` says why; else `how` it was done."""
+
+    checked: checks.Checked | None
+    how: str
+    notes: list[str] = dataclass_field(default_factory=list)
+    program: Program | None = None
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A fixture on a mesh, with its arguments made. `later` are the levels that come after, `alone` is what the run
+    on one device gave.
+    """
+
+    fixture: Fixture
+    function: Any
+    made: list[place.Made]
+    mesh: Any
+    later: Sequence[str]
+    alone: Alone | None
+
+    @property
+    def placed(self) -> bool:
+        """Whether it declares where outputs lie."""
+        return bool(self.fixture.out) or self.fixture.replicated_bytes_max is not None
+
+
+def run_fixture(
+    fixture: Fixture,
+    sizes: Mapping[str, int],
+    levels: Sequence[str],
+    emit: Emit,
+    coverage: Coverage | None = None,
+    alone: Alone | None = None,
+) -> None:
     """Verify a fixture on a mesh of these axis sizes and emit a result for each level as soon as it is known.
 
-    Nothing the user's code raises gets out of here; it becomes a failure that names its line.
+    `coverage` has what earlier levels checked, `alone` what the run on one device gave. Nothing the user's code
+    raises gets out of here; it becomes a failure that names its line.
     """
     done: list[str] = []
+    coverage = coverage or Coverage(fixture, levels)
 
     def tell(level: str, status: str, **more: Any) -> None:
         done.append(level)
@@ -42,26 +99,15 @@ def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str
         entered, under = devices.context(fixture.context, mesh)
         with entered:
             made = place.make(fixture, mesh)
-        for level in levels:
-            check = _LEVELS[level]
-            checked, notes, how, made_program = check(fixture, function, made, mesh, level == levels[-1])
-            if checked is None:
-                tell(level, SKIP, reason=how)
-                continue
-            if not checked.count and not checked.failures:
-                checked.failures.append(Failure("empty", "checks nothing: no output leaf was compared"))
-            status = FAIL if checked.failures else PASS
-            how = f"{how}, under {under}"
-            tell(
-                level,
-                status,
-                checked=checked.count,
-                failures=checked.failures,
-                notes=notes,
-                line=line,
-                how=how,
-                program=made_program,
-            )
+        for index, level in enumerate(levels):
+            case = _Case(fixture, function, made, mesh, levels[index + 1 :], alone)
+            outcome = _LEVELS[level](case)
+            told_of = judge(coverage, level, outcome.checked, outcome.how)
+            told_of["notes"] = [*outcome.notes, *told_of["notes"]]
+            if told_of["status"] != SKIP:
+                told_of |= {"line": line, "program": outcome.program}
+                told_of["how"] = "" if outcome.checked is None else f"{outcome.how}, under {under}"
+            tell(level, **told_of)
     except place.Indivisible as error:
         for level in levels:
             if level not in done:
@@ -72,6 +118,31 @@ def run_fixture(fixture: Fixture, sizes: Mapping[str, int], levels: Sequence[str
             tell(left[0], FAIL, failures=[raised(error)], line=line)
         for level in left[1:]:
             tell(level, SKIP, reason=f"level {left[0]} raised")
+
+
+def judge(coverage: Coverage, level: str, checked: checks.Checked | None, reason: str) -> dict[str, Any]:
+    """What a level's result says: `status`, `checked`, `failures`, `notes`, and the `reason` of a skip.
+
+    It passes where something was compared, nothing failed, and no declaration is left that a level still to come
+    cannot check. `checked` None: it could do nothing, for this `reason`.
+    """
+    looked = Looked() if checked is None else checked.looked
+    unchecked, notes = coverage.close(level, looked, reason if checked is None else "")
+    count, failures = (0, []) if checked is None else (checked.count, checked.failures)
+    failures = [*failures, *unchecked]
+    notes = [*looked.sentences(), *notes]
+    told_of: dict[str, Any] = {"checked": count, "failures": failures, "notes": notes}
+    if failures:
+        return {"status": FAIL, **told_of}
+    if count:
+        return {"status": PASS, **told_of}
+    if checked is None:
+        return {"status": SKIP, "reason": reason, "notes": notes}
+    if looked.idle or looked.missed:
+        why = "; ".join(looked.sentences() or dict.fromkeys(looked.missed.values()))
+        return {"status": SKIP, "reason": why, "notes": []}
+    nothing = Failure("empty", "checks nothing: no output leaf was compared")
+    return {"status": FAIL, **told_of, "failures": [nothing]}
 
 
 def raised(error: BaseException) -> Failure:
@@ -86,119 +157,159 @@ def raised(error: BaseException) -> Failure:
     )
 
 
-def _compile(
-    fixture: Fixture, function: Any, made: list[place.Made], mesh: Any, last: bool
-) -> tuple[checks.Checked | None, list[str], str, Program | None]:
-    """What was checked (None: nothing could be), sentences for the report, how fn was compiled or why not,
-    and the compiled program.
-    """
-    placed = bool(fixture.out) or fixture.replicated_bytes_max is not None
-    if not (placed or fixture.donate or fixture.limits_compiled() or fixture.gradients):
-        return None, [], "the fixture declares nothing this level can check", None
-    if compiled.takes_abstract(function, [one.tree for one in made]):
-        args = place.describe(made, mesh)
+def _compile(case: _Case) -> _Outcome:
+    fixture, mesh = case.fixture, case.mesh
+    shown = case.placed or fixture.donate or fixture.limits_compiled()
+    if not (shown or fixture.gradients):
+        return _Outcome(None, _NOTHING)
+    if compiled.takes_abstract(case.function, [one.tree for one in case.made]):
+        args = place.describe(case.made, mesh)
     else:
-        args = place.place(place.fill(made), made, mesh)
-    keywords = numerics.keywords(function, args, mesh)
-    checked, described, notes, how = checks.Checked([], 0), None, [], ""
-    if placed or fixture.donate or fixture.limits_compiled():
-        entered, _ = devices.context(fixture.context, mesh)
-        try:
-            with entered:
-                found = compiled.compile_function(
-                    function, args, keywords, fixture.donate, tolerant=fixture.limits_compiled()
-                )
-        except compiled.NoShardings as error:
-            return None, [], str(error), None
-        except Exception as error:
-            # Nobody said that a plain function can be traced; what it does when it is called is for the
-            # next level.
-            if last or compiled.can_lower(function):
-                raise
-            return None, [], f"{PLAIN}, which cannot be wrapped in jit: {type(error).__name__}", None
-        out, how = fixture.expected(), found.how
-        described = program.describe(found, mesh, made, out)
-        if found.untold:
-            notes += [f"{found.untold}: out is checked at level execute"] if placed else []
-        else:
-            checked += checks.check_placement(found.outputs, out, mesh, fixture.replicated_limit())
-            explain(checked.failures, found.outputs, described)
-        checked += checks.check_donation(found)
-        checked += _limits(fixture, described.program)
+        args = place.place(place.fill(case.made), case.made, mesh)
+    keywords = invoke.keywords(case.function, args, mesh)
+    outcome, described = _Outcome(checks.Checked([], 0), ""), None
+    if shown:
+        found = _compiled(case, args, keywords)
+        if isinstance(found, str):
+            return _Outcome(None, found)
+        outcome.how = found.how
+        described = program.describe(found, mesh, case.made, fixture.expected())
+        _check_compiled(case, found, described, outcome)
     if fixture.gradients:
         entered, _ = devices.context(fixture.context, mesh)
         with entered:
-            compared, of_gradients = _gradients(fixture, function, args, keywords, made, mesh)
-        checked += compared
+            compared, of_gradients = _gradients(case, args, keywords)
+        assert outcome.checked is not None
+        outcome.checked += compared
         if described is None:
-            how, described = "its gradients, by jax.jit(jax.grad(fn))", of_gradients
-    if described is None:
-        return checked, notes, how, None
-    facts = described.program
-    notes += [f"{_WARNINGS[one.kind]} at {line_text(one.line)}: {one.message}" for one in facts.warned]
-    return checked, [*notes, *facts.notes], how, facts
+            outcome.how, described = "its gradients, by jax.jit(jax.grad(fn))", of_gradients
+    if described is not None:
+        outcome.program = facts = described.program
+        outcome.notes += [
+            f"{_WARNINGS[one.kind]} at {line_text(one.line)}: {one.message}" for one in facts.warned
+        ]
+        outcome.notes += facts.notes
+    return outcome
 
 
-_WARNINGS = {"rematerialised": "involuntary rematerialisation", "indivisible": "indivisible constraint"}
+def _compiled(case: _Case, args: list[Any], keywords: Mapping[str, Any]) -> compiled.Compiled | str:
+    """The compiled function, or why there is none."""
+    fixture = case.fixture
+    entered, _ = devices.context(fixture.context, case.mesh)
+    try:
+        with entered:
+            return compiled.compile_function(
+                case.function, args, keywords, fixture.donate, tolerant=fixture.limits_compiled()
+            )
+    except compiled.NoShardings as error:
+        return str(error)
+    except Exception as error:
+        # Nobody said that a plain function can be traced; what it does when it is called is for the next level.
+        if not case.later or compiled.can_lower(case.function):
+            raise
+        return (
+            f"fn is {PLAIN}, which cannot be wrapped in jit ({type(error).__name__}); a fixture whose fn is the jit it "
+            "calls can be compiled"
+        )
 
 
-def _limits(fixture: Fixture, compiled_program: Program) -> checks.Checked:
-    """What is declared of communication and memory."""
-    forbid, budget, most = fixture.forbidden(), fixture.budgets(), fixture.memory_max
-    failures = check_forbidden(compiled_program, forbid) + check_budget(compiled_program, budget)
-    if most is not None:
-        failures += check_memory(compiled_program, parse_bytes(most))
-    return checks.Checked(failures, len(forbid) + len(budget) + (most is not None))
+def _check_compiled(
+    case: _Case, found: compiled.Compiled, described: program.Described, outcome: _Outcome
+) -> None:
+    fixture, out = case.fixture, case.fixture.expected()
+    checked = checks.Checked([], 0)
+    if found.untold:
+        outcome.notes += [f"{found.untold}: out is checked at level execute"] if case.placed else []
+    else:
+        checked = checks.check_placement(found.outputs, out, case.mesh, fixture.replicated_limit())
+        if not found.is_jit and "execute" in case.later:
+            outcome.notes += _put_off(checked, out)
+        explain(checked.failures, found.outputs, described)
+    checked += checks.check_donation(found)
+    checked += limits.check_limits(fixture, described.program)
+    outcome.checked = checked
+
+
+def _put_off(checked: checks.Checked, out: Mapping[str, P]) -> list[str]:
+    """Leave what is wrong with the placement of a plain function's outputs to the level that calls it as it is, and
+    say so: the jit it was wrapped in may lay out what the function, called without, does not.
+    """
+    wrong = [failure for failure in checked.failures if failure.kind in ("sharding", "replicated")]
+    checked.failures = [failure for failure in checked.failures if failure not in wrong]
+    for failure in wrong:
+        found = select(out, failure.path) if failure.kind == "sharding" else None
+        text = REPLICATED if found is None else item("out", found[0])
+        checked.looked.proved.discard(text)
+        checked.looked.missed[text] = f"fn is {PLAIN}, and where its outputs lie is for level execute"
+        checked.count -= 1
+    if not wrong:
+        return []
+    more = f" (and {len(wrong) - 1} more like it)" if len(wrong) > 1 else ""
+    return [f"in a jit around it: {wrong[0].text()}{more}; level execute calls fn as it is and tells"]
 
 
 def _gradients(
-    fixture: Fixture,
-    function: Any,
-    args: list[Any],
-    keywords: Mapping[str, Any],
-    made: list[place.Made],
-    mesh: Any,
+    case: _Case, args: list[Any], keywords: Mapping[str, Any]
 ) -> tuple[checks.Checked, program.Described | None]:
     """Where the gradients of a function that returns a scalar lie, and the program that computes them."""
-    wanted = fixture.expected_gradients()
+    wanted = case.fixture.expected_gradients()
+    told_of = Looked({item("gradients", glob) for glob in wanted})
     try:
-        found, leaves = gradients.compile_gradients(function, args, keywords, list(wanted))
+        found, leaves = gradients.compile_gradients(case.function, args, keywords, list(wanted))
     except gradients.NotScalar as error:
-        return checks.Checked([Failure("gradients", str(error))], 0), None
+        return checks.Checked([Failure("gradients", str(error))], 0, told_of), None
+    except Exception as error:
+        if not case.later or compiled.can_lower(case.function):
+            raise
+        why = f"fn is {PLAIN}, of which jax.grad cannot be traced: {type(error).__name__}"
+        return checks.Checked([], 0, Looked(missed=dict.fromkeys(told_of.proved, why))), None
     if found is None:
         lost = unmatched(wanted, [leaf.path for leaf in leaves])
         failures = [
             Failure("pattern", f"gradients: {nothing_matches(glob, near)}") for glob, near in lost.items()
         ]
-        return checks.Checked(failures, 0), None
-    checked = checks.check_placement(leaves, wanted, mesh, None)
-    described = program.describe(found, mesh, made, wanted)
+        return checks.Checked(failures, 0, told_of), None
+    checked = checks.check_placement(leaves, wanted, case.mesh, None, "gradients")
+    described = program.describe(found, case.mesh, case.made, wanted)
     explain(checked.failures, leaves, described)
     return checked, described
 
 
-def _execute(
-    fixture: Fixture, function: Any, made: list[place.Made], mesh: Any, last: bool
-) -> tuple[checks.Checked | None, list[str], str, Program | None]:
-    placed = bool(fixture.out) or fixture.replicated_bytes_max is not None
-    if not (placed or fixture.donate or fixture.reference is not None):
-        return None, [], "the fixture declares nothing this level can check", None
+def _execute(case: _Case) -> _Outcome:
+    fixture, function, made, mesh = case.fixture, case.function, case.made, case.mesh
+    if not (case.placed or fixture.donate or fixture.reference is not None):
+        return _Outcome(None, _NOTHING)
     how = "called as it is" if compiled.can_lower(function) else f"{PLAIN}, called as it is"
-    notes: list[str] = []
     hosts = place.fill(made)
     args = place.place(hosts, made, mesh)
     given = tree.snapshot(args)
-    output = numerics.call(function, args, mesh, fixture.context)
+    output = invoke.call(function, args, mesh, fixture.context)
     leaves = tree.array_leaves(output, "out")
     checked = checks.check_placement(leaves, fixture.expected(), mesh, fixture.replicated_limit())
     checked += checks.check_deleted(given, fixture.donate)
     checked.failures += checks.check_replicas(output).failures
+    checked.failures += opaque.check_opaque(output)
+    notes = opaque.left_where_they_are(given)
     if fixture.reference is not None:
-        other = None if fixture.reference == SINGLE_DEVICE else load.resolve(fixture.reference)
-        compared, said = numerics.compare(function, other, hosts, made, mesh, fixture.context)
+        compared, said = _numbers(case, hosts)
         checked += compared
         notes += said
-    return checked, notes, how, None
+    return _Outcome(checked, how, notes)
 
 
-_LEVELS = {"compile": _compile, "execute": _execute}
+def _numbers(case: _Case, hosts: list[Any]) -> tuple[checks.Checked, list[str]]:
+    """The numbers beside those of the reference."""
+    fixture = case.fixture
+    if fixture.reference == SINGLE_DEVICE and case.mesh.devices.size == 1:
+        return checks.Checked([], 0, Looked(idle={REFERENCE: "the mesh has one device"})), []
+    other = None if fixture.reference == SINGLE_DEVICE else load.resolve(fixture.reference)
+    compared, said = numerics.compare_with(
+        case.function, other, hosts, case.made, case.mesh, fixture.context, case.alone
+    )
+    compared.looked.proved.add(REFERENCE)
+    return compared, said
+
+
+_WARNINGS = {"rematerialised": "involuntary rematerialisation", "indivisible": "indivisible constraint"}
+_NOTHING = "the fixture declares nothing this level can check"
+_LEVELS: Mapping[str, Callable[[_Case], _Outcome]] = {"compile": _compile, "execute": _execute}

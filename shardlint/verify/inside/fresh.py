@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 
 from shardlint.verify import contain, messages
-from shardlint.verify.inside import tasks, zygote
+from shardlint.verify.inside import stacks, tasks, zygote
 
 
 def main() -> None:
@@ -15,9 +13,13 @@ def main() -> None:
     contain.adopt_orphans()
     answers = os.dup(1)
     os.dup2(2, 1)
-    job = json.loads(sys.stdin.readline())
+    orders = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    job = messages.read_line(orders)
     if job["task"] == "greet":
         messages.write_line(answers, zygote.greeting())
         return
-    tasks.run(job, messages.sender(answers, job.pop("mark")))
+    if "stack" in job:
+        stacks.dump_to(os.open(job.pop("stack"), os.O_WRONLY | os.O_APPEND))
+    tasks.run(job, answers, job.pop("mark"), orders)
     zygote.exit_now(0)

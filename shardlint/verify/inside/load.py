@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
 import importlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import ModuleType
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from shardlint.verify.declared import read_fixtures
 from shardlint.verify.fixture import Fixture
+from shardlint.verify.here import digest_of, shown_path
+from shardlint.verify.spec import P
 
 _ROOT_MARKS = ("pyproject.toml", "setup.py", "setup.cfg", ".git")
 
@@ -81,6 +85,50 @@ def fixtures_from(file: Path) -> dict[str, Fixture]:
         open_project(file)
         return read_fixtures(file)
     return fixtures_in(import_file(file))
+
+
+def fixture_named(file: Path, name: str, digest: str | None = None) -> Fixture:
+    """A fixture of a file as it is declared now: what the program does to its own later changes nothing of this one.
+
+    `digest` is that of the file when the run began (None: not known). Raises whatever the file raises, and
+    `LookupError` where the file is another by now, or has no such fixture.
+    """
+    if digest is not None and digest_of(file) != digest:
+        raise LookupError(f"{shown_path(str(file))} was changed since this run began: run again")
+    found = fixtures_from(file).get(name)
+    if found is None:
+        raise LookupError(f"{shown_path(str(file))} made no fixture {name!r} this time; it did when it was listed")
+    return _copied(found)
+
+
+def _copied(fixture: Fixture) -> Fixture:
+    """A fixture of its own, made of copies all through, but for the functions and what they need."""
+    values: dict[str, Any] = {one.name: getattr(fixture, one.name) for one in dataclasses.fields(Fixture)}
+    values["args"] = tuple(
+        dataclasses.replace(one, spec=_copy(one.spec), specs=_copy(one.specs)) for one in values["args"]
+    )
+    for name in ("out", "gradients"):
+        values[name] = MappingProxyType({path: P(*P.of(spec)) for path, spec in values[name].items()})
+    values["budget"] = MappingProxyType(dict(values["budget"]))
+    for name in ("meshes", "donate", "forbid", "topology"):
+        values[name] = tuple(_copy(one) for one in values[name])
+    return Fixture(**values)
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _copy(one) for key, one in value.items()} if type(value) is dict else copy.copy(value)
+    if type(value) in (list, tuple):
+        return type(value)(_copy(one) for one in value)
+    return P(*value) if isinstance(value, P) else value
+
+
+def declared(fixture: Fixture | None) -> str:
+    """All that a fixture declares, as text."""
+    return "" if fixture is None else repr([getattr(fixture, name) for name in _FIELDS])
+
+
+_FIELDS = [one.name for one in dataclasses.fields(Fixture) if one.name not in ("fn", "args", "reference")]
 
 
 def fixtures_in(module: ModuleType) -> dict[str, Fixture]:
@@ -156,15 +204,7 @@ def place_of(function: Callable[..., Any]) -> str:
         file, line = inspect.getsourcefile(inner) or "", inspect.getsourcelines(inner)[1]
     except (OSError, TypeError):
         return ""
-    return f"{shown(file)}:{line}"
-
-
-def shown(file: str) -> str:
-    """A path as a person wants it: relative to the working directory where it lies below it."""
-    try:
-        return str(Path(file).resolve().relative_to(Path.cwd()))
-    except (OSError, ValueError):  # the program may have removed the folder it is in
-        return file
+    return f"{shown_path(file)}:{line}"
 
 
 def is_theirs(file: str) -> bool:
@@ -183,5 +223,5 @@ def blame(error: BaseException) -> str:
         trace = trace.tb_next
     for code, line in reversed(frames):
         if is_theirs(code.co_filename):
-            return f"{shown(code.co_filename)}:{line} in {code.co_name}"
+            return f"{shown_path(code.co_filename)}:{line} in {code.co_name}"
     return ""

@@ -4,98 +4,185 @@ real mistake.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
+import numpy as np
 
-from shardlint.verify.inside import checks, compiled, devices, load, place, tree
+from shardlint.verify.inside import checks, compare, compiled, devices, place, tree
+from shardlint.verify.inside.alone import Alone, as_if_alone, given_to_one, with_numbers_of
+from shardlint.verify.inside.invoke import call, in_float64, keywords
 from shardlint.verify.report import Failure
 
-# Relative to the largest number of a leaf. Measured for correct shardings: 8e-16, 7e-7 and 3e-2;
-# the smallest common mistake (a missing psum on two devices) gives 0.5.
+# Relative to an element, or to the size of its leaf's numbers. Measured for correct shardings: 8e-16, 7e-7 and
+# 3e-2; the smallest common mistake (a missing psum on two devices) gives 0.5.
 TOLERANCE = {"float64": 1e-10, "float32": 1e-4, "bfloat16": 5e-2, "float16": 1e-2, "float8": 0.25}
+_OWN_MESH = (
+    "fn brings its own mesh. Let it take a `mesh` parameter or use the mesh of the context, or give the fixture "
+    "another reference"
+)
 
 
-def compare(
+class _Stop(Exception):
+    """There are no numbers to compare with; the message says why."""
+
+
+def compare_with(
     function: Any,
     reference: Any,
     hosts: list[Any],
     made: list[place.Made],
     mesh: Any,
     kind: str,
+    alone: Alone | None,
 ) -> tuple[checks.Checked, list[str]]:
-    """Call `function` on the mesh and `reference` (None: itself) on one device, in float64, and
-    compare.
+    """Call `function` on the mesh, in float64, and compare with `reference` (None: itself) on one device.
 
-    `hosts` are the arguments as host copies, `kind` the context as in `Fixture.context`. Returns
-    also sentences for the report. Raises what the function raises in its own dtypes; where it
-    cannot run in float64 that is said, and its own dtypes are compared with a looser tolerance.
+    `hosts` are the arguments as host copies, `kind` the context as in `Fixture.context`, `alone` what came of the run
+    in a process with one device (None: there was none). Returns also sentences for the report. Raises what the
+    function raises on the mesh in its own dtypes; where it cannot run in float64 that is said, and its own
+    dtypes are compared with a looser tolerance.
     """
     against = "one device" if reference is None else "the reference"
-    notes = []
-    jax.config.update("jax_enable_x64", True)
-    wide = [tree.map_arrays(tree.upcast, host) for host in hosts]
     try:
-        alone = _on_one_device(reference or function, wide, made, mesh, kind)
-        together = _on_mesh(function, wide, made, mesh, kind)
-        lowest = "float64"
-    except Exception as error:
-        jax.config.update("jax_enable_x64", False)
-        wide = hosts
-        alone = _on_one_device(reference or function, hosts, made, mesh, kind)
-        together = _on_mesh(function, hosts, made, mesh, kind)
-        lowest = "float32"
-        words = f"{type(error).__name__}: {error}".splitlines()[0]
-        notes.append(f"fn does not run in float64 ({words[:120]}); its own dtypes were compared")
-    if reference is None and not tree.array_leaves(alone, ""):
-        notes.append("fn returns no arrays, so that the reference ran on one device cannot be seen from them")
-    spread = [path for path, _, leaf in tree.flatten(alone) if _is_spread(leaf)]
-    if spread:
-        message = (
-            "the run on one device used several: fn brings its own mesh. Let it take a `mesh` parameter "
-            "or use the mesh of the context, or give the fixture another reference"
+        hosts, ran, notes = _reference(
+            reference or function, reference is None, hosts, made, mesh, kind, alone
         )
-        return checks.Checked([Failure("numbers", message, path=spread[0])], 0), notes
-    got, want = checks.numbers(together), checks.numbers(alone)
-    result, summary = checks.check_numbers(got, want, _tolerance(got, lowest), against)
+    except _Stop as stop:
+        return checks.Checked([Failure("numbers", str(stop))], 0), []
+
+    def on_mesh(given: list[Any]) -> Any:
+        return call(function, place.place(given, made, mesh), mesh, kind)
+
+    if ran.lowest == "float64":
+        together, lowest, said = in_float64(hosts, on_mesh)
+        if lowest != "float64":  # only on the mesh, so that the other side is to be had again
+            try:
+                ran = _here(reference or function, hosts, made, mesh, kind, wide=False)
+            except _Stop as stop:
+                return checks.Checked([Failure("numbers", str(stop))], 0), notes
+            notes += said
+    else:
+        together, lowest = on_mesh(hosts), ran.lowest
+    notes += ran.notes
+    if reference is None and not ran.returns_arrays:
+        notes.append("fn returns no arrays, so that the reference ran on one device cannot be seen from them")
+    got = compare.numbers(together)
+    result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against)
     if result.failures and lowest == "float64":
         # Only now is it worth asking whether the program itself computes in something coarser.
+        wide = [tree.map_arrays(tree.upcast, host) for host in hosts]
         lowest = _lowest(function, wide, made, mesh, kind)
         if lowest != "float64":
             notes.append(f"fn computes in {lowest} whatever it is given")
-            result, summary = checks.check_numbers(got, want, _tolerance(got, lowest), against)
-    return result, [*notes, summary]
+            result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against)
+        hosts = wide
+    if result.failures and (unstable := _unstable(got, on_mesh, hosts, _tolerance(got, lowest))):
+        return checks.Checked([unstable], result.count), notes
+    if any(failure.where for failure in result.failures):
+        # A gradient that is 0 but for rounding differs by all of itself.
+        shaken = compare.numbers(on_mesh([tree.map_arrays(_shaken, host) for host in hosts]))
+        before = len(result.failures)
+        result, summary = compare.check_numbers(got, ran.numbers, _tolerance(got, lowest), against, shaken)
+        if len(result.failures) < before:
+            notes.append(
+                "differences were left out that are no larger than what rounding the arguments makes"
+            )
+    return result, [*notes, *summary]
+
+
+def _shaken(leaf: Any) -> Any:
+    """A host copy in which every other float is the next one up or down."""
+    if not isinstance(leaf, np.ndarray) or leaf.dtype not in (np.float32, np.float64):
+        return leaf
+    ways = np.where(np.arange(leaf.size).reshape(leaf.shape) % 2 == 0, -np.inf, np.inf)
+    return np.where(leaf == 0, leaf, np.nextafter(leaf, ways.astype(leaf.dtype)))
+
+
+def _reference(
+    function: Any,
+    itself: bool,
+    hosts: list[Any],
+    made: list[place.Made],
+    mesh: Any,
+    kind: str,
+    alone: Alone | None,
+) -> tuple[list[Any], Alone, list[str]]:
+    """The arguments both runs are given, what the one on one device gave, and sentences for the report.
+
+    Raises `_Stop`.
+    """
+    count = len(jax.devices())
+    if alone is None or alone.unmade:
+        notes = []
+        if alone is not None:
+            notes.append(
+                f"the run on one device was made beside {count}, for in a process that has one the file or its "
+                f"arguments cannot be had: {alone.unmade}"
+            )
+        return hosts, _here(function, hosts, made, mesh, kind), notes
+    if alone.ended:
+        raise _Stop(f"the run on one device {alone.ended}")
+    if alone.raised:
+        advice = f"\nif it is that {_OWN_MESH}" if itself else ""
+        raise _Stop(f"the run on one device {alone.raised}{advice}")
+    given, other, strange = with_numbers_of(hosts, alone.arguments)
+    if strange:
+        note = f"{strange} is another array where it is made on one device: that run was made beside {count}"
+        return hosts, _here(function, hosts, made, mesh, kind), [note]
+    notes = []
+    if other:
+        more = f" and {len(other) - 1} more" if len(other) > 1 else ""
+        notes.append(
+            f"{other[0]}{more} has other numbers where it is made on one device; both runs were given those"
+        )
+    return given, alone, notes
+
+
+def _here(
+    function: Any, hosts: list[Any], made: list[place.Made], mesh: Any, kind: str, wide: bool = True
+) -> Alone:
+    """The run on one device, in this process. Raises `_Stop` where it came to nothing."""
+    from shardlint.verify.inside.fixtures import raised
+
+    one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1), devices.is_explicit(mesh))
+
+    def run(given: list[Any]) -> Any:
+        return call(function, given_to_one(given, made, one), one, kind)
+
+    try:
+        with as_if_alone():
+            output, lowest, notes = in_float64(hosts, run) if wide else (run(hosts), "float32", [])
+    except Exception as error:
+        raise _Stop(f"the run on one device {raised(error).message}\nif it is that {_OWN_MESH}") from error
+    spread = [where for _, where, leaf in tree.flatten(output) if _is_spread(leaf)]
+    if spread:
+        raise _Stop(f"the run on one device used several (out{spread[0]}): {_OWN_MESH}")
+    arrays = bool(tree.array_leaves(output, ""))
+    return Alone(lowest=lowest, notes=notes, numbers=compare.numbers(output), returns_arrays=arrays)
+
+
+def _unstable(
+    got: compare.Numbers, run: Callable[[list[Any]], Any], hosts: list[Any], tolerance: Callable[[str], float]
+) -> Failure | None:
+    """The failure of a function that returns other numbers when it is called again with the same arguments."""
+    jax.clear_caches()  # so that what is drawn when a function is traced is drawn again
+    found, odd = compare.differences(compare.numbers(run(hosts)), got, nan_is_nan=True)
+    worst = next((one for one in found if one.size > tolerance(one.path)), None)
+    if worst is None and not odd:
+        return None
+    how = odd[0] if worst is None else f"{worst.where} differs by {worst.size:.2g} relative"
+    message = (
+        f"is not deterministic: called twice on the mesh with the same arguments, {how}. It reads something else "
+        "than its arguments, such as host randomness (np.random, random), the time, or state it keeps; what it returns "
+        "cannot be compared"
+    )
+    return Failure("numbers", message, "fn", "" if worst is None else worst.path)
 
 
 def _is_spread(leaf: Any) -> bool:
     return isinstance(leaf, jax.Array) and len(leaf.sharding.device_set) > 1
-
-
-def _on_mesh(function: Any, hosts: list[Any], made: list[place.Made], mesh: Any, kind: str) -> Any:
-    return call(function, place.place(hosts, made, mesh), mesh, kind)
-
-
-def _on_one_device(function: Any, hosts: list[Any], made: list[place.Made], mesh: Any, kind: str) -> Any:
-    explicit = devices.is_explicit(mesh)
-    one = devices.mesh_of(dict.fromkeys(mesh.axis_names, 1), explicit)
-    if explicit and all(spec is not None for argument in made for spec in argument.specs.values()):
-        # Shardings are part of the types the function was written for.
-        return call(function, place.place(hosts, made, one), one, kind)
-    # Uncommitted, so that a function that insists on its own mesh shows itself instead of failing oddly.
-    return call(function, [tree.map_arrays(tree.from_host, host) for host in hosts], one, kind)
-
-
-def keywords(function: Any, args: Sequence[Any], mesh: Any) -> dict[str, Any]:
-    """The keyword arguments a fixture's function is called with: the mesh, where it takes it."""
-    return {"mesh": mesh} if load.takes_mesh(function, len(args)) else {}
-
-
-def call(function: Callable[..., Any], args: Sequence[Any], mesh: Any, kind: str) -> Any:
-    """Call a fixture's function and wait for its result."""
-    entered, _ = devices.context(kind, mesh)
-    with entered:
-        return jax.block_until_ready(function(*args, **keywords(function, args, mesh)))
 
 
 def _tolerance(got: Mapping[str, tuple[str, Any]], lowest: str) -> Callable[[str], float]:

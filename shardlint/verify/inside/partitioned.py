@@ -47,7 +47,7 @@ def compile_lowered(
     # A program found in the cache is not compiled, so nothing of it would be dumped.
     jax.config.update("jax_enable_compilation_cache", False)
     inner = getattr(lowered, "lowered", lowered)
-    key = None if remember.memory.cache is None else remember.key_of(inner, options, devices)
+    key = remember.key_of(inner, options, devices) if remember.memory.is_on() else None
     if key is not None and (known := remember.recall(key, inner, devices)) is not None:
         answered = Partitioned(_compile(lowered, options, known[0]), cached=True)
         for name, kept in known[1].items():

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import importlib
 import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from shardlint.verify.here import shown_path
 from shardlint.verify.inside import load
 
 _DEFINED = re.compile(r"(#loc\w*) = loc\((.*)\)$")
@@ -24,6 +27,31 @@ def write(lowered: Any, file: Path) -> str:
     file.write_text(text, "utf-8")
     file.with_suffix(".places").write_text(with_places(lowered), "utf-8")
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+
+def fingerprint(executable: Any) -> tuple[str, bool]:
+    """The digest of what a compiled program does, with the numbers in it and without its places in the source ("" where
+    that cannot be told), and whether its devices talk to each other (they may, where that cannot be told).
+    """
+    try:
+        options = _options()
+        text = "".join(module.to_string(options) for module in executable.hlo_modules())
+    except Exception:  # not public: releases differ in what they show of it
+        return "", True
+    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest(), _TALKS.search(text) is not None
+
+
+_TALKS = re.compile(r"\b(all-|reduce-scatter|collective-|ragged-all|send|recv|partition-id|custom-call)")
+
+
+def _options() -> Any:
+    for name in ("jaxlib._hlo", "jaxlib._jax", "jaxlib.xla_extension"):
+        with contextlib.suppress(ImportError, AttributeError):
+            options = importlib.import_module(name).HloPrintOptions()
+            options.print_large_constants, options.print_metadata = True, False
+            options.canonicalize_instruction_names = options.canonicalize_computations = True
+            return options
+    raise ImportError
 
 
 def with_places(lowered: Any) -> str:
@@ -58,7 +86,7 @@ def _place(file: Path, number: int) -> str:
     for used in operations[number : number + _NEAR]:
         for source, line_number in () if used is None else _places(used[1], defined):
             if load.is_theirs(source):
-                return f"{load.shown(source)}:{line_number}"
+                return f"{shown_path(source)}:{line_number}"
     return ""
 
 

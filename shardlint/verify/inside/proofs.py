@@ -15,10 +15,9 @@ from types import ModuleType
 from typing import Any
 
 import jax
-import numpy as np
 
-from shardlint.verify.inside import checks, compiled, fixtures, load, tree
-from shardlint.verify.paths import nothing_matches, select, unmatched
+from shardlint.verify.inside import checks, compare, compiled, fixtures, load, tree
+from shardlint.verify.paths import idle_globs, select
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 from shardlint.verify.spec import P
 
@@ -125,7 +124,7 @@ def _execute(program: Program, function: Any, args: tuple[Any, ...]) -> _Seen:
 def _judge_bad(program: Program, level: str, seen: _Seen, module: ModuleType | None) -> Result:
     """Whether the bad program showed its symptom at this level."""
     if level == "execute" and seen.error is None:
-        _save(program.numbers, checks.numbers(seen.output))
+        Path(program.numbers).write_bytes(compare.to_bytes(compare.numbers(seen.output)))
     if program.shows in ("raises", "warns"):
         shown = _raised_or_warned(program, seen)
         if shown is None and level == "compile":
@@ -196,7 +195,7 @@ def _judge_good(program: Program, level: str, seen: _Seen, module: ModuleType | 
     if level == "execute":
         compared, notes = _numbers(program, seen, module)
         checked += compared
-        if not compared.count and not checked.failures and checks.numbers(seen.output):
+        if not compared.count and not checked.failures and compare.numbers(seen.output):
             what = (
                 "proves nothing: good.py returns numbers that were compared with nothing; name a `reference`"
             )
@@ -215,16 +214,18 @@ def _numbers(program: Program, seen: _Seen, module: ModuleType | None) -> tuple[
     """
     checked = checks.Checked([], 0)
     notes: list[str] = []
-    got = checks.numbers(seen.output)
+    got = compare.numbers(seen.output)
     tolerance = _tolerance(program, got)
-    bad = _load(program.numbers)
+    bad = _left(Path(program.numbers))
     if program.reference is not None:
-        want = checks.numbers(jax.block_until_ready(getattr(module, program.reference)()))
-        compared, summary = checks.check_numbers(got, want, tolerance, f"{program.reference}()")
+        want = compare.numbers(jax.block_until_ready(getattr(module, program.reference)()))
+        compared, summary = compare.check_numbers(
+            got, want, tolerance, f"{program.reference}()", zeros_prove=True
+        )
         checked += compared
-        notes.append(f"good.py: {summary}")
+        notes += [f"good.py: {said}" for said in summary]
         if program.shows == "numbers":
-            found, odd = checks.differences(bad or {}, want)
+            found, odd = compare.differences(bad or {}, want)
             worst = next((one for one in found if one.size > CLEARLY * tolerance(one.path)), None)
             if worst is None and not odd:
                 message = f"bad.py does not show its symptom: its numbers are those of {program.reference}()"
@@ -235,9 +236,9 @@ def _numbers(program: Program, seen: _Seen, module: ModuleType | None) -> tuple[
                 )
                 notes.append(f"bad.py: {seen_text}")
     if bad is not None and program.shows not in ("raises", "numbers"):
-        compared, summary = checks.check_numbers(got, bad, tolerance, "bad.py")
+        compared, summary = compare.check_numbers(got, bad, tolerance, "bad.py", zeros_prove=True)
         checked += compared
-        notes.append(f"good.py: {summary}")
+        notes += [f"good.py: {said}" for said in summary]
     return checked, notes
 
 
@@ -245,8 +246,8 @@ def checked_out(program: Program, leaves: Sequence[tree.Leaf]) -> checks.Checked
     """Compare leaves with the program's `out`, each over the mesh it lies on itself."""
     out = dict(program.out)
     checked = checks.Checked([], 0)
-    for glob, nearest in unmatched(out, [leaf.path for leaf in leaves]).items():
-        checked.failures.append(Failure("pattern", nothing_matches(glob, nearest)))
+    for message in idle_globs(out, [leaf.path for leaf in leaves]).values():
+        checked.failures.append(Failure("pattern", message))
     for leaf in _named(program, leaves):
         found = select(out, leaf.path)
         wanted = found[1] if found else ""
@@ -318,25 +319,6 @@ def _prefixed(name: str, failure: Failure) -> Failure:
     return failure
 
 
-def _save(file: str, numbers: Mapping[str, tuple[str, Any]]) -> None:
-    """Leave numbers for the good program. float32 holds every bfloat16 and float8, which numpy cannot
-    store.
-    """
-    arrays = {}
-    for index, (path, (where, array)) in enumerate(numbers.items()):
-        plain = array.dtype.kind in "biufc"
-        arrays[f"{index}|{path}|{where}"] = array if plain else array.astype(np.float32)
-    np.savez(file, **{"made": np.zeros(0), **arrays})
-
-
-def _load(file: str) -> dict[str, tuple[str, Any]] | None:
+def _left(file: Path) -> compare.Numbers | None:
     """The numbers the bad program left, or None when it left none."""
-    if not Path(file).exists():
-        return None
-    numbers = {}
-    with np.load(file) as stored:
-        for name in stored.files:
-            if name != "made":
-                _, path, where = name.split("|", 2)
-                numbers[path] = (where, stored[name])
-    return numbers
+    return compare.from_bytes(file.read_bytes()) if file.exists() else None

@@ -13,7 +13,7 @@ import json
 import os
 import platform
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from shardlint.verify.cache import Cache
+from shardlint.verify import cache
 from shardlint.verify.inside.programs import with_places
 
 # To be raised when entries change their meaning.
@@ -39,15 +39,41 @@ Device = Any
 
 
 class Memory:
-    """The cache of one process (None: there is none), and whether it has been of use."""
+    """What one process knows of the cache (None: there is none), and whether it has been of use.
+
+    Entries are read here, and vouched for and written by the process that started this one: the program that runs
+    here has no part in that.
+    """
 
     def __init__(self) -> None:
-        self.cache: Cache | None = None
+        self._folder: Path | None = None
+        self._ask: Callable[[dict[str, Any]], dict[str, Any]] = lambda question: {}
+        self._send: Callable[[dict[str, Any]], None] = lambda message: None
         self.used = False
 
-    def use(self, folder: str | None) -> None:
-        """Keep answers in a folder from now on."""
-        self.cache = None if folder is None else Cache(Path(folder))
+    def use(
+        self,
+        folder: str | None,
+        ask: Callable[[dict[str, Any]], dict[str, Any]],
+        send: Callable[[dict[str, Any]], None],
+    ) -> None:
+        """Read answers from a folder from now on; `ask` and `send` reach the process that started this one."""
+        self._folder = None if folder is None else Path(folder)
+        self._ask, self._send = ask, send
+
+    def is_on(self) -> bool:
+        """Whether there is a cache."""
+        return self._folder is not None
+
+    def get(self, key: str) -> dict[str, Any] | None:
+        """The entry of a key, or None."""
+        data = b"" if self._folder is None else cache.read(self._folder, key)
+        digest = self._ask({"recall": key}).get("vouched") if data else None
+        return cache.vouched_value(data, digest) if isinstance(digest, str) else None
+
+    def put(self, key: str, value: dict[str, Any]) -> None:
+        """Have an entry written, once all that this process tells has turned out well."""
+        self._send({"keep": key, "value": value})
 
     def was_used(self) -> bool:
         """Whether an answer came from the cache since this was asked last."""
@@ -109,7 +135,7 @@ def key_of(lowered: Any, options: Mapping[str, Any] | None, devices: Sequence[De
 
 def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, dict[str, str]] | None:
     """What was kept under a key: the compiled program, and the texts that were kept with it."""
-    kept = None if memory.cache is None else memory.cache.get(key)
+    kept = memory.get(key)
     if kept is None:
         return None
     try:
@@ -123,7 +149,7 @@ def recall(key: str, lowered: Any, devices: Sequence[Device]) -> tuple[Answer, d
 
 def keep(key: str, lowered: Any, compiled: Any, texts: Mapping[str, str], devices: Sequence[Device]) -> None:
     """Keep what the compiler answered, if it can be made again from what is kept."""
-    if memory.cache is None:
+    if not memory.is_on():
         return
     try:
         inputs = jax.tree_util.tree_structure(lowered.args_info).flatten_up_to(compiled.input_shardings)
@@ -145,7 +171,7 @@ def keep(key: str, lowered: Any, compiled: Any, texts: Mapping[str, str], device
     except Exception:  # a sharding of another kind, a compiler that tells less: nothing to keep
         return
     if same:
-        memory.cache.put(key, kept)
+        memory.put(key, kept)
 
 
 def devices_of(values: Iterable[Any]) -> list[Device]:

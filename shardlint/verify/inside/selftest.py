@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
+import numpy as np
 
+from shardlint.verify import challenge
 from shardlint.verify.fixture import Fixture, arg
+from shardlint.verify.inside import devices
 from shardlint.verify.inside.fixtures import run_fixture
 from shardlint.verify.inside.place import named
 from shardlint.verify.report import FAIL, PASS, Result
@@ -47,7 +52,7 @@ def self_test() -> tuple[list[str], list[str]]:
         missed.append(f"{name} ({level}): {seen}")
 
     specs = {"": P("data")}
-    sound = Fixture(_sound, [MESH], [_X], specs, donate=(0,))
+    sound = Fixture(jax.jit(_sound, donate_argnums=0), [MESH], [_X], specs, donate=(0,))
     expect("a sound program taken for a bad one", sound, "compile", None)
     expect("a replicated output", Fixture(_replicated, [MESH], [_X], specs), "compile", "sharding")
     dropped = Fixture(jax.jit(lambda x: x.sum(), donate_argnums=0), [MESH], [_X], donate=(0,))
@@ -55,3 +60,90 @@ def self_test() -> tuple[list[str], list[str]]:
     wrong = Fixture(_wrong, [MESH], [_X], reference="single_device")
     expect("a wrong number", wrong, "execute", "numbers")
     return caught, missed
+
+
+def answers(seed: str, count: int) -> list[str]:
+    """What the checks say of the programs of a challenge, with `count` devices: of each the trial whose fault they
+    find, "" where they find none, else what they say instead.
+    """
+    sizes = {"data": min(count, 2)}
+    found = []
+    with _plain_configuration():
+        for trial, is_faulty in challenge.programs(seed, count):
+            try:
+                fixture = _TRIALS[trial](is_faulty, devices.mesh_of(sizes))
+                found.append(_told(fixture, sizes, trial))
+            except Exception as error:
+                found.append(f"{type(error).__name__} raised")
+    return found
+
+
+def _told(fixture: Fixture, sizes: dict[str, int], trial: str) -> str:
+    results: list[Result] = []
+    run_fixture(fixture, sizes, ["execute"], results.append)
+    if len(results) != 1 or results[0].status not in (PASS, FAIL):
+        return "nothing"
+    kinds = {failure.kind for failure in results[0].failures}
+    if (results[0].status == FAIL) != bool(kinds):
+        return f"{results[0].status} with {len(kinds)} failures"
+    return trial if kinds == {_KINDS[trial]} else ", ".join(sorted(kinds))
+
+
+# Nothing is compiled: the trials are made in each process, and are to cost it little.
+def _placed(is_faulty: bool, mesh: Any) -> Fixture:
+    def fn(x: Any) -> Any:
+        return jax.device_put(np.asarray(x) + 1, named(mesh, P() if is_faulty else P("data")))
+
+    return Fixture(fn, [dict(mesh.shape)], [_X], {"": P("data")})
+
+
+def _counted(is_faulty: bool, mesh: Any) -> Fixture:
+    def fn(x: Any) -> Any:
+        return jax.device_put(np.asarray(x) * (3 if is_faulty else 2), named(mesh, P("data")))
+
+    def reference(x: Any) -> Any:
+        return np.asarray(x) * 2
+
+    return Fixture(fn, [dict(mesh.shape)], [_X], reference=reference)
+
+
+def _donated(is_faulty: bool, mesh: Any) -> Fixture:
+    def fn(x: Any) -> Any:
+        result = jax.device_put(np.asarray(x) + 1, named(mesh, P("data")))
+        if not is_faulty:
+            x.delete()
+        return result
+
+    return Fixture(fn, [dict(mesh.shape)], [_X], donate=(0,))
+
+
+_TRIALS: dict[str, Callable[[bool, Any], Fixture]] = {
+    "placement": _placed,
+    "numbers": _counted,
+    "donation": _donated,
+}
+_KINDS = {"placement": "sharding", "numbers": "numbers", "donation": "donation"}
+
+# Settings under which sound programs fail, or do not fit in with others'.
+_PLAIN = {
+    "jax_debug_nans": False,
+    "jax_debug_infs": False,
+    "jax_disable_jit": False,
+    "jax_default_device": None,
+    "jax_transfer_guard": None,
+    "jax_enable_x64": False,
+}
+
+
+@contextlib.contextmanager
+def _plain_configuration() -> Iterator[None]:
+    """With jax configured as it is for who configures nothing, whatever the program has done."""
+    before = {name: getattr(jax.config, name) for name in _PLAIN if hasattr(jax.config, name)}
+    changed = {name: value for name, value in before.items() if value != _PLAIN[name]}
+    for name in changed:
+        jax.config.update(name, _PLAIN[name])
+    try:
+        yield
+    finally:
+        for name, value in changed.items():
+            jax.config.update(name, value)

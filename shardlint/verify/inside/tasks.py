@@ -1,7 +1,8 @@
 """The jobs a child process can be given, and the messages it sends back.
 
 A job is a dictionary with `task`, `devices`, `memory` (bytes or None), `seconds` and what the task
-needs. Messages are dictionaries too; the last one of a job that ran to its end is `{"done": true}`.
+needs. Messages are dictionaries too; the last one of a job that ran to its end is `{"done": true}`. What else
+they may be is what `shardlint.verify.attend` takes.
 """
 
 from __future__ import annotations
@@ -12,40 +13,48 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from shardlint.verify.fixture import EXPLICIT
+from shardlint.verify import messages
+from shardlint.verify.fixture import EXPLICIT, SINGLE_DEVICE, Fixture
 from shardlint.verify.report import SKIP, Result
 
 Job = dict[str, Any]
 Send = Callable[[dict[str, Any]], None]
+Ask = Callable[[dict[str, Any]], dict[str, Any]]
+Changed = Callable[[], str]
 
 
-def run(job: Job, send: Send) -> None:
-    """Do one job in this process, whatever it raises."""
-    from shardlint.verify.inside import devices, errors, heard
+def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
+    """Do one job in this process, whatever it raises.
+
+    Messages go to `descriptor` behind `mark`, the parent's answers come from `orders`.
+    """
+    from shardlint.verify.inside import devices, errors, guard, heard
 
     heard.lead()
+    known, changed = guard.ready()
+    send = messages.sender(descriptor, mark, known)
+    ask = messages.asker(send, orders)
     try:
         send({"limits": devices.limit(job["memory"], job["seconds"], job["devices"])})
         devices.simulate(job["devices"])
-        _TASKS[job["task"]](job, send)
+        _TASKS[job["task"]](job, send, ask, changed)
         send({"done": True})
     except SystemExit as error:
-        code = "" if error.code is None else errors.cut(errors.told(error.code, repr))
-        send({"stopped": f"the program called sys.exit({code})"})
+        send({"stopped": f"the program called sys.exit({errors.exit_code(error)})"})
     except BaseException as error:  # a KeyboardInterrupt or MemoryError of the program's own
         send({"stopped": f"raised {type(error).__name__}: {errors.cut(errors.told(error))}"})
         errors.print_trace()
     errors.flush()
 
 
-def _self_test(job: Job, send: Send) -> None:
+def _self_test(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside.selftest import self_test
 
     caught, missed = self_test()
     send({"caught": caught, "missed": missed})
 
 
-def _collect(job: Job, send: Send) -> None:
+def _collect(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.fixture import expand_meshes
     from shardlint.verify.inside import fixtures, load, place
 
@@ -60,6 +69,7 @@ def _collect(job: Job, send: Send) -> None:
         one: dict[str, Any] = {"name": name, "label": label, "meshes": [], "error": None}
         one |= {"axis_types": fixture.axis_types, "processes": fixture.processes}
         one |= {"topology": list(fixture.topology), "execute": fixture.execute}
+        one["reference"] = _kind_of(fixture.reference)
         try:
             one["meshes"] = expand_meshes(fixture, place.axes_named(fixture))
         except Exception as error:
@@ -68,67 +78,115 @@ def _collect(job: Job, send: Send) -> None:
     send({"fixtures": listed})
 
 
-def _remembering(job: Job) -> None:
-    """Let what the compiler answered before stand, where the job names a folder for it."""
-    from shardlint.verify.inside import remember
-
-    remember.memory.use(job.get("cache"))
+def _kind_of(reference: Any) -> str:
+    """What numbers are compared with: the function `itself` on one device, an `other`, or nothing."""
+    return "" if reference is None else "itself" if reference == SINGLE_DEVICE else "other"
 
 
-def _fixture(job: Job, send: Send) -> None:
+def _alone(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+    from shardlint.verify.inside import devices
+    from shardlint.verify.inside.alone import run_alone
+    from shardlint.verify.inside.fixtures import raised
+
+    devices.compile_quickly()
+    try:
+        fixture = _loaded(job, send)
+    except Exception as error:
+        told: dict[str, Any] = {"unmade": raised(error).message}
+    else:
+        told = run_alone(fixture, job["mesh"], Path(job["folder"]))
+    if name := changed():
+        send({"distrust": _CHANGED.format(name)})
+    send({"alone": told})
+
+
+def _fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     """The levels of one process with simulated devices; one that raises leaves the next nothing to tell."""
-    from shardlint.verify.inside import devices, fixtures, load
+    from shardlint.verify.inside import devices, fixtures, remember
+    from shardlint.verify.inside.alone import Alone
+    from shardlint.verify.inside.coverage import Coverage
 
-    emit = _emitter(send)
+    emit = _emitter(send, changed)
     for level, reason in job["skips"].items():
         emit(Result(job["label"], level, SKIP, job["mesh"], reason=reason))
     levels = job["levels"]
     if not levels:
         return
-    _remembering(job)
+    # What the compiler answered before stands, where the job names a folder for it.
+    remember.memory.use(job.get("cache"), ask, send)
     devices.compile_quickly()
-    fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
+    # Before the program is imported, which could write there.
+    alone = Alone.read(job["alone"], Path(job["folder"])) if "alone" in job else None
+    fixture = _loaded(job, send)
+    emit = _emitter(send, changed, fixture)
     if fixture.axis_types == EXPLICIT and (reason := devices.explicit_missing()):
         for level in levels:
             emit(Result(job["label"], level, SKIP, job["mesh"], reason=reason))
-        return
+        levels = []
+    coverage = Coverage(fixture, levels, job["skips"], job.get("elsewhere", ()))
     if "trace" in levels:
         from shardlint.verify.inside.trace import run_trace
 
         levels = [level for level in levels if level != "trace"]
-        if not run_trace(fixture, job["mesh"], emit):
+        if not run_trace(fixture, job["mesh"], emit, coverage):
             for level in levels:
                 emit(Result(job["label"], level, SKIP, job["mesh"], reason="level trace raised"))
-            return
+            levels = []
     if levels:
-        fixtures.run_fixture(fixture, job["mesh"], levels, emit)
+        fixtures.run_fixture(fixture, job["mesh"], levels, emit, coverage, alone)
+    _prove(job, send, ask, changed)
 
 
-def _processes(job: Job, send: Send) -> None:
+def _loaded(job: Job, send: Send) -> Fixture:
+    """The fixture of a job. Tells what function it is of, for who has to say where a program stopped."""
+    from shardlint.verify.inside import load
+
+    fixture = load.fixture_named(Path(job["file"]), job["name"], job.get("digest"))
+    # What a reference names is not imported yet, and whether it can be is for the levels to tell.
+    send({"of": fixture.fn if isinstance(fixture.fn, str) else load.place_of(fixture.fn)})
+    return fixture
+
+
+def _prove(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+    """Have the checks show, after the program has run, that they still tell faulty programs from sound ones."""
+    from shardlint.verify.inside import selftest
+
+    answers = selftest.answers(str(ask({"judged": True}).get("seed")), job["devices"])
+    if name := changed():
+        send({"distrust": _CHANGED.format(name)})
+    send({"answers": answers})
+
+
+def _processes(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside.conductor import conduct
 
-    conduct(job, _emitter(send))
+    conduct(job, _emitter(send, changed))
 
 
-def _topology(job: Job, send: Send) -> None:
-    from shardlint.verify.inside import load
+def _topology(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
+    from shardlint.verify.inside import remember
     from shardlint.verify.inside.topology import run_topology
 
-    _remembering(job)
-    fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
-    run_topology(fixture, job["mesh"], job["topology"], _emitter(send))
+    remember.memory.use(job.get("cache"), ask, send)
+    fixture = _loaded(job, send)
+    run_topology(fixture, job["mesh"], job["topology"], _emitter(send, changed, fixture))
+    _prove(job, send, ask, changed)
 
 
-def _proof(job: Job, send: Send) -> None:
+def _proof(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
     from shardlint.verify.inside.proofs import Program, run_program
 
-    run_program(Program(**job["program"]), job["levels"], _emitter(send))
+    run_program(Program(**job["program"]), job["levels"], _emitter(send, changed))
 
 
-def _emitter(send: Send) -> Callable[[Result], None]:
-    from shardlint.verify.inside import remember
+_CHANGED = "the program replaced {}, on which the checks rest"
 
-    began = time.monotonic()
+
+def _emitter(send: Send, changed: Changed, fixture: Fixture | None = None) -> Callable[[Result], None]:
+    from shardlint.verify.inside import load, remember
+
+    declared_now, data_of = load.declared, asdict
+    began, declared = time.monotonic(), declared_now(fixture)
 
     def emit(result: Result) -> None:
         nonlocal began
@@ -136,14 +194,19 @@ def _emitter(send: Send) -> Callable[[Result], None]:
         result.seconds = began - before
         # Only of levels that compile: what runs, ran.
         result.cached = remember.memory.was_used() and result.level in ("compile", "topology")
-        send({"result": asdict(result)})
+        if name := changed():
+            send({"distrust": _CHANGED.format(name)})
+        if declared_now(fixture) != declared:
+            send({"distrust": "the program changed what its fixture declares while it ran"})
+        send({"result": data_of(result)})
 
     return emit
 
 
-_TASKS: dict[str, Callable[[Job, Send], None]] = {
+_TASKS: dict[str, Callable[[Job, Send, Ask, Changed], None]] = {
     "self_test": _self_test,
     "collect": _collect,
+    "alone": _alone,
     "fixture": _fixture,
     "processes": _processes,
     "topology": _topology,

@@ -12,7 +12,6 @@ from typing import Any
 
 import jax
 
-from shardlint.verify.claims import check_budget, check_forbidden
 from shardlint.verify.facts import Program
 from shardlint.verify.fixture import EXPLICIT, Fixture, devices_of
 from shardlint.verify.inside import (
@@ -22,8 +21,9 @@ from shardlint.verify.inside import (
     devices,
     fixtures,
     hlo,
+    invoke,
+    limits,
     load,
-    numerics,
     place,
     program,
     tree,
@@ -83,7 +83,7 @@ def run_topology(
             FAIL if checked.failures else PASS,
             checked=checked.count,
             failures=checked.failures,
-            notes=[memory_text(described.program, topology)],
+            notes=[*checked.looked.sentences(), memory_text(described.program, topology)],
             how=f"{found.how} for {topology.name}, under {under}",
             program=described.program,
         )
@@ -127,7 +127,7 @@ def _compile(
     """Raises `_Refused` where the program does not fit, `Unavailable` where the compiler lacks a part, `Mistaken`
     where it was not for these devices.
     """
-    keywords = numerics.keywords(function, args, mesh)
+    keywords = invoke.keywords(function, args, mesh)
     as_it_is = compiled.takes_abstract(function, args)
     called, given = (function, args) if as_it_is else abstract_call(function, args, keywords, fixture.donate)
     entered, under = devices.context(fixture.context, mesh)
@@ -230,9 +230,7 @@ def _check(
     checked = checks.check_placement(found.outputs, fixture.expected(), mesh, fixture.replicated_limit())
     explain(checked.failures, found.outputs, described)
     checked += checks.check_donation(found)
-    forbid, budget = fixture.forbidden(), fixture.budgets()
-    failures = check_forbidden(described.program, forbid) + check_budget(described.program, budget)
-    checked += checks.Checked(failures, len(forbid) + len(budget))
+    checked += limits.check_claims(fixture, described.program)
     failures = check_fits(described.program, topology, fixture.hbm_limit())
     checked += checks.Checked(failures, 1)
     return checked

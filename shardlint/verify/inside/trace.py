@@ -10,10 +10,13 @@ from typing import Any
 
 import jax
 
+from shardlint.verify.declarations import REPLICATED, item
 from shardlint.verify.fixture import Fixture
-from shardlint.verify.inside import checks, devices, fixtures, load, numerics, place, tree
-from shardlint.verify.paths import nothing_matches, path_text, select, unmatched
-from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result, size_text
+from shardlint.verify.inside import checks, devices, fixtures, invoke, load, place, tree
+from shardlint.verify.inside.coverage import Coverage, Looked
+from shardlint.verify.inside.typed import out_shardings_count
+from shardlint.verify.paths import idle_globs, path_text, select
+from shardlint.verify.report import FAIL, SKIP, Failure, Result, size_text
 from shardlint.verify.spec import P
 
 # What jax raises of a sharding that cannot be: any other error may come of there being no devices, and is left to
@@ -21,20 +24,28 @@ from shardlint.verify.spec import P
 _TYPE_ERRORS = ("ShardingTypeError", "DuplicateSpecError")
 
 
-def run_trace(fixture: Fixture, sizes: Mapping[str, int], emit: Callable[[Result], None]) -> bool:
-    """Trace a fixture on an abstract mesh of these axis sizes and emit the result.
+def run_trace(
+    fixture: Fixture,
+    sizes: Mapping[str, int],
+    emit: Callable[[Result], None],
+    coverage: Coverage | None = None,
+) -> bool:
+    """Trace a fixture on an abstract mesh of these axis sizes and emit the result, which `coverage` takes in.
 
     Returns False when the program cannot be traced with these shardings, which leaves the other
     levels nothing to tell. Nothing the user's code raises gets out of here.
     """
-    line = ""
+    line, coverage = "", coverage or Coverage(fixture, ["trace"])
 
     def tell(status: str, **more: Any) -> None:
         emit(Result(fixture.label(), "trace", status, dict(sizes), line=line, **more))
 
-    if reason := _untold(fixture):
-        tell(SKIP, reason=reason)
+    def leave(reason: str) -> bool:
+        tell(**fixtures.judge(coverage, "trace", None, reason))
         return True
+
+    if reason := _untold(fixture):
+        return leave(reason)
     try:
         kinds = (jax.sharding.AxisType.Explicit,) * len(sizes)
         mesh = jax.sharding.AbstractMesh(tuple(sizes.values()), tuple(sizes), axis_types=kinds)
@@ -43,7 +54,7 @@ def run_trace(fixture: Fixture, sizes: Mapping[str, int], emit: Callable[[Result
         entered: Any = place_context(fixture.context, mesh)
         with entered:
             args, notes = _arguments(fixture, mesh, sizes)
-            leaves = trace(function, args, numerics.keywords(function, args, mesh))
+            leaves = trace(function, args, invoke.keywords(function, args, mesh))
         checked = _check(leaves, fixture, mesh, notes)
     except place.Indivisible as error:
         tell(SKIP, reason=str(error))
@@ -53,18 +64,13 @@ def run_trace(fixture: Fixture, sizes: Mapping[str, int], emit: Callable[[Result
         if any(kind.__name__ in _TYPE_ERRORS for kind in type(error).__mro__):
             tell(FAIL, failures=[failure])
             return False
-        tell(SKIP, reason=f"cannot be traced without devices: {failure.message}")
-        return True
-    if not checked.count and not checked.failures:
-        checked.failures.append(Failure("empty", "checks nothing: no output leaf was compared"))
+        return leave(f"cannot be traced without devices: {failure.message}")
     under = "no mesh context" if fixture.context == "none" else "jax.sharding.use_abstract_mesh(mesh)"
-    tell(
-        FAIL if checked.failures else PASS,
-        checked=checked.count,
-        failures=checked.failures,
-        notes=notes,
-        how=f"traced without devices, on explicit axes, under {under}",
-    )
+    told_of = fixtures.judge(coverage, "trace", checked, "")
+    told_of["notes"] = [*notes, *told_of["notes"]]
+    if told_of["status"] != SKIP:
+        told_of["how"] = f"traced without devices, on explicit axes, under {under}"
+    tell(**told_of)
     return True
 
 
@@ -109,6 +115,7 @@ def described(source: Any, mesh: Any) -> Any:
     kept: dict[str, Any] = {}
 
     def arrays() -> list[Any]:
+        begin()
         leaves, kept["tree"] = jax.tree_util.tree_flatten(load.made(source, mesh))
         kept["others"] = [None if _is_either(leaf) else leaf for leaf in leaves]
         kept["is"] = [_is_either(leaf) for leaf in leaves]
@@ -116,7 +123,8 @@ def described(source: Any, mesh: Any) -> Any:
         kept["abstract"] = [leaf if tree.is_abstract(leaf) else None for leaf in leaves]
         return [leaf for leaf in leaves if tree.is_array(leaf)]
 
-    made = iter(jax.eval_shape(arrays))
+    with out_shardings_count() as begin:
+        made = iter(jax.eval_shape(arrays))
     leaves = [
         other if not array else abstract if abstract is not None else next(made)
         for other, array, abstract in zip(kept["others"], kept["is"], kept["abstract"], strict=True)
@@ -144,6 +152,7 @@ def trace(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> li
     names: list[tuple[str, str]] = []
 
     def pure(arrays: list[Any]) -> list[Any]:
+        begin()
         whole = list(leaves)
         for index, array in zip(places, arrays, strict=True):
             whole[index] = array
@@ -153,7 +162,8 @@ def trace(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> li
         names[:] = [(path_text(keys), "out" + jax.tree_util.keystr(keys)) for keys, _ in arrays_out]
         return [leaf for _, leaf in arrays_out]
 
-    traced = jax.jit(pure).trace([leaves[index] for index in places])
+    with out_shardings_count() as begin:
+        traced = jax.jit(pure).trace([leaves[index] for index in places])
     return [
         tree.Leaf(path, where, tuple(info.shape), info.dtype, info.sharding)
         for (path, where), info in zip(names, jax.tree_util.tree_leaves(traced.out_info), strict=True)
@@ -167,25 +177,38 @@ def _check(leaves: Sequence[tree.Leaf], fixture: Fixture, mesh: Any, notes: list
     """
     checked = checks.Checked([], 0)
     out, most, sizes = fixture.expected(), fixture.replicated_limit(), dict(mesh.shape)
-    for glob, nearest in unmatched(out, [leaf.path for leaf in leaves]).items():
-        checked.failures.append(Failure("pattern", nothing_matches(glob, nearest)))
+    for glob, message in idle_globs(out, [leaf.path for leaf in leaves]).items():
+        checked.failures.append(Failure("pattern", message))
+        checked.looked.proved.add(item("out", glob))
     for leaf in leaves:
         found = select(out, leaf.path)
         if found is None and most is None:
             continue
+        text = REPLICATED if found is None else item("out", found[0])
         spec = getattr(leaf.sharding, "spec", None)
         if spec is None or leaf.sharding.mesh.empty:
-            notes.append(f"{leaf.where} has no sharding in its type: made outside any mesh, so not checked")
-            continue
-        checked.count += 1
-        if found is not None:
-            checked.failures += _compare(leaf, P.of(spec), found[1], mesh, sizes)
-        elif most is not None and not _split(P.of(spec), len(leaf.shape), sizes):
-            if math.prod(sizes.values()) > 1 and leaf.local_bytes > most:
-                held, limit = size_text(leaf.local_bytes), size_text(most)
-                message = f"{held} whole, more than replicated_bytes_max ({limit})"
-                failure = Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", "P()")
-                checked.failures.append(failure)
+            said = f"{leaf.where} has no sharding in its type: made outside any mesh, so not checked"
+            checked.looked.missed[text] = said
+            notes.append(said)
+        elif found is not None:
+            wrong = _compare(leaf, P.of(spec), found[1], mesh, sizes)
+            checked.failures += wrong
+            checked += checks.weigh(text, found[1], sizes, bool(wrong))
+        elif most is not None:
+            checked += _limit(leaf, P.of(spec), most, sizes)
+    return checked
+
+
+def _limit(leaf: tree.Leaf, spec: P, most: int, sizes: Mapping[str, int]) -> checks.Checked:
+    if math.prod(sizes.values()) == 1:
+        return checks.Checked([], 0, Looked(idle={REPLICATED: "the mesh has one device"}))
+    checked = checks.Checked([], 1, Looked({REPLICATED}))
+    if leaf.local_bytes > most and not _split(spec, len(leaf.shape), sizes):
+        held, limit = size_text(leaf.local_bytes), size_text(most)
+        message = f"{held} whole, more than replicated_bytes_max ({limit})"
+        checked.failures.append(
+            Failure("replicated", message, leaf.where, leaf.path, leaf.array, "sharded", "P()")
+        )
     return checked
 
 

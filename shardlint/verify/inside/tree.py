@@ -6,6 +6,7 @@ A tree may hold anything: only array leaves are touched, so Equinox and NNX Modu
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -117,7 +118,29 @@ def to_host(leaf: Any) -> Any:
         return leaf
     if is_key(leaf.dtype):
         return HostKey(np.array(jax.random.key_data(leaf)), jax.random.key_impl(leaf))
-    return np.array(leaf)
+    return np.array(_held(leaf))
+
+
+def holder(sharding: Any) -> int | None:
+    """The place, among its devices in order, of the one that holds an array whole while the others hold nothing (what
+    the compiler calls maximal), or None where there is no such one.
+    """
+    if type(sharding).__name__ != "GSPMDSharding" or len(sharding.device_set) == 1:
+        return None
+    match = _MAXIMAL.search(str(sharding))
+    return int(match[1]) if match else None
+
+
+_MAXIMAL = re.compile(r"\{maximal device=(\d+)\}")
+
+
+def _held(leaf: Any) -> Any:
+    """An array, or of one that a single device of several holds, the part that holds it."""
+    place = holder(leaf.sharding) if isinstance(leaf, jax.Array) else None
+    if place is None:
+        return leaf
+    order = list(leaf.sharding._device_assignment)
+    return next(shard.data for shard in leaf.addressable_shards if shard.device == order[place])
 
 
 def from_host(leaf: Any, sharding: Any = None) -> Any:

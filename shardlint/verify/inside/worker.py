@@ -4,11 +4,8 @@
 
 from __future__ import annotations
 
-import faulthandler
 import functools
-import hashlib
-import signal
-import sys
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,16 +13,63 @@ from typing import Any
 import jax
 import numpy as np
 
+from shardlint.verify import contain, messages
 from shardlint.verify.fixture import EXPLICIT
-from shardlint.verify.inside import checks, compiled, devices, fixtures, load, numerics, place, programs, tree
-from shardlint.verify.inside.errors import cut, print_trace, told
+from shardlint.verify.inside import (
+    checks,
+    compiled,
+    devices,
+    errors,
+    fixtures,
+    guard,
+    invoke,
+    load,
+    opaque,
+    place,
+    program_calls,
+    programs,
+    stacks,
+    tree,
+    zygote,
+)
+from shardlint.verify.inside.errors import exit_code, print_trace
 
 Say = Callable[[dict[str, Any]], None]
-_CALLS = 1000
+# The descriptor on which it tells.
+SAY = 3
+
+
+def main() -> None:
+    """Be one process: what of which job comes as a line of JSON on standard input, and then the word to go on."""
+    contain.die_with_parent()
+    orders = os.dup(0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    about = messages.read_line(orders)
+    job, say = about["job"], messages.sender(SAY, about["mark"])
+    if job["memory"] is not None:
+        devices.limit(job["memory"] // job["processes"], job["limit"], job["devices"])
+    _, changed = guard.ready()
+
+    def wait() -> None:
+        # Without a word, because the conductor is gone, it ends.
+        if not os.read(orders, 1):
+            zygote.exit_now(1)
+
+    work(job, about["index"], about["port"], Path(about["folder"]), say, wait, changed)
+    errors.flush()
+    # Not yet: jax takes the end of one process for a fault of the others.
+    wait()
+    zygote.exit_now(0)
 
 
 def work(
-    job: dict[str, Any], index: int, port: int, folder: Path, say: Say, wait: Callable[[], None]
+    job: dict[str, Any],
+    index: int,
+    port: int,
+    folder: Path,
+    say: Say,
+    wait: Callable[[], None],
+    changed: Callable[[], str],
 ) -> None:
     """Be process `index` of a job: tell its arguments and its program, `wait` to be told to go on, run,
     and tell its results. Whatever is raised is told too.
@@ -38,12 +82,12 @@ def work(
         say({"stage": stage})
 
     with (folder / f"stack{index}").open("wb") as stack:
-        faulthandler.register(signal.SIGUSR1, file=stack, all_threads=True)
+        stacks.dump_to(stack.fileno())
         try:
             enter(stage)
             _join(job, index, port)
             enter("importing its file")
-            fixture = load.fixtures_from(Path(job["file"]))[job["name"]]
+            fixture = load.fixture_named(Path(job["file"]), job["name"], job.get("digest"))
             function = load.resolve(fixture.fn)
             mesh = devices.mesh_of(job["mesh"], fixture.axis_types == EXPLICIT)
             enter("making its arguments")
@@ -57,21 +101,27 @@ def work(
             say({"ready": ready, "line": load.place_of(function), "under": under})
             wait()
             enter("running fn")
-            watch_calls(lambda name, line: say({"call": [name, line]}))
+            origins = program_calls.Made()
+            for name, leaf in named(args):
+                origins.name(leaf, name, name)
+            program_calls.watch(lambda call: say({"call": call}), origins)
             given = tree.snapshot(args)
-            output = numerics.call(function, args, mesh, fixture.context)
+            output = invoke.call(function, args, mesh, fixture.context)
             enter("done with fn")
             leaves = tree.array_leaves(output, "out")
             checked = checks.check_placement(leaves, fixture.expected(), mesh, None)
             checked += checks.check_deleted(given, fixture.donate)
+            checked.failures += opaque.check_opaque(output)
             failures = [vars(failure) for failure in checked.failures]
             held = holdings([output], ["out"])
-            say({"result": {"count": checked.count, "failures": failures, "out": held}})
+            said = {"count": checked.count, "failures": failures, "out": held}
+            said["notes"] = checked.looked.sentences()
+            said["made"] = [origins.of(leaf) for _, leaf in named([output])]
+            say({"result": said, "changed": changed()})
         except place.Indivisible as error:
             say({"skip": str(error)})
         except SystemExit as error:
-            code = "" if error.code is None else cut(told(error.code, repr))
-            say({"raised": f"called sys.exit({code})", "stage": stage})
+            say({"raised": f"called sys.exit({exit_code(error)})", "stage": stage})
         except BaseException as error:
             if not load.blame(error):
                 print_trace()
@@ -129,6 +179,16 @@ def _array(host: Any, sharding: Any) -> Any:
     return jax.make_array_from_callback(host.shape, sharding, lambda index: host[index])
 
 
+def named(args: Sequence[Any]) -> list[tuple[str, Any]]:
+    """The arrays of some arguments, as a person writes them."""
+    return [
+        (f"args[{index}]{where}", leaf)
+        for index, value in enumerate(args)
+        for _, where, leaf in tree.flatten(value)
+        if isinstance(leaf, jax.Array)
+    ]
+
+
 def holdings(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]:
     """Each global jax array of some trees, and a digest of each part of it that this process holds."""
     found = []
@@ -139,7 +199,7 @@ def holdings(trees: Sequence[Any], names: Sequence[str]) -> list[dict[str, Any]]
             one = tree.Leaf(path, name + where, tuple(leaf.shape), leaf.dtype, leaf.sharding)
             data = jax.jit(jax.random.key_data)(leaf) if tree.is_key(leaf.dtype) else leaf
             parts = [
-                (_part(shard.index, data.shape), shard.device.id, _digest(shard.data))
+                (_part(shard.index, data.shape), shard.device.id, program_calls.digest(shard.data))
                 for shard in data.addressable_shards
             ]
             spec = checks.sharding_text(leaf.sharding)
@@ -153,10 +213,6 @@ def _part(index: Any, shape: tuple[int, ...]) -> str:
     return "[" + ", ".join(f"{start}:{stop}" for start, stop in ends) + "]"
 
 
-def _digest(data: Any) -> str:
-    return hashlib.blake2b(np.ascontiguousarray(np.asarray(data)).tobytes(), digest_size=16).hexdigest()
-
-
 def _program(function: Any, args: Sequence[Any], mesh: Any, kind: str, file: Path) -> str:
     """The digest of what `function` is lowered to, whose text goes to `file`; "" for a plain function,
     which consists of any number of programs.
@@ -165,45 +221,5 @@ def _program(function: Any, args: Sequence[Any], mesh: Any, kind: str, file: Pat
         return ""
     entered, _ = devices.context(kind, mesh)
     with entered:
-        lowered = function.lower(*args, **numerics.keywords(function, args, mesh))
+        lowered = function.lower(*args, **invoke.keywords(function, args, mesh))
     return programs.write(getattr(lowered, "lowered", lowered), file)
-
-
-def watch_calls(tell: Callable[[str, str], None]) -> None:
-    """Have every call of a compiled program wait for its result, so that a process that hangs stands at
-    the line that does, and tell of the first calls on arrays of several processes: program and user's line.
-
-    Nothing public does: `jax_cpu_enable_async_dispatch` is about programs of one device. Where jax has
-    moved what this takes hold of, a process that hangs stands at the end of `fn`.
-    """
-    try:
-        from jax._src import pjit
-        from jax._src.interpreters import pxla
-
-        run = pxla.ExecuteReplicated.__call__
-        pjit._get_fastpath_data  # noqa: B018  # both, or neither
-    except (ImportError, AttributeError):
-        return
-
-    left = _CALLS
-
-    @functools.wraps(run)
-    def waiting(self: Any, *args: Any) -> Any:
-        nonlocal left
-        if left and any(isinstance(one, jax.Array) and not one.is_fully_addressable for one in args):
-            left -= 1
-            tell(str(self.name), _users_line())
-        return jax.block_until_ready(run(self, *args))
-
-    pxla.ExecuteReplicated.__call__ = waiting
-    # The compiled fast path of a second call does not come by Python.
-    pjit._get_fastpath_data = lambda *args, **keywords: None
-
-
-def _users_line() -> str:
-    frame = sys._getframe(1)
-    while frame is not None:
-        if load.is_theirs(frame.f_code.co_filename):
-            return f"{load.shown(frame.f_code.co_filename)}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
-    return ""

@@ -19,8 +19,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from shardlint.verify import contain, messages
-from shardlint.verify.inside import heard, tasks
-from shardlint.verify.messages import write_line
+from shardlint.verify.attend import Attendant
+from shardlint.verify.inside import guard, heard, stacks, tasks
 
 _TAIL = 32 * 1024
 _COUNT_SECONDS = 0.5
@@ -37,8 +37,10 @@ class _Child:
 
     job: tasks.Job
     pid: int
-    incoming: messages.Incoming
+    attendant: Attendant
     output: int
+    orders: int
+    stack: int
     began: float
     counted: float = 0.0
     tail: bytes = b""
@@ -49,8 +51,10 @@ class _Child:
 class Zygote:
     """Runs up to `at_once` jobs side by side, each within its limits."""
 
-    def __init__(self, orders: int, answers: int, at_once: int) -> None:
-        self.orders, self.answers, self.at_once = orders, answers, at_once
+    def __init__(self, orders: int, answers: int, at_once: int, mark: str, secret: str) -> None:
+        """`mark` is that of the answers, `secret` the key of the cache: no child is to know them."""
+        self.orders, self.answers, self.at_once, self.secret = orders, answers, at_once, secret
+        self.answer = messages.sender(answers, mark)
         self.waiting: list[tasks.Job] = []
         self.children: dict[int, _Child] = {}
         self.selector = selectors.DefaultSelector()
@@ -87,22 +91,27 @@ class Zygote:
     def _start(self, job: tasks.Job) -> None:
         listen, send = os.pipe()
         output, write = os.pipe()
+        read, order = os.pipe()
+        stack = stacks.new_file()
         mark = messages.new_mark()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # that forking threads is dangerous; jax has started none yet
             pid = os.fork()
         if pid == 0:
-            self._become(job, send, mark, write)
-        os.close(send)
-        os.close(write)
-        incoming = messages.Incoming(mark)
-        child = _Child(job, pid, incoming, output, time.monotonic(), open={listen, output})
+            self._become(job, send, mark, write, read, stack, (listen, output, order))
+        for descriptor in (send, write, read):
+            os.close(descriptor)
+        os.set_blocking(order, False)
+        attendant = Attendant(job, mark, lambda data: os.write(order, data), self.secret)
+        child = _Child(job, pid, attendant, output, order, stack, time.monotonic(), open={listen, output})
         self.children[pid] = child
         for descriptor in (listen, output):
             os.set_blocking(descriptor, False)
             self.selector.register(descriptor, selectors.EVENT_READ, pid)
 
-    def _become(self, job: tasks.Job, send: int, mark: str, write: int) -> None:
+    def _become(
+        self, job: tasks.Job, send: int, mark: str, write: int, read: int, stack: int, parents: tuple[int, ...]
+    ) -> None:
         """The rest of a child's life: does its job and never returns."""
         try:
             os.setsid()
@@ -112,12 +121,15 @@ class Zygote:
             null = os.open(os.devnull, os.O_RDONLY)
             for descriptor, target in ((null, 0), (write, 1), (write, 2)):
                 os.dup2(descriptor, target)
-            os.close(self.orders)
-            os.close(self.answers)
-            for child in self.children.values():
-                for descriptor in child.open:
-                    os.close(descriptor)
-            tasks.run(job, messages.sender(send, mark))
+            others = [fd for child in self.children.values() for fd in (*child.open, child.orders, child.stack)]
+            for descriptor in (self.orders, self.answers, *parents, *others):
+                os.close(descriptor)
+            # What the program's process knows, the program may find.
+            self.children.clear()
+            self.secret = ""
+            del self.answer
+            stacks.dump_to(stack)
+            tasks.run(job, send, mark, read)
         finally:
             exit_now(0)
 
@@ -133,8 +145,8 @@ class Zygote:
             child.printed += len(data)
             child.tail = (child.tail + data)[-_TAIL:]
         else:
-            for message in child.incoming.take(data):
-                write_line(self.answers, {"id": child.job["id"], "message": message})
+            for message in child.attendant.take(data):
+                self.answer({"id": child.job["id"], "message": message})
         return bool(data)
 
     def _hang_up(self, child: _Child, descriptor: int) -> None:
@@ -146,15 +158,18 @@ class Zygote:
     def _check(self, child: _Child) -> None:
         """End a child that is over its limits, and report one that has ended."""
         reason = ""
-        if time.monotonic() - child.began > child.job["seconds"]:
+        over = time.monotonic() - child.began > child.job["seconds"]
+        if over:
             reason = f"killed at the time limit of {child.job['seconds']:g} s"
         elif child.printed > _OUTPUT_MAX:
             reason = f"killed after printing {_OUTPUT_MAX // 2**20} MiB"
         elif self._has_too_many(child):
             reason = f"killed after starting more than {_most(child.job)} processes"
-        elif child.incoming.spoilt:
+        elif child.attendant.spoilt:
             reason = messages.SPOILT
         if reason:
+            if over:
+                stacks.ask(child.pid, child.stack)
             _kill(child.pid)
         # The group is killed while the dead leader still holds its number, so no other process can be hit.
         if os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT | (0 if reason else os.WNOHANG)) is None:
@@ -169,16 +184,21 @@ class Zygote:
             while self._listen(child, descriptor) and reads < 32:
                 reads += 1
             self._hang_up(child, descriptor)
-        if child.incoming.spoilt:
+        if child.attendant.spoilt:
             reason = reason or messages.SPOILT
         child.tail = (child.tail + heard.leftover(child.pid))[-_TAIL:]
         del self.children[child.pid]
+        stopped = reason or died(os.waitstatus_to_exitcode(status))
         end = {
-            "stopped": reason or died(os.waitstatus_to_exitcode(status)),
+            "stopped": stopped,
+            "distrust": child.attendant.end(stopped),
+            "stack": stacks.read(child.stack),
             "output": child.tail.decode("utf-8", "replace").splitlines(),
             "seconds": time.monotonic() - child.began,
         }
-        write_line(self.answers, {"id": child.job["id"], "end": end})
+        os.close(child.orders)
+        os.close(child.stack)
+        self.answer({"id": child.job["id"], "end": end})
 
     def _has_too_many(self, child: _Child) -> bool:
         now = time.monotonic()
@@ -232,8 +252,9 @@ def main() -> None:
     os.dup2(2, 1)  # nothing but answers may go where they go
     orders = os.dup(0)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    write_line(answers, greeting())
-    Zygote(orders, answers, int(sys.argv[1])).serve()
+    messages.write_line(answers, greeting())
+    # Not kept here, where what is forked could find it.
+    Zygote(orders, answers, int(sys.argv[1]), **messages.read_line(orders)).serve()
 
 
 def greeting() -> dict[str, Any]:
@@ -265,4 +286,6 @@ def greeting() -> dict[str, Any]:
     # A release that does not fit this jax may fail in any way; only programs that use it are to fail then.
     with contextlib.suppress(Exception):
         importlib.import_module("equinox")
+    # Once, for all that are forked from here.
+    guard.ready()
     return {"releases": releases, "python": python}

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shardlint.verify.children import CannotRun
 from shardlint.verify.inside.devices import limit_memory
-from shardlint.verify.runner import CannotRun
+from shardlint.verify.sanitizer import stood
 from shardlint.verify.sanitizer.dumps import wanted
 
 _DEVICES = "--xla_force_host_platform_device_count="
@@ -114,6 +115,22 @@ def run(
     Signals this process gets are passed on. What is left of the group at the end is killed.
     Raises `CannotRun` where it cannot be started.
     """
+    with tempfile.TemporaryDirectory(prefix="shardlint-", ignore_cleanup_errors=True) as made:
+        stood_in = Path(made)
+        if seconds is not None:
+            env = {**env, **stood.environment(stood_in)}
+        return _run(words, env, folder, seconds, memory, devices, stood_in)
+
+
+def _run(
+    words: Sequence[str],
+    env: dict[str, str],
+    folder: Path,
+    seconds: float | None,
+    memory: int | None,
+    devices: int,
+    stood_in: Path,
+) -> Ended:
     options: dict[str, Any] = {"env": env}
     if memory is not None and os.name != "posix":
         raise CannotRun("--memory: no memory limit on this system")
@@ -131,22 +148,28 @@ def run(
     except OSError as error:
         raise CannotRun(f"cannot start {shlex.join(words)}: {error.strerror or error}") from None
     with _passed_on(process):
-        code, notes = _wait(process, folder, None if seconds is None else began + seconds)
+        end = None if seconds is None else began + seconds
+        code, notes = _wait(process, folder, end, lambda: stood.ask(stood_in, process.pid))
     if code is None:
         code = TIMED_OUT
-        notes.insert(0, f"killed at the time limit of {seconds:g} s")
+        line, stack = stood.told(stood_in, process.pid)
+        notes.insert(0, f"killed at the time limit of {seconds:g} s" + (f", at {line}" if line else ""))
+        notes += [stack] if stack else []
     sweep(folder, 0)
     return Ended(code, time.monotonic() - began, notes)
 
 
-def _wait(process: subprocess.Popen[bytes], folder: Path, end: float | None) -> tuple[int | None, list[str]]:
-    """Its exit code, None where it was killed at its time limit, and what a reader must know."""
+def _wait(
+    process: subprocess.Popen[bytes], folder: Path, end: float | None, ask: Callable[[], None]
+) -> tuple[int | None, list[str]]:
+    """Its exit code, None where it was killed at its time limit, just after `ask`, and what a reader must know."""
     swept = time.monotonic()
     over = False
     while process.poll() is None:
         now = time.monotonic()
         if end is not None and now > end:
             over = True
+            ask()
             _signal(process, signal.SIGTERM)
             _until(lambda: process.poll() is not None)
             _signal(process, _KILL)

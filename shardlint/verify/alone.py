@@ -1,0 +1,61 @@
+"""The runs on one device that fixtures compare with: each in a process of its own, before the run on the mesh."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from shardlint.verify.fixture import devices_of
+from shardlint.verify.judge import stopped
+from shardlint.verify.outcome import Job, Outcome
+from shardlint.verify.runner import Runner
+
+_LINES = 8
+
+
+@contextlib.contextmanager
+def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
+    """The jobs, those that compare with a run on one device told what it gave and where it left its arrays, which are
+    there until the end.
+    """
+    places = [index for index, job in enumerate(jobs) if _compares(job)]
+    with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
+        first = []
+        for index in places:
+            job = jobs[index]
+            own = Path(folder, str(index))
+            own.mkdir()
+            given = {key: job[key] for key in ("file", "digest", "name", "label", "mesh")}
+            first.append({"task": "alone", "devices": 1, "levels": ["execute"], "folder": str(own), **given})
+        told = list(jobs)
+        if first:
+            for outcome in runner.run(first):
+                index = places[int(outcome.job["id"])]
+                said, distrust = _said(outcome)
+                told[index] = {**jobs[index], "alone": said, "folder": outcome.job["folder"], "distrust": distrust}
+        yield told
+
+
+def _compares(job: Job) -> bool:
+    """Whether a job compares numbers; a mesh of one device has none to compare with but a reference of its own."""
+    if job["task"] != "fixture" or "execute" not in job["levels"]:
+        return False
+    return job["reference"] == "other" or (job["reference"] == "itself" and devices_of(job["mesh"]) > 1)
+
+
+def _said(outcome: Outcome) -> tuple[dict[str, Any], str]:
+    """What an `Alone` is made of, and why nothing of it is to be believed ("" where it is)."""
+    told = outcome.all("alone")
+    distrust = outcome.distrust
+    if not (distrust or outcome.stopped) and not (len(told) == 1 and isinstance(told[0], dict)):
+        distrust = "it told what is no answer"
+    if outcome.stopped:
+        failure, output = stopped(outcome)
+        at = f" at {failure.where}" if failure.where else ""
+        return {"ended": "".join([failure.message, at, *(f"\n| {line}" for line in output[-_LINES:])])}, distrust
+    if distrust:
+        return {"ended": "told what cannot be trusted"}, distrust
+    return dict(told[0]), ""

@@ -1,0 +1,96 @@
+"""The parent's side of a job: takes what its process tells, answers what it asks, and says whether to trust it.
+
+It runs where no user code does. No jax.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from shardlint.verify import challenge, messages
+from shardlint.verify.cache import Cache
+
+Job = dict[str, Any]
+# Tasks that judge a program in the process that ran it.
+_CHALLENGED = ("fixture", "topology")
+_KEPT_MAX = 64
+
+
+class Attendant:
+    """One job's. `reply` writes to its process, and may fail as `os.write` does; `secret` is the cache's."""
+
+    def __init__(self, job: Job, mark: str, reply: Callable[[bytes], object], secret: str) -> None:
+        self.incoming = messages.Incoming(mark)
+        self.distrust = ""
+        self.done = False
+        self._job, self._reply = job, reply
+        folder = job.get("cache")
+        self._cache = None if folder is None else Cache(Path(folder), secret=secret)
+        self._keep: list[tuple[str, dict[str, Any]]] = []
+        self._seed = ""
+        self._answered = job["task"] not in _CHALLENGED or not job.get("levels")
+
+    @property
+    def spoilt(self) -> bool:
+        """Whether something else than messages came."""
+        return self.incoming.spoilt
+
+    def take(self, data: bytes) -> list[messages.Message]:
+        """The messages for whoever gave the job, of those that are whole with this data."""
+        return [message for message in self.incoming.take(data) if not self._took(message)]
+
+    def _took(self, message: messages.Message) -> bool:
+        if "recall" in message:
+            self._answer({"vouched": self._vouched(message["recall"])})
+        elif "keep" in message:
+            if len(self._keep) < _KEPT_MAX and isinstance(message.get("value"), dict):
+                self._keep.append((str(message["keep"]), message["value"]))
+        elif "judged" in message:
+            if self._seed:
+                self._doubt("it was done twice")
+            self._seed = challenge.new()
+            self._answer({"seed": self._seed})
+        elif "answers" in message:
+            wrong = challenge.missed(self._seed, self._job["devices"], message["answers"])
+            self._answered = bool(self._seed)
+            if wrong:
+                self._doubt(f"after the program had run, the checks were no longer right: {wrong}")
+        elif "distrust" in message:
+            self._doubt(str(message["distrust"])[:2000])
+        else:
+            self.done = self.done or "done" in message
+            if "result" in message and self._seed:
+                self._doubt("it told a result after it was done")
+            return False
+        return True
+
+    def _vouched(self, key: object) -> str | None:
+        return self._cache.vouch(key) if self._cache is not None and isinstance(key, str) else None
+
+    def _answer(self, message: messages.Message) -> None:
+        data = json.dumps(message).encode() + b"\n"
+        try:
+            self._reply(data)
+        except OSError:  # it has ended, or never reads: its limits are for that
+            self._doubt("it did not read what it was answered")
+
+    def _doubt(self, why: str) -> None:
+        self.distrust = self.distrust or why
+
+    def end(self, stopped: str) -> str:
+        """Take in the end of the process (`stopped`: how, "" for well); why it is not to be trusted, "" where it is."""
+        if self.done and not self._answered:
+            self._doubt("it ended without showing that its checks were still right")
+        if self.done and not (stopped or self.distrust or self.spoilt) and self._cache is not None:
+            for key, value in self._keep:
+                self._cache.put(key, value)
+        return self.distrust
+
+
+def writer(descriptor: int) -> Callable[[bytes], object]:
+    """What writes to a descriptor."""
+    return lambda data: os.write(descriptor, data)

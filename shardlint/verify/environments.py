@@ -1,0 +1,72 @@
+"""Which Python a project has of its own, for who ran its programs with another. Nothing of it is started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+_FOLDERS = (".venv", "venv", "env", ".env")
+_PYTHONS = ("bin/python", "Scripts/python.exe")
+_VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
+_MISSING = re.compile(r"\braised (ImportError|ModuleNotFoundError)\b")
+
+
+def advice(message: str, python: str, place: Path) -> str:
+    """What to do about a failure that is of a package not being importable; "" for any other.
+
+    `python` is what ran the program, `place` a file or folder of the project.
+    """
+    if _MISSING.search(message) is None:
+        return ""
+    return f"it ran with {python}" + (f"; {other}" if (other := another(python, place)) else "")
+
+
+def another(python: str, place: Path) -> str:
+    """How to run programs with the environment of the project that a file or folder is of, as the end of a sentence.
+
+    Names the environment where one is found; "" where that is the one of `python` already.
+    """
+    own = _folder(python)
+    found = next(_environments(place), None)
+    if found is None:
+        return "a project with an environment of its own needs --python PATH/TO/project/.venv/bin/python"
+    if own is not None and _folder(str(found)) == own:
+        return ""
+    return f"this project has an environment of its own: --python {shlex.quote(_shown(found))}"
+
+
+def _environments(place: Path) -> Iterator[Path]:
+    try:
+        place = place.absolute()
+    except OSError:  # the working directory is gone
+        return
+    for folder in (place, *place.parents):
+        for name in _FOLDERS:
+            if (folder / name / "pyvenv.cfg").is_file():
+                yield from _pythons(folder / name)
+        if (folder / ".git").exists():
+            break
+    for variable in _VARIABLES:
+        if given := os.environ.get(variable):
+            yield from _pythons(Path(given))
+
+
+def _pythons(folder: Path) -> Iterator[Path]:
+    yield from (folder / name for name in _PYTHONS if (folder / name).exists())
+
+
+def _folder(python: str) -> Path | None:
+    """The environment's folder that an interpreter is of; what it is a link to is not asked."""
+    with contextlib.suppress(OSError):
+        return Path(python).absolute().parent.parent.resolve()
+    return None
+
+
+def _shown(path: Path) -> str:
+    """Relative to the working directory where it lies below it. Not resolved: an environment's Python is a link."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

@@ -1,0 +1,46 @@
+"""What became of a job, as the process that ran it told and as it ended. No jax."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+Job = dict[str, Any]
+
+_LINES = 20
+
+
+@dataclass
+class Outcome:
+    """What became of a job: the messages it sent and, if it did not reach its end, how it was stopped."""
+
+    job: Job
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    stopped: str = ""
+    distrust: str = ""
+    """Why nothing of what it sent is to be believed; "" where it is."""
+    where: str = ""
+    """The user's line it stood at when it was stopped, `file.py:12 in step`; "" where that is not known."""
+    stack: list[str] = field(default_factory=list)
+    """Where in its Python it stood then, innermost first."""
+    output: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    def finish(self, end: dict[str, Any]) -> None:
+        """Take in the end of the process."""
+        own = next((message["stopped"] for message in self.messages if "stopped" in message), "")
+        done = any("done" in message for message in self.messages)
+        # What it sent does not count for more than its end: a program that is done may still crash.
+        ended = "" if done else "ended before it was done, with exit code 0"
+        self.stopped = own or end["stopped"] or ended
+        self.distrust = end.get("distrust", "")
+        if (end["stopped"] or ended) and (dump := end.get("stack")):
+            from shardlint.verify.inside import stacks
+
+            self.where, self.stack = stacks.users_line(dump), stacks.shown(dump)
+        self.output = [line.rstrip() for line in end["output"] if line.strip()][-_LINES:]
+        self.seconds = end["seconds"]
+
+    def all(self, key: str) -> list[Any]:
+        """What every message has under `key`."""
+        return [message[key] for message in self.messages if key in message]
