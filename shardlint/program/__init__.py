@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import TypeVar, cast
 
 from shardlint.facts import FileFacts
+from shardlint.program.assume import Assuming, Ways
 from shardlint.program.callers import Callers
 from shardlint.program.contexts import Context, Contexts
 from shardlint.program.donation import Donations
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.flow import Flow
+from shardlint.program.imported import together
 from shardlint.program.lifetimes import Lifetimes
+from shardlint.program.mapped import Ran, mapped, run
 from shardlint.program.mappings import AxisMappings, Mappings
 from shardlint.program.mesh_table import SharedMesh, shared_meshes
 from shardlint.program.meshes import AxisTypes
@@ -26,7 +30,7 @@ from shardlint.sources.text import Source
 
 Answer = TypeVar("Answer")
 # How much may be kept parsed at once, in bytes.
-_KEPT = 120_000_000
+_KEPT = 400_000_000
 
 __all__ = ["Program"]
 
@@ -41,8 +45,7 @@ class Program:
         self._answers: Remembered[Hashable, object] = Remembered(self.project.needs)
         self.jit_decorators = frozenset(jit_decorators)
         self.needs = self.project.needs
-        self._meshes: Remembered[AxisTypes, tuple[SharedMesh, ...]] = Remembered(self.needs)
-        self._before_weighing = 0
+        self._meshes: Remembered[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Remembered(self.needs)
         self._start()
 
     def _start(self) -> None:
@@ -54,29 +57,21 @@ class Program:
         self.lifetimes = Lifetimes(Donations(self.evaluator))
         self.modules = Modules(self.evaluator)
         self.callers = Callers(self.evaluator, self.flow)
+        self.ways = Ways(self.evaluator, self.callers)
+        self._ran: Remembered[Hashable, tuple[Ran, ...]] = Remembered(self.needs)
 
     def trim(self) -> None:
         """Between two files: let go of parsed trees and all that was learned from them once there are many.
 
         Never in the middle of a file: two parses of one file would not know each other's nodes.
         """
-        self._before_weighing -= 1
-        if self._before_weighing < 0:
-            self._before_weighing = (
-                self.project.parsed // 8
-            )  # each is weighed a few times, however many there are
-            if self.project.held > _KEPT:
-                self.forget()
-
-    def read_whole(self, path: Path) -> None:
-        """Begin again, with a file read whole of which a part cannot be parsed by itself (`CutWrong`)."""
-        self.project.read_whole(path)
-        self.forget()
+        if self.project.outweighs(_KEPT):
+            self.forget()
 
     def forget(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""
         # They know each other; emptied, they go at once and no collector need look for them.
-        kept = ("project", "needs", "jit_decorators", "_meshes", "_answers", "_before_weighing")
+        kept = ("project", "needs", "jit_decorators", "_meshes", "_answers")
         for room in [room for name, room in vars(self).items() if name not in kept]:
             vars(room).clear()
         self.project.forget()
@@ -89,7 +84,20 @@ class Program:
 
     def followed(self, value: Value) -> Value:
         """A value with parameters replaced by what all their callers give, where these are known."""
-        return self.callers.followed(value)
+        found = self.callers.followed(value)
+        return self.evaluator.settled(found) if isinstance(self.evaluator, Assuming) else found
+
+    def assuming(self) -> Assuming:
+        """A view that assumes what values most likely are, and keeps its reasons. One for each finding."""
+        return Assuming(self.evaluator, self.callers)
+
+    def views(self, file: FileFacts, node: ast.AST) -> Iterator[tuple[Program, Assuming]]:
+        """This program as it is on each way to a node that is in sight, with what is assumed there."""
+        for view in self.ways.views(Place(file, node)):
+            seen = copy(self)
+            seen.evaluator = view
+            seen._ran = Remembered(self.needs)
+            yield seen, view
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
         """Whether a node is traced, and why."""
@@ -111,10 +119,32 @@ class Program:
         """Which of Haliax's axis mappings are in context at a node."""
         return self.mappings.at(file, node)
 
-    def shared_meshes(self, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
-        """The meshes that the project hands around, if all are made with axes of this type; else none."""
-        return self._meshes.get(axis_types, lambda: shared_meshes(self, axis_types))
+    def ran(self, file: FileFacts, call: ast.Call, form: str, summed: bool) -> tuple[Ran, ...]:
+        """The bodies that a `shard_map` or `pmap` call maps, run over what varies from device to device.
 
-    def once(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
-        """What a rule's question to the whole project comes to; asked once. The answer must hold no node of a file."""
-        return cast(Answer, self._answers.get(question, answer))
+        `summed` says that jax sums the gradients of what does not vary, as it does since 0.6.1 with the check on.
+        """
+        return self._ran.get((call, form, summed), lambda: self._run(file, call, form, summed))
+
+    def _run(self, file: FileFacts, call: ast.Call, form: str, summed: bool) -> tuple[Ran, ...]:
+        found = [run(self, one, summed) for one in mapped(self, file, call, form)]
+        return tuple(one for one in found if one is not None)
+
+    def together(self, file: FileFacts) -> Iterator[FileFacts]:
+        """The file and those that run together with it by import, the nearest first."""
+        yield from together(self.evaluator.linker, self.project, file)
+
+    def shared_meshes(self, file: FileFacts, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
+        """The meshes handed around by what runs with a file, if all are made with axes of this type; else none."""
+        key = self.project.together(file.path), axis_types
+        return self._meshes.get(key, lambda: shared_meshes(self, file.path, axis_types))
+
+    def once(
+        self, file: FileFacts, question: Hashable, answer: Callable[[], Answer], joined: bool = False
+    ) -> Answer:
+        """What a rule's question to the files that run with one (or are `joined` to it) comes to; asked once for all.
+
+        The answer must hold no node of a file, and say nothing of the file itself.
+        """
+        key = self.project.together(file.path, joined), joined, question
+        return cast(Answer, self._answers.get(key, answer))

@@ -121,6 +121,8 @@ SIGNATURES: dict[str, tuple[str, ...]] = {
     ),
     "jax.shard_map": ("f", "mesh", "in_specs", "out_specs"),
     "jax.experimental.mesh_utils.create_device_mesh": ("mesh_shape", "devices"),
+    "jax.experimental.mesh_utils.create_hybrid_device_mesh": ("mesh_shape", "dcn_mesh_shape", "devices"),
+    "jax.make_array_from_process_local_data": ("sharding", "local_data", "global_shape"),
     "equinox.filter_jit": ("fun",),
     "equinox.filter_shard": ("x", "device_or_shardings"),
     "haliax.shard": ("x", "mapping", "mesh"),
@@ -169,6 +171,7 @@ flax.linen.grad flax.linen.compact
 haliax.vmap haliax.grad haliax.value_and_grad
 functools.partial functools.partialmethod functools.lru_cache functools.cache functools.wraps functools.update_wrapper
 jaxtyping.jaxtyped typeguard.typechecked beartype.beartype builtins.staticmethod builtins.classmethod builtins.property
+functools.cached_property
 abc.abstractmethod typing.override typing_extensions.override typing.no_type_check typing.final
 jax.named_scope jax.profiler.annotate_function equinox.named_scope contextlib.contextmanager
 """.split()

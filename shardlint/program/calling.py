@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from shardlint.program import api
+from shardlint.program.trees import of_table
 from shardlint.program.values import (
     Api,
+    Assumed,
     CallArguments,
     Choice,
     ClassValue,
+    Computed,
     Constant,
     Environment,
     Function,
@@ -18,9 +22,11 @@ from shardlint.program.values import (
     Made,
     Place,
     Table,
+    TableMethod,
     Unknown,
     Value,
     Wrapped,
+    assumed,
     choice,
     options,
 )
@@ -76,10 +82,16 @@ class Calling:
     def apply(self, callee: Value, arguments: CallArguments) -> Value:
         """The result of calling a value."""
         match callee:
+            case Assumed(value=inner):
+                return assumed(self.apply(inner, arguments), callee)
             case Api():
                 return self._apply_api(callee, arguments)
             case ClassValue():
                 return Made(callee, arguments)
+            case TableMethod(table=table, name="get") if arguments.positional:
+                return self.evaluator.trees.got(table, arguments)
+            case TableMethod(table=table, name=name):
+                return of_table(table, name)
             case Function():
                 return self._returned(callee, arguments)
             case Wrapped(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
@@ -91,6 +103,9 @@ class Calling:
                 return self.apply(inner, arguments)
             case Wrapped():
                 return Made(callee, arguments)
+            case Made(by=ClassValue()):
+                method = self.evaluator.attribute(callee, "__call__")
+                return self.apply(method, arguments) if isinstance(method, Function | Wrapped) else method
             case Made(by=Api() as factory, call=CallArguments() as settings) if (
                 factory.name in api.TRANSFORMS
             ):
@@ -100,7 +115,7 @@ class Calling:
                     return Wrapped(
                         factory, self.evaluator.value(inner_place, arguments.environment), settings
                     )
-        return Unknown("the result of an unknown call")
+        return Computed("the result of an unknown call", arguments.place, arguments.environment)
 
     def _apply_api(self, callee: Api, arguments: CallArguments) -> Value:
         transform = api.TRANSFORMS.get(callee.name)
@@ -116,8 +131,11 @@ class Calling:
                     return Wrapped(callee, inner, arguments)
         if callee.name in ("builtins.tuple", "builtins.list") and len(arguments.positional) == 1:
             inner = self.evaluator.value(arguments.positional[0], arguments.environment)
-            if isinstance(inner, Items):
-                return Items(callee.name.rpartition(".")[2], inner.items, inner.open)
+            found = [self.evaluator.trees.listed(option) for option in options(inner)]
+            kind = callee.name.rpartition(".")[2]
+            return choice(
+                [Items(kind, one.items, one.open, one.repeated) if one else Unknown() for one in found]
+            )
         if callee.name == "builtins.dict" and not arguments.positional and not arguments.open_keywords:
             entries = [
                 (k, self.evaluator.value(v, arguments.environment)) for k, v in arguments.keywords.items()
@@ -127,11 +145,15 @@ class Calling:
 
     def _returned(self, function: Function, arguments: CallArguments) -> Value:
         """What a simple function returns for these arguments."""
+        return self.returned(function, lambda: self.parameters(function, arguments))
+
+    def returned(self, function: Function, parameters: Callable[[], Environment]) -> Value:
+        """What a simple function returns where its parameters are these. They are asked for when they are needed."""
         file, node = function.place.file, function.node
         if isinstance(node, ast.AsyncFunctionDef):
             return Unknown("the result of a coroutine")
         if isinstance(node, ast.Lambda):
-            return self.evaluator.value(Place(file, node.body), self.parameters(function, arguments))
+            return self.evaluator.value(Place(file, node.body), parameters())
         scope = file.walked(file.scope(node))
         if (
             not scope.returns
@@ -139,7 +161,7 @@ class Calling:
             or any(not isinstance(r, ast.Return) for r in scope.returns)
         ):
             return Unknown(f"the result of {node.name}")
-        env = self.parameters(function, arguments)
+        env = parameters()
         results = []
         for statement in scope.returns:
             expression = statement.value
@@ -173,7 +195,8 @@ class Calling:
         values: dict[str, _Given] = {}
         if function.bound and names:
             owner = function.owner
-            values[names[0]] = Made(owner, None) if owner is not None else Unknown("self")
+            some = Made(owner, None) if owner is not None else Unknown("self")
+            values[names[0]] = function.receiver or some
             names = names[1:]
         environment = arguments.environment
         for name, place in zip(names, arguments.positional, strict=False):

@@ -71,7 +71,7 @@ class Contexts:
         self.flow = flow
         needs = flow.project.needs
         self._callers_of: Circular[tuple[ast.AST, bool], Context] = Circular(needs, _DEPTH)
-        self._elsewhere: Remembered[str, bool] = Remembered(needs)
+        self._elsewhere: Remembered[int, bool] = Remembered(needs)
 
     def context(self, file: FileFacts, node: ast.AST) -> Context:
         """The mesh contexts of a node."""
@@ -192,11 +192,14 @@ class Contexts:
             return True
         if self._sets_in_function(file):
             return True
-        return self._elsewhere.get("set_mesh", lambda: self._set_in_a_function(file))
+        project = self.flow.project
+        if not project.anywhere(file.path, "set_mesh"):
+            return False
+        return self._elsewhere.get(project.together(file.path), lambda: self._set_in_a_function(file))
 
     def _set_in_a_function(self, file: FileFacts) -> bool:
         project = self.flow.project
-        return project.anywhere("set_mesh") and any(
+        return any(
             other is None or (not _is_test(other, project.root) and self._sets_in_function(other))
             for other in project.with_attribute(file, "set_mesh")
         )

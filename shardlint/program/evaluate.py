@@ -12,30 +12,39 @@ from collections.abc import Callable, Hashable
 
 from shardlint.facts import Binding, FileFacts, Scope
 from shardlint.program import api
+from shardlint.program.annotations import annotated
 from shardlint.program.calling import Calling
 from shardlint.program.classes import Classes
 from shardlint.program.linking import Linker
 from shardlint.program.needs import Remembered
 from shardlint.program.project import Project
-from shardlint.program.reach import lookup
+from shardlint.program.reach import lookup, replaces_none
+from shardlint.program.trees import TABLE_METHODS, Trees
 from shardlint.program.values import (
+    LARGEST,
     Api,
+    Assumed,
     CallArguments,
     ClassValue,
+    Computed,
     Constant,
     Environment,
     Function,
     Items,
+    Leaves,
     Made,
     ModuleValue,
     Parameter,
     Place,
     Table,
+    TableMethod,
     Unknown,
     Value,
     Wrapped,
+    assumed,
     choice,
     options,
+    settled,
 )
 
 _DEPTH = 24
@@ -45,7 +54,7 @@ _BUILTINS = frozenset(dir(builtins))
 
 
 class Evaluator:
-    """Evaluates expressions of a project's files. Results without an environment are remembered."""
+    """Evaluates expressions of a project's files. Results are remembered, in a call those that ask nothing of it."""
 
     def __init__(self, project: Project, jit_decorators: frozenset[str] = frozenset()) -> None:
         self.project = project
@@ -62,6 +71,7 @@ class Evaluator:
         self.linker = Linker(self)
         self.classes = Classes(self)
         self.calls = Calling(self)
+        self.trees = Trees(self)
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """The value of an expression. `environment` gives values to the parameters of the function it stands in."""
@@ -75,6 +85,10 @@ class Evaluator:
         if needed is not None and (self._cuts, environment.asked) == (cuts, asked):
             self._same.keep(node, value, needed)
         return value
+
+    def environment(self, place: Place) -> Environment | None:
+        """What the parameters around an expression are, where that is known without being asked about one call."""
+        return None
 
     def ask(self, key: Hashable, answer: Callable[[], Value]) -> Value:
         """A value that may be asked for on the way to itself, remembered."""
@@ -145,6 +159,8 @@ class Evaluator:
     def _evaluate(self, place: Place, env: Environment | None) -> Value:
         file, node = place.file, place.node
         match node:
+            case ast.Constant(value=int() as value):
+                return _number(value)
             case ast.Constant(value=value):
                 return Constant(value)
             case ast.Name():
@@ -155,8 +171,8 @@ class Evaluator:
                 return self._items(file, node, env)
             case ast.Dict():
                 return self._table(file, node, env)
-            case ast.DictComp():
-                return Table((), True)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self.trees.collected(file, node, env)
             case ast.Call():
                 return self.calls.call(Place(file, node), env)
             case ast.Lambda():
@@ -175,7 +191,7 @@ class Evaluator:
                 inner = self.value(Place(file, node.operand), env)
                 if isinstance(inner, Constant) and isinstance(inner.value, int | float):
                     return Constant(-inner.value)
-                return Unknown("arithmetic on something unknown")
+                return Computed("arithmetic on something unknown", place, env)
             case ast.BoolOp(op=ast.Or()):
                 values = [self.value(Place(file, part), env) for part in node.values]
                 return choice([value for value in values if value != Constant(None)])
@@ -214,7 +230,13 @@ class Evaluator:
         return Table(tuple(entries), is_open)
 
     def _operation(self, file: FileFacts, node: ast.BinOp, env: Environment | None) -> Value:
-        left, right = self.value(Place(file, node.left), env), self.value(Place(file, node.right), env)
+        one, two = self.value(Place(file, node.left), env), self.value(Place(file, node.right), env)
+        found = self._operated(node, settled(one), settled(two))
+        if isinstance(found, Unknown):
+            return Computed(found.why, Place(file, node), env)
+        return assumed(found, one, two)
+
+    def _operated(self, node: ast.BinOp, left: Value, right: Value) -> Value:
         if isinstance(left, Constant) and isinstance(right, Constant):
             one, two = left.value, right.value
             if isinstance(one, str) and isinstance(two, str) and isinstance(node.op, ast.Add):
@@ -222,11 +244,11 @@ class Evaluator:
             if isinstance(one, int) and isinstance(two, int):
                 match node.op:
                     case ast.Add():
-                        return Constant(one + two)
+                        return _number(one + two)
                     case ast.Sub():
-                        return Constant(one - two)
+                        return _number(one - two)
                     case ast.Mult():
-                        return Constant(one * two)
+                        return _number(one * two)
                     case ast.FloorDiv() if two:
                         return Constant(one // two)
         if isinstance(left, Items) and isinstance(right, Items) and isinstance(node.op, ast.Add):
@@ -242,8 +264,21 @@ class Evaluator:
         return Unknown("arithmetic on something unknown")
 
     def _subscript(self, file: FileFacts, node: ast.Subscript, env: Environment | None) -> Value:
-        base = self.value(Place(file, node.value), env)
-        key = self.value(Place(file, node.slice), env)
+        whole = self.value(Place(file, node.value), env)
+        index = self.value(Place(file, node.slice), env)
+        return assumed(self._element(self.trees.expanded(settled(whole)), settled(index)), whole, index)
+
+    def _element(self, whole: Value, key: Value) -> Value:
+        found = [self._element_of(option, key) for option in options(whole)]
+        if any(isinstance(option, Leaves) for option in options(whole)):
+            found = [
+                one for one in found if not isinstance(one, Unknown)
+            ]  # the part of a tree, not of a leaf
+        return choice(found)
+
+    def _element_of(self, base: Value, key: Value) -> Value:
+        if isinstance(base, Leaves):
+            return choice([base.of, base])  # a leaf of the tree, or a part of it
         if isinstance(key, Constant):
             if isinstance(base, Items) and isinstance(key.value, int) and not base.open:
                 try:
@@ -252,6 +287,8 @@ class Evaluator:
                     return Unknown("an index out of range")
             if isinstance(base, Table) and not base.open:
                 return base.get(key.value) or Unknown("a key that is not there")
+        elif not isinstance(key, Items) and isinstance(base, Table) and not base.open and base.entries:
+            return choice([value for _, value in base.entries])  # one of them
         return Unknown("an element of something unknown")
 
     # names
@@ -268,15 +305,22 @@ class Evaluator:
             )
         if scope.kind == "module" and file.home(use) is not scope and name in file.rebound_globals:
             return Unknown(f"{name} is rebound through `global`")
+        if any(binding.kind == "more" for binding in bindings):
+            return Unknown(f"{name} is bound in more places than are followed")
         values = []
         for binding in bindings:
-            given = env.get(name) if binding.kind == "param" and env is not None else None
+            bound = binding.kind in ("param", "comprehension") and env is not None
+            given = env.get(name) if bound and env is not None else None
             if given is not None:
-                values.append(given)
+                values.append(
+                    self._annotated(file, binding) or given if isinstance(given, Unknown) else given
+                )
             else:
                 # An environment speaks of the parameters of the innermost function only.
                 inner = env if env is not None and scope is file.home(use) else None
                 values.append(self.binding(file, binding, inner))
+        if len(values) > 1 and any(replaces_none(file, binding) for binding in bindings):
+            values = [option for value in values for option in options(value) if option != Constant(None)]
         return choice(values)
 
     def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
@@ -302,6 +346,8 @@ class Evaluator:
                 if isinstance(whole, Items) and not whole.open and binding.index < len(whole.items):
                     return whole.items[binding.index]
                 return Unknown("part of something unknown")
+            case "for" | "comprehension":
+                return self.trees.element(file, binding, env)
             case "param":
                 return self._parameter(place, binding)
         return Unknown(f"bound by {binding.kind}")
@@ -321,11 +367,15 @@ class Evaluator:
                 if "staticmethod" not in decorators:
                     cls = ClassValue(Place(place.file, scope.parent.node))
                     return cls if "classmethod" in decorators else Made(cls, None)
-        if binding.annotation is not None:
-            annotation = self.value(Place(place.file, binding.annotation))
-            if isinstance(annotation, ClassValue):
-                return Made(annotation, None)
-        return Parameter(place, binding.name)
+        return self._annotated(place.file, binding) or Parameter(place, binding.name)
+
+    def _annotated(self, file: FileFacts, binding: Binding) -> Made | None:
+        """An instance of the class of the project that a parameter is annotated with."""
+        if binding.annotation is None:
+            return None
+        named = annotated(self, Place(file, binding.annotation))
+        classes = [one for one in named if one != Constant(None)]
+        return Made(classes[0], None) if len(classes) == 1 and isinstance(classes[0], ClassValue) else None
 
     def _defined(self, place: Place) -> Value:
         node = place.node
@@ -367,9 +417,13 @@ class Evaluator:
     def attribute(self, base: Value, name: str) -> Value:
         """An attribute of a value."""
         match base:
+            case Assumed(value=inner):
+                return assumed(self.attribute(inner, name), base)
             case Api():
                 member = self.linker.library(f"{base.written}.{name}")
                 return Constant(api.CONSTANTS[member.name]) if member.name in api.CONSTANTS else member
+            case Table() | Leaves() if name in TABLE_METHODS:
+                return TableMethod(base, name)
             case ModuleValue():
                 return self.linker.member(base.file, name)
             case ClassValue():
@@ -402,3 +456,7 @@ def scope_label(scope: Scope) -> str:
     if scope.kind == "function":
         return f"`{scope.name}`"
     return scope.name
+
+
+def _number(value: int) -> Value:
+    return Constant(value) if abs(value) < LARGEST else Unknown("a number larger than any size or index")

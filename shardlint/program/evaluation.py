@@ -41,6 +41,13 @@ class Evaluation:
         self.memory: Memory | None = Memory({})
         self.unstable = _rebound_elsewhere(file, scope)
         self.probing = 0
+        self._turned: set[ast.AST] = set()
+
+    def turns(self, loop: ast.AST) -> int:
+        """How often to go through a loop: twice when it is met first, for what one turn does to the next."""
+        again = loop in self._turned
+        self._turned.add(loop)
+        return 1 if again else 2
 
     def expression(self, node: ast.expr) -> Held | None:
         """Evaluate: note reads and donations. What it is, where that was there before."""
@@ -91,11 +98,13 @@ class Evaluation:
         outside = {(part.id,): self.memory.held((part.id,)) for part in targets}
         results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
         # Of a generator nobody may take a second item.
-        for _ in range(1 if isinstance(node, ast.GeneratorExp) else 2):
+        for _ in range(1 if isinstance(node, ast.GeneratorExp) else self.turns(node)):
             for generator in node.generators:
                 self.iterate(generator.target)
-                for part in (*generator.ifs, *results):
-                    self.expression(part)
+                for test in generator.ifs:
+                    self.expression(test)
+            for result in results:
+                self.expression(result)
         for path, held in outside.items():
             self.bind(path, held)
 

@@ -210,14 +210,16 @@ class Flow:
             if (
                 isinstance(node, ast.Name)
                 and isinstance(node.ctx, ast.Load)
-                and self._refers(file, node, name, binder)
+                and self._refers(file, node, name, binder, ends)
             ):
                 self._expression(Place(file, node), wrappers, ends, depth + 1)
 
-    def _refers(self, file: FileFacts, use: ast.Name, name: str, binder: ast.AST) -> bool:
+    def _refers(self, file: FileFacts, use: ast.Name, name: str, binder: ast.AST, ends: Ends) -> bool:
         if not may_refer(file, use, name, binder):
             return False
         bindings, _ = lookup(file, use, name)
+        if any(binding.kind == "more" for binding in bindings):
+            ends.cut = True
         return any(binding.node is binder for binding in bindings)
 
     def _importers(

@@ -91,25 +91,30 @@ def _early_exit(file: FileFacts, node: ast.AST) -> bool:
     """`if jax.__version__ < ...: return` earlier in the same function guards what follows."""
     function = file.home(node).function()
     body = function.body if function is not None else file.module.body
-    line = getattr(node, "lineno", 0)
-    for statement in body:
-        if statement.lineno >= line:
-            return False
-        if isinstance(statement, ast.If) and _tests_version(file, statement.test):
-            last = statement.body[-1]
-            if isinstance(last, ast.Return | ast.Raise | ast.Continue):
-                return True
-            if isinstance(last, ast.Expr) and _last_name(last.value) in (
-                "skip",
-                "exit",
-                "skipTest",
-                "importorskip",
-            ):
-                return True
-    return False
+    scope = function or file.module
+    if scope not in file.exits:
+        exits = (one.lineno for one in body if isinstance(one, ast.If) and _leaves_by_version(file, one))
+        file.exits[scope] = next(exits, None)
+    first = file.exits[scope]
+    return first is not None and first < getattr(node, "lineno", 0)
+
+
+def _leaves_by_version(file: FileFacts, statement: ast.If) -> bool:
+    last = statement.body[-1]
+    leaves = isinstance(last, ast.Return | ast.Raise | ast.Continue) or (
+        isinstance(last, ast.Expr) and _last_name(last.value) in ("skip", "exit", "skipTest", "importorskip")
+    )
+    return leaves and _tests_version(file, statement.test)
 
 
 def _tests_version(file: FileFacts, test: ast.expr) -> bool:
+    """Remembered: all that stands under a test asks for it."""
+    if test not in file.version_tests:
+        file.version_tests[test] = _is_version_test(file, test)
+    return file.version_tests[test]
+
+
+def _is_version_test(file: FileFacts, test: ast.expr) -> bool:
     if _speaks_of_release(file, test):
         return True
     # A flag set from such a test: `if HAS_SHARD_MAP:`
@@ -161,3 +166,27 @@ def _last_name(node: ast.expr) -> str:
     if isinstance(node, ast.Attribute):
         return node.attr
     return node.id if isinstance(node, ast.Name) else ""
+
+
+def tested(file: FileFacts, node: ast.AST) -> bool:
+    """Whether a branch around a node, or one that returns before it, asks about a parameter of its function.
+
+    Then a call that is seen may be one that does not come this way.
+    """
+    function = file.home(node).function()
+    if function is None:
+        return False
+    args = getattr(function.node, "args", None)
+    names = {arg.arg for arg in ast.walk(args) if isinstance(arg, ast.arg)} if args is not None else set()
+    line = getattr(node, "lineno", 0)
+    around = set(file.ancestors(node))
+    for part in ast.walk(function.node):
+        if isinstance(part, ast.If | ast.IfExp | ast.While | ast.Match):
+            test = part.subject if isinstance(part, ast.Match) else part.test
+            leaves = isinstance(part, ast.If) and isinstance(
+                part.body[-1], ast.Return | ast.Raise | ast.Continue
+            )
+            if part in around or (leaves and part.lineno < line):
+                if any(isinstance(name, ast.Name) and name.id in names for name in ast.walk(test)):
+                    return True
+    return False

@@ -1,6 +1,7 @@
 """What becomes of arrays over time in one function: aliases, rebinding, donation, and reads of what was donated.
 
-A walk over the statements in the order they run, with every way of a branch and two turns of a loop.
+A walk over the statements in the order they run, with every way of a branch and two turns of a loop. Where an
+outer loop comes to it again one turn is enough, and nesting costs no more than its depth.
 """
 
 from __future__ import annotations
@@ -132,7 +133,7 @@ class _Walk(Evaluation):
         before = self.memory.copy()
         ends: list[Memory] = []
         self.breaks.append([])
-        for _ in range(1 if _runs_once(node) else 2):
+        for _ in range(1 if _runs_once(node) else self.turns(node)):
             self.continues.append([])
             if isinstance(node, ast.While):
                 self.expression(node.test)

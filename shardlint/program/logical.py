@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardlint.program.configuration import entries
 from shardlint.program.values import Api, Constant, Items, Place, Value, options
-from shardlint.sources.find import ALWAYS_EXCLUDED
 
 if TYPE_CHECKING:
     from shardlint.program import Program
 
 SETTERS = ("logical_axis_rules", "axis_rules", "set_logical_axis_rules", "set_axis_rules")
 """What sets logical axis rules, as it is called."""
-_KEY = re.compile(r"^[ \t]*(\w*logical_axis_rules):[ \t]*(?=\[)", re.MULTILINE)
-_COMMENT = re.compile(r"#[^\n]*")
-_MAX_BYTES = 1_000_000
+_GIVEN = {"logical_to_mesh_sharding": 2, "logical_to_mesh": 1}
+"""What looks up the names in a tree, and where it takes its rules."""
+_KEY = r"\w*(?:logical|axis|axes|sharding|partition)\w*_rules"
 
 
 @dataclass(frozen=True)
@@ -70,87 +69,68 @@ def _axes(value: Value) -> tuple[str, ...] | None:
     return names if len(names) == len(value.items) else None
 
 
-def project_rules(program: Program) -> tuple[LogicalRules, ...] | None:
-    """Every list of rules that the project sets, in code or in a config; None where one is not known.
+def project_rules(program: Program, path: Path) -> tuple[LogicalRules, ...] | None:
+    """Every list of rules that is set where a file runs, in code or in a config; None where one is not known.
 
-    Code that takes `config.logical_axis_rules` means the lists that YAML files have under that key.
+    Code that takes rules from where the text does not tell means, where its file names the key, the lists that
+    configuration files have under that key.
     """
-    configs = list(_configs(program.project.root))
     found: list[LogicalRules] = []
     taken = False
-    for file in program.project.calling(SETTERS):
+    configs: list[tuple[str, LogicalRules | None]] | None = None
+    for file in program.project.calling(path, (*SETTERS, *_GIVEN)):
         if file is None:
             return None
-        for call in _setting(program, Place(file, file.tree)):
-            for option in options(program.value(file, call.args[0])):
+        for place in _setting(program, Place(file, file.tree)):
+            for option in options(program.evaluator.value(place)):
                 rules = rules_of(option)
                 if rules is not None:
                     found.append(rules)
-                elif _says_config(call.args[0]):
-                    taken = True
-                else:
+                    continue
+                if configs is None:
+                    configs = _configs(program.project.root)
+                if not any(_names(place, key) for key, _ in configs):
                     return None
-    if taken and (not configs or any(rules is None for rules in configs)):
+                taken = True
+    if taken and any(rules is None for _, rules in configs or ()):
         return None
-    return (*found, *(rules for rules in configs if rules is not None and taken))
+    return (*found, *(rules for _, rules in configs or () if rules is not None and taken))
 
 
-def _setting(program: Program, module: Place) -> Iterator[ast.Call]:
+def _setting(program: Program, module: Place) -> Iterator[Place]:
+    """The rules given in a file: to what sets them, or to what looks names up in them."""
     file = module.file
-    for word in SETTERS:
+    for word in (*SETTERS, *_GIVEN):
         for node in file.mentions(word):
             call = file.parent(node)
             if not (isinstance(node, ast.Name | ast.Attribute) and isinstance(call, ast.Call)):
                 continue
-            if call.func is not node or len(call.args) != 1:
+            at = _GIVEN.get(word, 0)
+            keyword = next((one.value for one in call.keywords if one.arg == "rules"), None)
+            if call.func is not node or (keyword is None and len(call.args) <= at):
                 continue
             if any(isinstance(one, Api) for one in options(program.value(file, node))):
-                yield call
+                yield Place(file, keyword if keyword is not None else call.args[at])
 
 
-def _says_config(node: ast.expr) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr.endswith("logical_axis_rules")
+def _names(place: Place, key: str) -> bool:
+    """Whether a file takes what stands under a key: as an attribute or in quotes, or as an attribute that ends it."""
+    node = place.node
+    if isinstance(node, ast.Attribute) and key.endswith(node.attr):
+        return True
+    taking = rf"[\"']{re.escape(key)}[\"']|\.{re.escape(key)}\b(?!\()"
+    return place.file.says(key) and re.search(taking, place.file.source.text) is not None
 
 
-def _configs(root: Path) -> Iterator[LogicalRules | None]:
-    """The lists of rules in the YAML files of a project; None for one that cannot be read."""
-    for folder, folders, files in os.walk(root):
-        folders[:] = [name for name in folders if name not in ALWAYS_EXCLUDED]
-        for name in files:
-            if name.endswith((".yml", ".yaml")):
-                path = Path(folder, name)
-                try:
-                    if path.stat().st_size > _MAX_BYTES:
-                        continue
-                    text = path.read_text("utf-8")
-                except (OSError, UnicodeDecodeError):
-                    continue
-                if "logical_axis_rules" in text:
-                    yield from _in_yaml(text)
-
-
-def _in_yaml(text: str) -> Iterator[LogicalRules | None]:
-    """Rules written as a flow sequence, which is a Python literal too: `[['batch', ['data']], ...]`."""
-    for match in _KEY.finditer(text):
-        bare = _COMMENT.sub("", text[match.end() :])
-        depth = 0
-        length = len(bare)
-        for index, letter in enumerate(bare):
-            depth += {"[": 1, "]": -1}.get(letter, 0)
-            if depth == 0:
-                length = index + 1
-                break
-        try:
-            value = ast.literal_eval(re.sub(r"\bnull\b", "None", bare[:length]))
-        except (ValueError, SyntaxError, MemoryError, RecursionError):
-            yield None
-            continue
-        yield _literal(value)
+def _configs(root: Path) -> list[tuple[str, LogicalRules | None]]:
+    """The lists of rules in the configuration files of a project by key; None for one that cannot be read."""
+    return [(entry.key, _literal(entry.value)) for entry in entries(root, _KEY)]
 
 
 def _literal(value: object) -> LogicalRules | None:
     found = []
-    for item in value if isinstance(value, list) else [None]:
+    pairs = list(value.items()) if isinstance(value, dict) else value
+    for item in pairs if isinstance(pairs, list) else [None]:
         if not isinstance(item, list | tuple) or len(item) != 2 or not isinstance(item[0], str):
             return None
         axes = item[1]

@@ -29,15 +29,15 @@ class SharedMesh:
     line: int
 
 
-def shared_meshes(program: Program, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
-    """Every mesh made in the project that may reach code elsewhere, if they are all made with axes of this type.
+def shared_meshes(program: Program, path: Path, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
+    """Every mesh made where a file runs that may reach code elsewhere, if they are all made with axes of this type.
 
-    None at all where one is of another type or not known, or not all of the project is read. Left out are tests and
+    None at all where one is of another type or not known, or not all of the files are read. Left out are tests and
     benchmarks, meshes that stay in the function that makes them, that stand in where none is given
     (`mesh or default_mesh()`), and that are made only on demand of a flag which no call gives.
     """
     found: list[SharedMesh] = []
-    for file in program.project.calling(_WORDS):
+    for file in program.project.calling(path, _WORDS):
         if file is None:
             return ()
         if any(part.startswith("bench") for part in file.path.relative_to(program.project.root).parts):
@@ -105,7 +105,8 @@ def _uses_shared(program: Program, file: FileFacts, target: ast.Name, depth: int
     for use in file.mentions(target.id):
         if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
             bindings, _ = lookup(file, use, target.id)
-            if any(binding.node is target for binding in bindings) and _shared(program, file, use, depth + 1):
+            may_be = any(one.node is target or one.kind == "more" for one in bindings)
+            if may_be and _shared(program, file, use, depth + 1):
                 return True
     return False
 

@@ -6,18 +6,19 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardlint.program import api
-from shardlint.program.evaluate import Evaluator
 from shardlint.program.shapes import shape_of
 from shardlint.program.values import (
     Api,
     CallArguments,
     Constant,
     Items,
+    Leaves,
     Made,
     Place,
     Table,
     Unknown,
     Value,
+    Values,
     options,
 )
 
@@ -69,7 +70,7 @@ class Spec:
     place: Place
 
 
-def mesh_of(value: Value, evaluator: Evaluator) -> Mesh | None:
+def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
     """The mesh a value is, or None where it is not known to be one."""
     if not isinstance(value, Made) or value.api not in MESH_MAKERS or value.call is None:
         return None
@@ -113,7 +114,7 @@ def _axis_names(value: Value) -> tuple[str, ...] | None:
     return None
 
 
-def _axis_types(call: CallArguments, signature: tuple[str, ...], evaluator: Evaluator) -> AxisTypes:
+def _axis_types(call: CallArguments, signature: tuple[str, ...], evaluator: Values) -> AxisTypes:
     place = call.get("axis_types", signature)
     if place is None:
         return "unknown" if call.open_keywords else "default"
@@ -135,7 +136,7 @@ def _axis_types(call: CallArguments, signature: tuple[str, ...], evaluator: Eval
     return "unknown" if "unknown" in kinds else "mixed"
 
 
-def spec_of(value: Value, evaluator: Evaluator) -> Spec | None:
+def spec_of(value: Value, evaluator: Values) -> Spec | None:
     """The PartitionSpec a value is, or None where it is not known to be one."""
     if not isinstance(value, Made) or value.api != "jax.sharding.PartitionSpec" or value.call is None:
         return None
@@ -163,7 +164,7 @@ def spec_entry(value: Value, place: Place | None = None) -> SpecEntry:
     return SpecEntry((), False, False, value, place)
 
 
-def sharding_parts(value: Value, evaluator: Evaluator) -> tuple[Value, Value] | None:
+def sharding_parts(value: Value, evaluator: Values) -> tuple[Value, Value] | None:
     """Mesh and spec of a NamedSharding value."""
     if not isinstance(value, Made) or value.api != "jax.sharding.NamedSharding" or value.call is None:
         return None
@@ -192,8 +193,10 @@ def leaves(value: Value) -> list[Value]:
         return [leaf for item in value.items for leaf in leaves(item)]
     if isinstance(value, Table):
         return [leaf for _, item in value.entries for leaf in leaves(item)]
+    if isinstance(value, Leaves):
+        return leaves(value.of)
     return [
         leaf
         for option in options(value)
-        for leaf in ([option] if not isinstance(option, Items | Table) else leaves(option))
+        for leaf in ([option] if not isinstance(option, Items | Table | Leaves) else leaves(option))
     ]

@@ -148,7 +148,7 @@ class Modules:
         if isinstance(instance.cls, Api):
             return list(self._library_leaves(instance.cls.name.rpartition(".")[2], instance, depth))
         found: list[Leaf] = []
-        for binding, owner in self._fields(instance.cls):
+        for binding, owner in self.evaluator.classes.objects.fields(instance.cls).values():
             place = Place(owner.place.file, binding.node)
             if not self._static(binding, place):
                 found += self._field(instance, binding, place, depth)
@@ -235,17 +235,6 @@ class Modules:
                 if isinstance(value, Api):
                     yield value
 
-    def _fields(self, cls: ClassValue) -> list[tuple[Binding, ClassValue]]:
-        """The annotated fields, in the order in which a generated `__init__` takes them; the nearest class wins."""
-        found: dict[str, tuple[Binding, ClassValue]] = {}
-        for owner in reversed(self.evaluator.lineage(cls)):
-            file = owner.place.file
-            for name, bindings in file.bound(file.scope(owner.node)).bindings.items():
-                annotated = [one for one in bindings if one.annotation is not None]
-                if annotated and "ClassVar" not in file.text(annotated[-1].annotation or annotated[-1].node):
-                    found[name] = (annotated[-1], owner)
-        return list(found.values())
-
     def _static(self, binding: Binding, place: Place) -> bool:
         """Whether a field is no leaf: `eqx.field(static=True)`, or with a setting the text does not tell."""
         if binding.value is None:
@@ -265,11 +254,11 @@ class Modules:
     def _given(self, instance: Instance, binding: Binding, place: Place) -> Value | None:
         """The value of a field: what `__init__` assigns, what the call gives, or its default."""
         assert isinstance(instance.cls, ClassValue)
-        init = self._init(instance.cls)
+        init = self.evaluator.classes.objects.init(instance.cls)
         if init is not None:
             return self._assigned(instance, init, binding.name)
         if instance.call is not None:
-            names = [one.name for one, _ in self._fields(instance.cls)]
+            names = self.evaluator.classes.objects.fields(instance.cls)
             given = instance.call.get(binding.name, tuple(names))
             if given is not None:
                 return self.evaluator.value(given, instance.call.environment)
@@ -286,15 +275,6 @@ class Modules:
             default = value.call.keywords.get("default")
             return self.evaluator.value(default, value.call.environment) if default is not None else None
         return value
-
-    def _init(self, cls: ClassValue) -> Function | None:
-        """The `__init__` written in the class or the nearest of its bases."""
-        for owner in self.evaluator.lineage(cls):
-            file = owner.place.file
-            for binding in file.bindings(file.scope(owner.node), "__init__"):
-                if isinstance(binding.node, ast.FunctionDef):
-                    return Function(Place(file, binding.node), True, cls)
-        return None
 
     def _assigned(self, instance: Instance, init: Function, name: str) -> Value | None:
         """What `__init__` gives to a field, if every way through it gives it in plain sight."""

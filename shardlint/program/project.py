@@ -7,18 +7,18 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
 
 from shardlint.clock import timed
 from shardlint.facts import FileFacts, NotParsed, read_facts
+from shardlint.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
+from shardlint.places import MARKERS
 from shardlint.program.needs import Needs
 from shardlint.screen import words_of
-from shardlint.searches import IS_THERE, STAR, Question, holds
+from shardlint.searches import JOINED, STAR, TOGETHER, Question, holds
 from shardlint.sources.find import survey
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 
-_SOURCE_FOLDERS = ("", "src", "lib", "python")
 # Reverse search reads the whole project; past this size it answers "unknown" instead.
 _SEARCH_BYTES = 400_000_000
 # A name in more files than this is no use as evidence: some of them will not tell.
@@ -53,10 +53,8 @@ class Project:
         self.root = root
         self._overlay = overlay or {}
         self._facts: dict[Path, FileFacts | None] = {}
-        self._whole: set[Path] = set()
-        """Files that cannot be read a function at a time."""
         self._tops: dict[Path, Path] = {}
-        self._searches = self._reads = 0
+        self._searches = self._reads = self._before_weighing = 0
         self.needs = Needs()
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
@@ -72,12 +70,8 @@ class Project:
         return self._facts[path]
 
     def _parse(self, path: Path, source: Source) -> FileFacts:
-        facts = self._facts[path] = read_facts(source, path, later=path not in self._whole)
+        facts = self._facts[path] = read_facts(source, path)
         return facts
-
-    def read_whole(self, path: Path) -> None:
-        """From now on read a file whole: a part of it cannot be parsed by itself (`CutWrong`)."""
-        self._whole.add(path)
 
     def checked(self, source: Source, path: Path) -> FileFacts:
         """The facts of a file whose text the caller has read. Raises `NotParsed`."""
@@ -85,15 +79,13 @@ class Project:
         known = self._facts.get(path)
         return known if known is not None and known.source.text == source.text else self._parse(path, source)
 
-    @property
-    def parsed(self) -> int:
-        """How many files are held parsed."""
-        return len(self._facts)
-
-    @property
-    def held(self) -> int:
-        """About how many bytes of memory the parsed files take."""
-        return sum(facts.held for facts in self._facts.values() if facts is not None)
+    def outweighs(self, most: int) -> bool:
+        """Whether the parsed files take more bytes of memory, about; not always looked at, for it is asked often."""
+        self._before_weighing -= 1
+        if self._before_weighing >= 0:
+            return False
+        self._before_weighing = len(self._facts) // 8  # each is weighed a few times, however many there are
+        return sum(facts.held for facts in self._facts.values() if facts is not None) > most
 
     def forget(self) -> None:
         """Let go of all parsed files."""
@@ -105,7 +97,7 @@ class Project:
     @cached_property
     def _files(self) -> dict[Path, int]:
         """Every Python file of the project with its size, found when first asked for."""
-        return {Path(path): size for path, (size, _) in survey(self.root)[0].items()}
+        return {Path(path): stamp[0] for path, stamp in survey(self.root)[0].items()}
 
     @cached_property
     def _too_large(self) -> bool:
@@ -126,32 +118,35 @@ class Project:
         except OSError:
             return b""
 
-    def importing(self, path: Path, name: str) -> Iterator[FileFacts | None]:
-        """Other files that may import `name` from the file: they hold both words, or its module's and a star.
+    def importing(self, path: Path, name: str, every: bool = False) -> Iterator[FileFacts | None]:
+        """Other files that may import `name` from the file: they run with it and hold both words, or a star.
 
-        None when there are too many to read.
+        None when there are too many to read. Where `every` one is needed also those that do not run with
+        it, and None for one that cannot be read.
         """
         stem = path.parent.name if path.stem == "__init__" else path.stem
-        named = self._search(("named", name, stem))
-        starred = self._search(("starred", stem))
-        yield from self._read([*named, *(other for other in starred if other not in named)], path)
+        found = dict.fromkeys((*self._whole(("named", name, stem)), *self._whole(("starred", stem))))
+        yield from self._read(list(found) if every else self._near(path, list(found)), path, every)
 
     def with_attribute(self, file: FileFacts, name: str) -> Iterator[FileFacts | None]:
-        """Files in which `.name` stands, the given one first. None when there are too many to read."""
+        """Files that run with one and in which `.name` stands, the given one first. None when they are too many."""
         yield file
-        yield from self._read(self._search(("attribute", name)), file.path)
+        yield from self._read(self._near(file.path, self._whole(("attribute", name))), file.path)
 
-    def calling(self, names: tuple[str, ...]) -> Iterator[FileFacts | None]:
-        """Files, tests aside, in which `name(` stands for one of the names. None when there are too many to read."""
-        found = self._search(("calling", *names))
-        yield from self._read([path for path in found if not self.is_test(path)], None)
-
-    def holding(self, texts: tuple[str, ...]) -> Iterator[FileFacts | None]:
-        """Files that hold one of the texts (regular expressions, where they begin with `(?`).
+    def calling(self, path: Path, names: tuple[str, ...]) -> Iterator[FileFacts | None]:
+        """Files that run with one, tests aside, in which `name(` stands for one of the names.
 
         None when there are too many to read.
         """
-        yield from self._read(self._search(("holding", *texts)), None)
+        found = self._near(path, self._whole(("calling", *names)))
+        yield from self._read([path for path in found if not self.is_test(path)], None)
+
+    def holding(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> Iterator[FileFacts | None]:
+        """Files that run with one (or are `joined` to it) and hold one of the texts, however many.
+
+        None when the project is too large to search, and for a file that cannot be read.
+        """
+        yield from self._read(self._near(path, self._whole(("holding", *texts)), joined), None, every=True)
 
     def is_test(self, path: Path) -> bool:
         """Whether a file is a test, by its name or a folder's."""
@@ -160,16 +155,44 @@ class Project:
             part.startswith(("test", "conftest")) or part.endswith("_test.py") for part in inside.parts
         )
 
-    def anywhere(self, text: str) -> bool:
-        """Whether any file of the project holds a dotted name; True also when the project is too large to search."""
-        return bool(self._search(("anywhere", text))) or self._too_large
+    def anywhere(self, path: Path, text: str) -> bool:
+        """Whether a file or any that runs with it holds a dotted name; True also in a project too large to search."""
+        return self._is_there(path, ("anywhere", text))
 
-    def imported(self, module: str) -> bool:
-        """Whether any file of the project imports a module; True also when the project is too large to search."""
-        return bool(self._search(("imported", module))) or self._too_large
+    def imported(self, path: Path, module: str, joined: bool = False) -> bool:
+        """Whether a file or any that runs with it (or is `joined` to it) imports a module.
 
-    def _search(self, question: Question) -> list[Path]:
-        """The files of which `holds` is true; the first one in `IS_THERE`. None when the project is too large."""
+        True also in a project too large to search.
+        """
+        return self._is_there(path, ("imported", module), joined)
+
+    def together(self, path: Path, joined: bool = False) -> int:
+        """A name for the set of files that may run in one program with a file.
+
+        These are the files that import it and all that these import. Folders do not count. `joined` are also those
+        that may run with one of them, and so on: what must change in all of them or in none.
+        """
+        self.needs.note((JOINED if joined else TOGETHER, str(path)))
+        with timed("searching the project"):
+            return self._graph.joined(str(path)) if joined else self._graph.together(str(path))
+
+    @cached_property
+    def _graph(self) -> ImportGraph:
+        return ImportGraph(str(self.root), {str(path): imports_of(data) for path, data in self._texts()})
+
+    def _is_there(self, path: Path, question: Question, joined: bool = False) -> bool:
+        found = self._whole(question)
+        return self._too_large or path in found or bool(self._near(path, found, joined))
+
+    def _near(self, path: Path, found: list[Path], joined: bool = False) -> list[Path]:
+        """Of some files those that run with one."""
+        if all(other == path for other in found):
+            return found
+        mask = self.together(path, joined)
+        return [other for other in found if self._graph.holds(mask, str(other))]
+
+    def _whole(self, question: Question) -> list[Path]:
+        """The files of the project of which `holds` is true; none when it is too large to search."""
         self.needs.note(question)
         if question not in self.answers:
             with timed("searching the project"):
@@ -180,7 +203,7 @@ class Project:
         found = self._indexed(question)
         if found is None:
             found = (path for path, data in self._texts() if holds(question, data))
-        self.answers[question] = list(islice(found, 1 if question[0] in IS_THERE else None))
+        self.answers[question] = list(found)
 
     def _indexed(self, question: Question) -> Iterable[Path] | None:
         """The same by an index of words, once many have been asked for; None where that does not tell."""
@@ -208,13 +231,13 @@ class Project:
                 index.words.setdefault(word, []).append(place)
         return index
 
-    def _read(self, paths: list[Path], but: Path | None) -> Iterator[FileFacts | None]:
-        if self._too_large or len(paths) > _SEARCH_FILES:
+    def _read(self, paths: list[Path], but: Path | None, every: bool = False) -> Iterator[FileFacts | None]:
+        if self._too_large or (len(paths) > _SEARCH_FILES and not every):
             yield None
             return
         for path in paths:
             facts = self.facts(path) if path != but else None
-            if facts is not None:
+            if facts is not None or (every and path != but):
                 yield facts
 
     def module_name(self, path: Path) -> str:
@@ -232,6 +255,14 @@ class Project:
         """The project's file for an absolute module name, seen from the file that imports it."""
         return self._module(("module", str(self._top(importer.parent)), dotted))
 
+    @property
+    def marked(self) -> bool:
+        """Whether the root is that of a project, so that what is nowhere below it is not in the project.
+
+        Without a mark it is the folder of the checked file's package, and others may use it from outside.
+        """
+        return self._module(("marker",)) is not None
+
     def _module(self, question: Question) -> Path | None:
         self.needs.note(question)
         if question not in self.answers:
@@ -240,7 +271,12 @@ class Project:
         return next(iter(self.answers[question]), None)
 
     def module_file(self, question: Question) -> Path | None:
-        """The file of a module, by absolute name from a package's folder or by relative name from a file's."""
+        """The file of a module, by absolute name from a package's folder or by relative name from a file's.
+
+        Of the question for a marker: what marks the root.
+        """
+        if question[0] == "marker":
+            return next((self.root / name for name in MARKERS if os.path.exists(self.root / name)), None)
         if question[0] == "module":
             return self._by_name(question[2], Path(question[1]))
         return self._beside(Path(question[1]), int(question[2]), question[3])
@@ -271,7 +307,7 @@ class Project:
         while top != self.root and self.root in top.parents:
             top = top.parent
             chain.append(top)
-        for base in (*chain, *(self.root / folder for folder in _SOURCE_FOLDERS)):
+        for base in (*chain, *(self.root / folder for folder in SOURCE_FOLDERS)):
             if base not in seen:
                 seen.add(base)
                 yield base

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from shardlint.facts import Binding, FileFacts, Scope
@@ -11,6 +12,9 @@ from shardlint.facts import Binding, FileFacts, Scope
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 _TRIES = (ast.Try, ast.TryStar)
 _CLAUSES = (ast.stmt, ast.ExceptHandler, ast.match_case)
+# Of how many bindings that may reach one use each is followed. Where each reads the one before, more would cost their
+# square.
+_MOST = 48
 
 
 def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
@@ -30,17 +34,56 @@ def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Sco
     return [], None
 
 
+def replaces_none(file: FileFacts, binding: Binding) -> bool:
+    """Whether a binding is `if name is None: name = ...`, after which the name is no longer None."""
+    statement = file.parent(binding.node)
+    owner = file.parent(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if not isinstance(owner, ast.If) or statement not in owner.body:
+        return False
+    match owner.test:
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=None)]
+        ):
+            return name == binding.name
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+            return name == binding.name
+    return False
+
+
 def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool:
     """Whether the scope that gives `name` its value at `use` has `binder` among its bindings.
 
     Much cheaper than `lookup`, which says whether that binding reaches the use: names like `f` stand everywhere.
     """
     for scope, bindings in _owners(file, file.home(use), name):
-        if any(binding.node is binder for binding in bindings):
+        if (scope, name) not in file.binders:
+            file.binders[scope, name] = frozenset(binding.node for binding in bindings)
+        if binder in file.binders[scope, name]:
             return True
         if scope.kind != "class":  # what is not bound yet in a class is the name outside of it
             return False
     return False
+
+
+def readers(file: FileFacts, target: ast.Name) -> list[tuple[ast.Name, bool]]:
+    """The reads that a binding of a name reaches, in text order, each with whether no other binding does.
+
+    Found for all bindings of the name at once: a name that is bound again and again is read as often.
+    """
+    home = file.home(target)
+    # A name declared global is read outside of the function that binds it.
+    outside = target.id in home.outer_names
+    key = None if outside else home, target.id
+    if key not in file.readers:
+        found: dict[ast.AST, list[tuple[ast.Name, bool]]] = {}
+        for use in file.mentions(target.id) if outside else file.mentions_in(home, target.id):
+            if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+                bindings, _ = lookup(file, use, target.id)
+                for binding in bindings:
+                    if binding.kind != "more":
+                        found.setdefault(binding.node, []).append((use, len(bindings) == 1))
+        file.readers[key] = found
+    return file.readers[key].get(target, [])
 
 
 def _owners(file: FileFacts, home: Scope, name: str) -> Iterator[tuple[Scope, list[Binding]]]:
@@ -97,13 +140,30 @@ def _child_under(file: FileFacts, use: ast.AST, scope: Scope) -> ast.AST | None:
 
 
 def reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
-    """Of bindings in the scope of the use, those whose value can still stand when it is read."""
+    """Of bindings in the scope of the use, those whose value can still stand when it is read.
+
+    Remembered for all bindings of a name: each of them is asked about the same reads.
+    """
+    if not bindings or bindings[0].scope.bindings.get(bindings[0].name) is not bindings:
+        return _reaching(file, use, bindings)
+    key = use, bindings[0].scope, bindings[0].name
+    if key not in file.reaching:
+        file.reaching[key] = _reaching(file, use, bindings)
+    return list(file.reaching[key])
+
+
+def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
     position = _position(use)
     chain = _chain(file, use)
     again = _loop_above(chain)
     found: list[Binding] = []
     settled = False
+    if not again and bindings and bindings[0].scope.kind != "comprehension":
+        bindings = bindings[: bisect_right(bindings, position, key=lambda binding: _position(binding.node))]
     for binding in reversed(bindings):
+        if len(found) == _MOST and not settled:
+            found.append(Binding(binding.name, "more", use, binding.scope))
+            break
         if binding.kind == "declared":
             continue
         if not again:  # what stands below does not run before, nor what is settled above
@@ -125,7 +185,7 @@ def reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bin
                 found.append(binding)
             continue
         if not before:
-            if _loop_above(shared):
+            if _loop_above(shared) and not _bound_anew(shared, chain, binding.name):
                 found.append(binding)
             continue
         if settled:
@@ -192,6 +252,16 @@ def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> list[ast.AST]:
 
 def _loop_above(shared: Sequence[ast.AST]) -> bool:
     return any(isinstance(node, _LOOPS) for node in shared)
+
+
+def _bound_anew(shared: Sequence[ast.AST], use: Sequence[ast.AST], name: str) -> bool:
+    """Whether the next round of the innermost of these loops gives the name another value before a use in its body."""
+    depth = max(index for index, node in enumerate(shared) if isinstance(node, _LOOPS))
+    loop = shared[depth]
+    if not isinstance(loop, ast.For | ast.AsyncFor) or len(use) <= depth + 1:
+        return False
+    targets = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    return name in targets and field_of(loop, use[depth + 1]) == "body"
 
 
 def field_of(owner: ast.AST, node: ast.AST) -> str:

@@ -1,7 +1,7 @@
 """The shape of an array, where literals in the text prove it.
 
 `shape_of` is the question. A dimension the text does not tell is None in the answer; where the rank is not known
-either, the answer is None. Nothing is guessed: arithmetic between arrays, indexing and contractions tell nothing.
+either, the answer is None. Nothing is guessed: indexing and contractions but matrix products tell nothing.
 """
 
 from __future__ import annotations
@@ -14,11 +14,23 @@ from types import MappingProxyType
 
 from shardlint.facts import Binding
 from shardlint.program import api
-from shardlint.program.evaluate import Evaluator
 from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Choice, Constant, Environment, Items, Made, Place, Value, options
+from shardlint.program.values import (
+    LARGEST,
+    Api,
+    Choice,
+    Computed,
+    Constant,
+    Environment,
+    Items,
+    Made,
+    Place,
+    Value,
+    Values,
+    options,
+)
 
-__all__ = ["Shape", "shape_of", "shape_of_value"]
+__all__ = ["ELEMENTWISE", "PRODUCTS", "Shape", "shape_of", "shape_of_value"]
 
 Shape = tuple[int | None, ...]
 
@@ -61,6 +73,14 @@ _LIKE = frozenset(
     + ["jax.device_put", "jax.lax.with_sharding_constraint", "jax.reshard", "equinox.filter_shard"]
     + ["jax.block_until_ready", "jax.device_get"]
 )
+# Functions of one array that keep its shape, and how it is split.
+ELEMENTWISE = frozenset(
+    f"jax.numpy.{name}"
+    for name in "abs clip conj cos exp log negative nan_to_num real round sign sin sqrt square tanh".split()
+) | frozenset(
+    f"jax.nn.{name}" for name in "celu elu gelu relu relu6 sigmoid silu softplus swish tanh".split()
+)
+PRODUCTS = ("jax.numpy.matmul", "jax.numpy.dot", "jax.lax.dot")
 _FROM_DATA = frozenset(
     f"{module}{name}" for module in _ARRAYS for name in ("array", "asarray", "ascontiguousarray")
 )
@@ -68,7 +88,7 @@ _KEEPING_METHODS = ("astype", "copy", "block_until_ready", "conj")
 
 
 def shape_of(
-    evaluator: Evaluator,
+    evaluator: Values,
     place: Place,
     environment: Environment | None = None,
     given: Mapping[ast.AST, Shape] = MappingProxyType({}),
@@ -77,10 +97,10 @@ def shape_of(
 
     `environment` is as in `Evaluator.value`. `given` are shapes of parameters (their `ast.arg`) that the caller knows.
     """
-    return _Reader(evaluator, given).of(place, environment)
+    return _Reader(evaluator, given).of(place, environment or evaluator.environment(place))
 
 
-def shape_of_value(evaluator: Evaluator, value: Value) -> Shape | None:
+def shape_of_value(evaluator: Values, value: Value) -> Shape | None:
     """The shape of the array a value is."""
     return _Reader(evaluator).of_value(value)
 
@@ -89,7 +109,7 @@ def shape_of_value(evaluator: Evaluator, value: Value) -> Shape | None:
 class _Reader:
     """One question."""
 
-    evaluator: Evaluator
+    evaluator: Values
     given: Mapping[ast.AST, Shape] = field(default_factory=dict)
     depth: int = 0
     known: dict[tuple[ast.AST, Environment | None], Shape | None] = field(default_factory=dict)
@@ -122,10 +142,14 @@ class _Reader:
                 op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod() | ast.Pow()
             ):
                 return self._arithmetic(place, node, env)
+            case ast.BinOp(op=ast.MatMult(), left=left, right=right):
+                return self._product(self.of(Place(file, left), env), self.of(Place(file, right), env))
             case ast.IfExp():
                 return _agreed([self.of(Place(file, part), env) for part in (node.body, node.orelse)])
             case ast.NamedExpr():
                 return self.of(Place(file, node.value), env)
+            case ast.Attribute() | ast.Subscript():
+                return self.of_value(self.evaluator.value(place, env))
         return None
 
     def of_value(self, value: Value) -> Shape | None:
@@ -133,6 +157,10 @@ class _Reader:
             return _agreed([self.of_value(option) for option in options(value)])
         if isinstance(value, Made) and isinstance(value.by, Api) and value.call is not None:
             return self.of(value.call.place, value.call.environment)
+        if isinstance(value, Constant) and isinstance(value.value, int | float | complex):
+            return ()
+        if isinstance(value, Computed) and value.place is not None:
+            return self.of(value.place, value.environment)
         return None
 
     # names
@@ -140,7 +168,7 @@ class _Reader:
     def _name(self, place: Place, node: ast.Name, env: Environment | None) -> Shape | None:
         file = place.file
         bindings, scope = lookup(file, node, node.id)
-        if scope is None or not bindings:
+        if scope is None or not bindings or any(binding.kind == "more" for binding in bindings):
             return None
         if scope.kind == "module" and file.home(node) is not scope and node.id in file.rebound_globals:
             return None
@@ -190,6 +218,10 @@ class _Reader:
             if given is not None and self.evaluator.value(given, env) != Constant(None):
                 return self.dimensions(given, env)
             return self.of(first, env) if first is not None else None
+        if name in ELEMENTWISE:
+            return self.of(first, env) if first is not None else None
+        if name in PRODUCTS and len(arguments.positional) == 2:
+            return self._product(*(self.of(one, env) for one in arguments.positional))
         if name in _FROM_DATA:
             return self._data(first, env) if first is not None and "ndmin" not in arguments.keywords else None
         if name in api.DEVICE_LISTS:
@@ -207,7 +239,7 @@ class _Reader:
             case "arange", [int() | float() as start, int() | float() as stop]:
                 return (max(0, math.ceil(stop - start)),)
             case "arange", [int() as start, int() as stop, int() as step] if step:
-                return (len(range(start, stop, step)),)
+                return (max(0, -((start - stop) // step)),)
             case "arange", [_] | [_, _] | [_, _, _]:
                 return (None,)
             case "linspace", [_, _]:
@@ -278,13 +310,21 @@ class _Reader:
             return left or right
         return left if left == right and None not in left else None
 
+    def _product(self, left: Shape | None, right: Shape | None) -> Shape | None:
+        """A product with a matrix: other ranks may be broadcast."""
+        if left is None or right is None or not left or len(right) != 2:
+            return None
+        return (*left[:-1], right[1])
+
     # dimensions
 
     def dimensions(self, place: Place, env: Environment | None) -> Shape | None:
         """What an expression says as the argument `shape`."""
         node = place.node
         if isinstance(node, ast.Attribute) and node.attr == "shape":
-            return self.of(Place(place.file, node.value), env)
+            of_array = self.of(Place(place.file, node.value), env)
+            if of_array is not None:
+                return of_array
         if isinstance(node, ast.Tuple | ast.List):
             if any(isinstance(element, ast.Starred) for element in node.elts):
                 return None
@@ -315,19 +355,26 @@ class _Reader:
             and isinstance(value.value, int | float)
             and not isinstance(value.value, bool)
         ):
-            return value.value if math.isfinite(value.value) else None
+            return value.value if abs(value.value) < LARGEST else None  # a NaN is not
         return self.dimension(place, env)
 
 
 def _whole(value: Value) -> int | None:
     if isinstance(value, Constant) and isinstance(value.value, int) and not isinstance(value.value, bool):
-        return value.value
+        return value.value if abs(value.value) < LARGEST else None
     return None
 
 
 def _product(shape: Shape) -> int | None:
     known = [one for one in shape if one is not None]
-    return math.prod(known) if len(known) == len(shape) else None
+    if len(known) < len(shape):
+        return None
+    product = 1
+    for size in known:
+        product *= size
+        if abs(product) >= LARGEST:
+            return None
+    return product
 
 
 def _agreed(shapes: list[Shape | None]) -> Shape | None:

@@ -83,6 +83,18 @@ class Parameters:
             given.setdefault(name, place)
         return given
 
+    def fits(self, arguments: CallArguments) -> bool:
+        """Whether a call with these arguments can be one of it: none is missing, none too many."""
+        if arguments.open_positional or arguments.open_keywords:
+            return True
+        given = len(arguments.positional)
+        if given > len(self.positional) and not self.star:
+            return False
+        known = (*self.positional, *self.keyword_only)
+        if not self.double_star and any(name not in known for name in arguments.keywords):
+            return False
+        return all(name in arguments.keywords for name in self.positional[given : self.required])
+
     def without_first(self) -> Parameters:
         """What is left when the first position is filled."""
         return replace(self, positional=self.positional[1:], required=max(0, self.required - 1))

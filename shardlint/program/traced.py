@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from shardlint.facts import FileFacts, Scope
+from shardlint.program.branches import Condition, conditions
 from shardlint.program.evaluate import scope_label
 from shardlint.program.flow import End, Flow
 from shardlint.program.needs import Circular
 from shardlint.program.values import Place
+from shardlint.program.ways import ways_in
 
 # Callers are asked about before what they call, so only rounds of functions that call each other come to this.
 _DEPTH = 200
@@ -71,6 +73,7 @@ class Region:
         return ", ".join(parts)
 
 
+_Key = tuple[ast.AST, tuple[Condition, ...]]
 _NEVER = Region("never")
 _UNKNOWN = Region("unknown")
 
@@ -80,26 +83,35 @@ class Tracing:
 
     def __init__(self, flow: Flow) -> None:
         self.flow = flow
-        self._regions: Circular[ast.AST, Region] = Circular(flow.project.needs, _DEPTH)
+        self._regions: Circular[_Key, Region] = Circular(flow.project.needs, _DEPTH)
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
         """The region of a node: that of the innermost function or lambda around it."""
         function = file.home(node).function()
         if function is None:
             return Region("never", scope=file.module)
-        found = self.function(file, function)
+        found = self._at(file, node, function)
         return Region(found.traced, found.by, function, found.step, found.then)
+
+    def _at(self, file: FileFacts, node: ast.AST, function: Scope) -> Region:
+        """The region of a place in a function: of the calls that come to its branch."""
+        whole = self.function(file, function)
+        if whole.traced not in ("always", "sometimes"):
+            return whole
+        asked = conditions(file, node, function)
+        return self._ask(file, function, asked) if asked else whole
 
     def function(self, file: FileFacts, scope: Scope) -> Region:
         """The region of a function's body."""
-        if not self._regions.asking and scope.node not in self._regions:
+        if not self._regions.asking and (scope.node, ()) not in self._regions:
             for other, caller in self._callers_first(file, scope):
                 self._ask(other, caller)
         return self._ask(file, scope)
 
-    def _ask(self, file: FileFacts, scope: Scope) -> Region:
+    def _ask(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...] = ()) -> Region:
         # Recursion says nothing new.
-        return self._regions.ask(scope.node, lambda: self._decide(file, scope), lambda _: _UNKNOWN)
+        key = scope.node, asked
+        return self._regions.ask(key, lambda: self._decide(file, scope, asked), lambda _: _UNKNOWN)
 
     def _callers_first(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
         """The functions on all ways to a function, each after its callers: ways may be longer than a stack is deep."""
@@ -108,7 +120,7 @@ class Tracing:
         while way:
             file, scope, callers = way[-1]
             for other, caller in callers:
-                if caller.node not in seen and caller.node not in self._regions:
+                if caller.node not in seen and (caller.node, ()) not in self._regions:
                     seen.add(caller.node)
                     way.append((other, caller, self._callers(other, caller)))
                     break
@@ -124,20 +136,23 @@ class Tracing:
                 if caller is not None:
                     yield end.place.file, caller
 
-    def _decide(self, file: FileFacts, scope: Scope) -> Region:
+    def _decide(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...]) -> Region:
         ends = self.flow.ends(file, scope.node)
         traced: list[Region] = []
         other = ends.lost
         ways: list[str] = []
-        for end in ends.found:
+        coming = ways_in(self.flow.evaluator, file, scope, asked, ends)
+        for end, sure in coming:
             region = self._end(end)
             if region is None:
                 continue
             ways.append(region.traced)
             if region.traced in ("always", "sometimes"):
                 traced.append(region)
-            if region.traced != "always":
+            if region.traced != "always" or not sure:
                 other = True
+        if ends.found and not coming:
+            return _UNKNOWN if ends.lost else _NEVER
         if traced and not other:
             return traced[0]
         # Whatever calls a function made inside traced code, it runs while that code is traced.
@@ -169,9 +184,9 @@ class Tracing:
         caller = end.place.file.home(end.place.node).function()
         if caller is None:
             return _NEVER
-        if self._regions.is_open(caller.node):
+        if self._regions.is_open((caller.node, ())):
             return None
-        around = self.function(end.place.file, caller)
+        around = self._at(end.place.file, end.place.node, caller)
         if around.traced in ("never", "unknown"):
             return around
         step = Step(f"called by {scope_label(caller)}", end.place)

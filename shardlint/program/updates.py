@@ -19,6 +19,8 @@ _DEPTH = 3
 # The first argument comes back with its shape and type.
 _FIRST = frozenset(
     """
+optax.tree.add_scale optax.tree.add optax.tree.sub optax.tree_utils.tree_add_scale optax.tree_utils.tree_add
+optax.tree_utils.tree_sub optax.tree_utils.tree_add_scalar_mul
 optax.apply_updates equinox.apply_updates dataclasses.replace jax.lax.with_sharding_constraint equinox.filter_shard
 jax.lax.optimization_barrier jax.lax.stop_gradient equinox.combine jax.numpy.copy optax.incremental_update
 jax.numpy.sin jax.numpy.cos jax.numpy.tanh jax.numpy.exp jax.numpy.log jax.numpy.sqrt jax.numpy.square jax.numpy.abs

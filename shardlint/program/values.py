@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
 
-from shardlint.facts import FileFacts, Scope
+from shardlint.facts import Binding, FileFacts, Scope
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+LARGEST = 2**64
+"""No size, index or count of jax's is larger; Python refuses to write out one of some thousand digits."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,14 @@ class Unknown(Value):
 
 
 @dataclass(frozen=True)
+class Computed(Unknown):
+    """An expression that values do not tell of: arithmetic, or a method of an array. Its shape may still be known."""
+
+    place: Place | None = None
+    environment: Environment | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
 class Constant(Value):
     """A literal or a name bound to one: str, int, float, bool, None, bytes, Ellipsis."""
 
@@ -80,6 +91,14 @@ class Table(Value):
 
 
 @dataclass(frozen=True)
+class TableMethod(Value):
+    """`table.items`, `table.keys`, `table.values` or `table.get`."""
+
+    table: Value
+    name: str
+
+
+@dataclass(frozen=True)
 class Api(Value):
     """Something of a library: `name` is canonical, `written` is the dotted name that was imported."""
 
@@ -96,11 +115,15 @@ class ModuleValue(Value):
 
 @dataclass(frozen=True)
 class Function(Value):
-    """A def or lambda of the checked project; `bound` once its self has been supplied."""
+    """A def or lambda of the checked project; `bound` once its self has been supplied.
+
+    `receiver` is that self, where it is more than some instance of `owner`.
+    """
 
     place: Place
     bound: bool = False
     owner: ClassValue | None = None
+    receiver: Value | None = field(default=None, compare=False)
 
     @property
     def node(self) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda:
@@ -150,6 +173,25 @@ class Parameter(Value):
 
     place: Place
     name: str
+
+
+@dataclass(frozen=True)
+class Assumed(Value):
+    """What a value is unless something out of sight says otherwise: a default. `why` says in words what tells so.
+
+    Code that asks for what the text proves takes it for unknown; `program.assume.Assuming` looks inside.
+    """
+
+    value: Value
+    why: str
+
+
+@dataclass(frozen=True)
+class Leaves(Value):
+    """A tree whose structure is not known, and what each of its leaves is. `kind` is "dict" where it is one."""
+
+    of: Value
+    kind: str = "tree"
 
 
 @dataclass(frozen=True)
@@ -203,6 +245,33 @@ class CallArguments:
         """Whether the argument is there or could be hidden in a star argument."""
         hidden = self.open_keywords or (self.open_positional and name in signature)
         return hidden or self.get(name, signature) is not None
+
+
+class Values(Protocol):
+    """Who tells what expressions are: the evaluator, or a view of it that assumes what is most likely."""
+
+    def value(self, place: Place, environment: Environment | None = None) -> Value:
+        """What an expression is."""
+
+    def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
+        """The arguments of a call as written."""
+
+    def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
+        """What a binding gives its name."""
+
+    def environment(self, place: Place) -> Environment | None:
+        """What the parameters around an expression are."""
+
+
+def assumed(value: Value, *reasons: Value) -> Value:
+    """A value that rests on others: only assumed where one of them is."""
+    why = next((reason.why for reason in reasons if isinstance(reason, Assumed)), None)
+    return value if why is None or isinstance(value, Unknown | Assumed) else Assumed(value, why)
+
+
+def settled(value: Value) -> Value:
+    """A value with what is only assumed taken for what it is."""
+    return value.value if isinstance(value, Assumed) else value
 
 
 def options(value: Value) -> tuple[Value, ...]:

@@ -20,9 +20,14 @@ AUTO = "Mesh(devices, ('a',))"
 
 
 def lines(write: Write, files: dict[str, str]) -> list[tuple[str, int]]:
-    program = Program(write({name: BEFORE + text for name, text in files.items()}))
-    found = program.shared_meshes("explicit")
-    assert program.shared_meshes("explicit") is found
+    modules = [name.removesuffix(".py").replace("/", ".") for name in files]
+    main = "".join(f"import {module}\n" for module in modules)
+    root = write({"main.py": main, **{name: BEFORE + text for name, text in files.items()}})
+    program = Program(root)
+    file = program.project.facts(root / "main.py")
+    assert file is not None
+    found = program.shared_meshes(file, "explicit")
+    assert program.shared_meshes(file, "explicit") is found
     return sorted((mesh.path.name, mesh.line) for mesh in found)
 
 
@@ -71,6 +76,18 @@ def test_tests_and_benchmarks_do_not_count(write: Write) -> None:
         "bench.py": f"mesh = {AUTO}\n",
     }
     assert lines(write, files) == [("a.py", 7)]
+
+
+def test_meshes_of_other_programs_do_not_count(write: Write) -> None:
+    files = {"a.py": f"mesh = {EXPLICIT}\n", "b.py": f"mesh = {AUTO}\n", "run.py": "import a\n"}
+    root = write({name: BEFORE + text for name, text in files.items()})
+    program = Program(root)
+    found = {}
+    for name in files:
+        file = program.project.facts(root / name)
+        assert file is not None
+        found[name] = [mesh.path.name for mesh in program.shared_meshes(file, "explicit")]
+    assert found == {"a.py": ["a.py"], "b.py": [], "run.py": ["a.py"]}
 
 
 def test_no_mesh_at_all(write: Write) -> None:

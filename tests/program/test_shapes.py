@@ -50,7 +50,7 @@ def shape(tmp_path: Path, text: str, files: dict[str, str] | None = None) -> Sha
         "if a:\n    x = jnp.zeros(8)\nelse:\n    x = other\nx",
         "for x in jnp.zeros((8, 4)):\n    pass\nx",
         "jnp.zeros((8, 4))[0]",
-        "jnp.zeros((8, 4)) @ jnp.zeros((4, 2))",
+        "jnp.zeros((8, 4)) @ jnp.zeros((3, 4, 2))",
         "jnp.zeros((8, 1)) * jnp.zeros((1, 4))",
         "jnp.zeros((8, 4)) * other",
         "jnp.zeros((8, 4)).sum(0)",

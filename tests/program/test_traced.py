@@ -312,3 +312,122 @@ def test_a_round_of_callers_ends(ask: Ask) -> None:
     calls = "".join(f"def f{n}(x):\n    return f{n - 1}(x)\n" for n in range(1, 90))
     asked = ask(f"import jax\ndef f0(x):\n    here()\n    f89(x)\n{calls}run = jax.jit(f45)\n")
     assert asked.traced() in ("sometimes", "always")
+
+
+# calls that cannot be, and branches that no traced call comes to
+
+PUT = "def put(x, n=None):\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        pytest.param(PUT + "    if n is None: here()\n@jax.jit\ndef f(x): put(x, 3)", "never", id="given"),
+        pytest.param(PUT + "    if n is None: here()\n@jax.jit\ndef f(x): put(x)", "always", id="left-out"),
+        pytest.param(
+            PUT + "    if n is None: here()\n@jax.jit\ndef f(x): put(x, n=None)", "always", id="none"
+        ),
+        pytest.param(
+            PUT + "    if n is None: here()\n@jax.jit\ndef f(x, y): put(x, n=y)", "sometimes", id="told"
+        ),
+        pytest.param(
+            PUT + "    if n is None: here()\n@jax.jit\ndef f(x, y: jax.Array): put(x, n=y)",
+            "never",
+            id="annotated",
+        ),
+        pytest.param(
+            PUT + "    if n is None: here()\n@jax.jit\ndef f(x, y: jax.Array | None): put(x, n=y)",
+            "sometimes",
+            id="annotated-optional",
+        ),
+        pytest.param(
+            PUT + "    if n is None: here()\n@jax.jit\ndef f(x): put(x, n=jnp.sum(x))", "never", id="an-array"
+        ),
+        pytest.param(
+            PUT + "    if n is not None:\n        return x\n    here()\n@jax.jit\ndef f(x): put(x, 3)",
+            "never",
+            id="left-before",
+        ),
+        pytest.param(
+            PUT + "    if not n:\n        pass\n    else:\n        here()\n@jax.jit\ndef f(x): put(x)",
+            "never",
+            id="else",
+        ),
+        pytest.param(
+            "def put(x, mode='a', on=True):\n    if on and mode == 'b': here()\n@jax.jit\ndef f(x): put(x)",
+            "never",
+            id="equal-and",
+        ),
+        pytest.param(
+            "def put(x, mode='a', on=True):\n    if on and mode == 'b': here()\n"
+            "@jax.jit\ndef f(x): put(x, mode='b')",
+            "always",
+            id="equal-met",
+        ),
+        pytest.param(
+            "def put(x, mode=0):\n    mode = mode + 1\n    if mode == 1: here()\n@jax.jit\ndef f(x): put(x)",
+            "always",
+            id="rebound",
+        ),
+        pytest.param(
+            PUT + "    if n is None: here()\n@jax.jit\ndef f(x): put(x, 3)\nput(1)", "never", id="host-alone"
+        ),
+        pytest.param(
+            PUT + "    if n is None: here()\n@jax.jit\ndef f(x): put(x)\nput(1, 2)",
+            "always",
+            id="traced-alone",
+        ),
+        pytest.param(
+            "def inner(x): here()\ndef put(x, n=None):\n    if n is None: inner(x)\n@jax.jit\ndef f(x): put(x, 3)",
+            "never",
+            id="a-branch-further-out",
+        ),
+        pytest.param(
+            PUT + "    g = lambda: x\n    if n is None:\n        def g(): here()\n    g()\n"
+            "@jax.jit\ndef f(x): put(x, 3)",
+            "always",
+            id="in-a-nested-function",
+        ),
+        pytest.param(
+            "class T:\n    def put(self, x, n=None):\n        if n is None: here()\n"
+            "    def go(self):\n        jax.jit(lambda x: self.put(x, n=4))(1)\nT().go()",
+            "never",
+            id="method",
+        ),
+        pytest.param(
+            "@partial(jax.jit, static_argnames='n')\ndef f(x, n=None):\n    if n is None: here()\nf(1, n=2)",
+            "never",
+            id="static",
+        ),
+        pytest.param("def f(a, b): here()\nf(1, 2)\njax.jit(f)(1)", "never", id="argument-missing"),
+        pytest.param("def f(a, b): here()\nf(1, 2)\ng = jax.jit(f)\ng(1, 2, 3)", "never", id="one-too-many"),
+        pytest.param(
+            "def f(a, b): here()\nf(1, 2)\ng = jax.jit(f)\ng(1, c=3)", "never", id="unknown-keyword"
+        ),
+        pytest.param(
+            "def f(a, b, c): here()\nf(1, 2, 3)\nclass T:\n    def go(self):\n"
+            "        jax.jit(partial(f, 1), in_shardings=(s,))(2)",
+            "never",
+            id="stale-partial",
+        ),
+        pytest.param(
+            "def f(a, b, c): here()\njax.jit(partial(f, 1), in_shardings=(s, s))(2, 3)",
+            "always",
+            id="partial",
+        ),
+        pytest.param("def f(a, *b, c=1): here()\njax.jit(f)(1, 2, 3, c=4)", "always", id="stars"),
+        pytest.param("def f(a, b=1): here()\nargs = g()\njax.jit(f)(*args)", "always", id="open"),
+        pytest.param(
+            "class T:\n    @classmethod\n    def make(cls, x): here()\njax.jit(lambda x: T.make(x))(1)",
+            "always",
+            id="classmethod",
+        ),
+        pytest.param(
+            "class T:\n    @staticmethod\n    def make(x): here()\njax.jit(lambda x: T.make(x))(1)",
+            "always",
+            id="staticmethod",
+        ),
+    ],
+)
+def test_only_calls_that_come_there_count(ask: Ask, text: str, answer: str) -> None:
+    assert traced(ask, text) == answer

@@ -1,0 +1,59 @@
+"""Whether a function does anything but return a value: then a call whose result is dropped did nothing."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.program.evaluate import Evaluator
+from shardlint.program.values import Api, Function, Made, Place, Value, Wrapped, options
+
+_SAYING = ("print", "debug", "info", "warning", "warn", "log")
+
+
+def only_returns(value: Value) -> bool:
+    """Whether a function value, wherever it is told, only makes what it returns: it stores and calls nothing else."""
+    while isinstance(value, Wrapped):
+        value = value.inner
+    if not isinstance(value, Function):
+        return False
+    if isinstance(value.node, ast.Lambda):
+        return True
+    file = value.place.file
+    scope = file.walked(file.scope(value.node))
+    return not scope.outer_names and all(_harmless(statement) for statement in scope.statements)
+
+
+def _harmless(statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Expr(value=ast.Constant()):
+            return True
+        case ast.Expr(value=ast.Call(func=func)):
+            name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            return name in _SAYING
+        case ast.Assign(targets=targets):
+            return all(_local(target) for target in targets)
+        case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
+            return isinstance(target, ast.Name)
+        case ast.For(target=target):
+            return _local(target)
+        case ast.Expr() | ast.Delete() | ast.Global() | ast.Nonlocal():
+            return False
+    return True
+
+
+def _local(target: ast.expr) -> bool:
+    if isinstance(target, ast.Tuple | ast.List):
+        return all(_local(part) for part in target.elts)
+    return isinstance(target, ast.Name) or (isinstance(target, ast.Starred) and _local(target.value))
+
+
+def called(evaluator: Evaluator, place: Place) -> Value | None:
+    """The function that a call runs, an object's `__call__` too; None where it may be one of several."""
+    assert isinstance(place.node, ast.Call)
+    found = options(evaluator.value(Place(place.file, place.node.func)))
+    if len(found) != 1:
+        return None
+    value = found[0]
+    if isinstance(value, Made) and not isinstance(value.by, Api):
+        value = evaluator.attribute(value, "__call__")
+    return value

@@ -1,0 +1,356 @@
+"""Calls in the body of a `shard_map` or `pmap`: of functions of the project, through transforms, of methods."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardlint.facts import FileFacts
+from shardlint.program import api
+from shardlint.program.collectives import Collectives
+from shardlint.program.library_calls import LibraryCalls
+from shardlint.program.signatures import KEEPING
+from shardlint.program.values import (
+    Api,
+    CallArguments,
+    ClassValue,
+    Constant,
+    Function,
+    Items,
+    Made,
+    ModuleValue,
+    Parameter,
+    Place,
+    Table,
+    TableMethod,
+    Unknown,
+    Value,
+    Wrapped,
+    options,
+)
+from shardlint.program.varying import (
+    HIDDEN,
+    NOTHING,
+    Closure,
+    Event,
+    Frame,
+    Known,
+    Leaf,
+    Local,
+    Record,
+    Through,
+    Tree,
+    combined,
+    each,
+    either,
+    leaves,
+)
+
+if TYPE_CHECKING:
+    from shardlint.program.bodies import Body
+
+Named = dict[str, Local]
+_GRADS = (
+    "jax.grad",
+    "jax.value_and_grad",
+    "equinox.filter_grad",
+    "equinox.filter_value_and_grad",
+    "flax.nnx.grad",
+    "flax.nnx.value_and_grad",
+)
+_KEEPS = KEEPING - {*_GRADS, "jax.vmap", "equinox.filter_vmap"}
+# What an object of an unseen class does to its arguments, by the names that optimizers and states give it.
+_PURE_METHODS = frozenset(("update", "apply_gradients", "apply_updates", "replace", "_replace"))
+
+
+class LocalCalls:
+    """Applies functions, for a body."""
+
+    def __init__(self, body: Body) -> None:
+        self.body = body
+        self.collectives = Collectives(self)
+        self.library = LibraryCalls(self)
+
+    def call(self, file: FileFacts, node: ast.Call, frame: Frame) -> Local:
+        """The result of a call in a body."""
+        given: list[Local] = []
+        hidden = False
+        for argument in node.args:
+            value = self.body.expression(file, argument, frame)
+            if isinstance(argument, ast.Starred):
+                if isinstance(value, Tree):
+                    given.extend(value.items)
+                else:
+                    hidden = True
+                    given.append(combined([value]))
+            else:
+                given.append(value)
+        named: Named = {}
+        for keyword in node.keywords:
+            value = self.body.expression(file, keyword.value, frame)
+            if keyword.arg is not None:
+                named[keyword.arg] = value
+            elif isinstance(value, Record):
+                named.update({str(k): v for k, v in value.entries})
+            else:
+                hidden = True
+        place = Place(file, node)
+        if isinstance(node.func, ast.Attribute):
+            base = self.body.expression(file, node.func.value, frame)
+            if not isinstance(base, Known | Through):
+                method = self.body.bound(base, node.func.attr) if isinstance(base, Leaf) else None
+                if method is not None:
+                    return self.apply(method, given, named, place)
+                return self._method(base, node.func.attr, given, named, place)
+            callee = self.body.attribute(file, base, node.func)
+            if isinstance(callee, Known) and isinstance(callee.value, Unknown):
+                return self._unseen_method(base, node.func.attr, given, named, place)
+        else:
+            callee = self.body.expression(file, node.func, frame)
+        if hidden and not (isinstance(callee, Known) and isinstance(callee.value, Api)):
+            return combined([*given, *named.values(), HIDDEN])
+        return self.apply(callee, given, named, place)
+
+    def apply(self, callee: Local, given: Sequence[Local], named: Mapping[str, Local], place: Place) -> Local:
+        """The result of calling a value."""
+        arguments, keywords = list(given), dict(named)
+        match callee:
+            case Closure():
+                return self._run(callee, arguments, keywords, place)
+            case Through():
+                return self._through(callee, arguments, keywords, place)
+            case Known(value=value):
+                results = [self._known(option, arguments, keywords, place) for option in options(value)]
+                result = results[0]
+                for other in results[1:]:
+                    result = either(result, other)
+                return result
+        if isinstance(callee, Leaf) and callee.value is not None:
+            method = self.body.bound(callee, "__call__")
+            if method is not None:
+                return self.apply(method, arguments, keywords, place)
+        self._handed_on(arguments, keywords, place)
+        return combined([callee, *arguments, *keywords.values(), HIDDEN])
+
+    def _known(self, value: Value, given: list[Local], named: Named, place: Place) -> Local:
+        match value:
+            case Function():
+                return self._run(value, given, named, place)
+            case Api():
+                return self.library.call(value.name, given, named, place)
+            case Wrapped():
+                return self.apply(self._unwrapped(value), given, named, place)
+            case ClassValue() if all(isinstance(one, Known) for one in (*given, *named.values())):
+                return Known(self.body.evaluator.value(place))
+            case ClassValue():
+                return combined([*given, *named.values()])
+            case Made(by=ClassValue()):
+                method = self.member(value, "__call__")
+                if not isinstance(method, Unknown):
+                    return self._known(method, given, named, place)
+            case Made(by=Api()) if value.api in api.TRANSFORMS:
+                return combined([*given, *named.values(), HIDDEN])
+            case TableMethod(table=Table() as table, name="get") if given:
+                key = given[0]
+                if isinstance(key, Known) and isinstance(key.value, Constant):
+                    return Known(table.get(key.value.value) or Constant(None))
+        self._handed_on(given, named, place)
+        if not any(leaf.traced for one in (*given, *named.values()) for leaf in leaves(one)):
+            return Known(Unknown("made outside of what is seen"))
+        return combined([*given, *named.values(), HIDDEN])
+
+    def _handed_on(self, given: Sequence[Local], named: Named, place: Place) -> None:
+        """Note keys that are the same on all devices and go, beside data that is not, to code that is not seen."""
+        found = [leaf for one in (*given, *named.values()) for leaf in leaves(one)]
+        for key in found:
+            if key.kind != "key":
+                continue
+            for axis in frozenset().union(*(leaf.over for leaf in found)):
+                if key.same_over(axis):
+                    self.note("key handed on", place, (axis,), key)
+
+    def _run(self, function: Function | Closure, given: list[Local], named: Named, place: Place) -> Local:
+        self.body.chain.append(place)
+        try:
+            return self.body.run(function, given, named)
+        finally:
+            self.body.chain.pop()
+
+    def _unwrapped(self, value: Wrapped) -> Through:
+        arguments: list[Local] = []
+        named: Named = {}
+        call = value.call
+        if isinstance(call, CallArguments):
+            first = 1 if call.positional else 0
+            asked = self.body.evaluator.value
+            arguments = [Known(asked(one, call.environment)) for one in call.positional[first:]]
+            named = {name: Known(asked(one, call.environment)) for name, one in call.keywords.items()}
+        return Through(value.api.name, Known(value.inner), tuple(arguments), named)
+
+    # transforms
+
+    def _through(self, made: Through, given: list[Local], named: Named, place: Place) -> Local:
+        if made.api == "functools.partial":
+            return self.apply(made.inner, [*made.arguments, *given], {**made.keywords, **named}, place)
+        if made.api in _GRADS:
+            return self._gradient(made, given, named, place)
+        if made.api in ("jax.vmap", "equinox.filter_vmap", "flax.nnx.vmap"):
+            # Whether a name is that of an axis of vmap, nobody but vmap knows.
+            if "axis_name" in made.keywords or "spmd_axis_name" in made.keywords:
+                return combined([*given, *named.values(), HIDDEN])
+            result = self.apply(made.inner, given, named, place)
+            return combined([result]) if isinstance(result, Known) else _without_kinds(result)
+        if made.api in _KEEPS or made.api in (
+            "jax.checkpoint",
+            "flax.nnx.remat",
+            "equinox.filter_checkpoint",
+        ):
+            return self.apply(made.inner, given, named, place)
+        return combined([*given, *named.values(), HIDDEN])
+
+    def _gradient(self, made: Through, given: list[Local], named: Named, place: Place) -> Local:
+        """What `jax.grad(f)(...)` gives: of arguments that do not vary, by release, summed over the devices."""
+        result = self.apply(made.inner, given, named, place)
+        value = result.items[0] if isinstance(result, Tree) and result.items else result
+        has_aux = made.keywords.get("has_aux")
+        aux = isinstance(has_aux, Known) and has_aux.value == Constant(True)
+        loss = combined([value if aux else result])
+        kind = value.kind if isinstance(value, Leaf) else ""
+        which = _numbers(made.keywords.get("argnums") or (made.arguments[0] if made.arguments else None))
+        if which is None:
+            grads: Local = combined([loss, *given, HIDDEN])
+        else:
+            found = [self._of(given[i], loss, kind, place) if i < len(given) else HIDDEN for i in which[0]]
+            grads = Tree(tuple(found)) if which[1] else found[0]
+        if made.api.endswith("value_and_grad"):
+            return Tree((result, grads))
+        return Tree((grads, *result.items[1:])) if aux and isinstance(result, Tree) else grads
+
+    def _of(self, argument: Local, loss: Leaf, kind: str, place: Place) -> Local:
+        before = combined([argument])
+        summed = (
+            frozenset(axis for axis in loss.over if before.same_over(axis))
+            if self.body.summed
+            else frozenset()
+        )
+        over = (loss.over | before.over) - summed
+        if not self.body.summed:
+            # The derivative of a reduction is that of each device's own part.
+            over |= frozenset(axis for axis in loss.reduced if axis in self.body.manual and loss.traced)
+        maybe = (loss.maybe | before.maybe) - over
+        marks = loss.marks
+        leaf = Leaf(over, maybe, loss.open or before.open, summed, "gradient", True, marks, place)
+        if summed:
+            number = self.note("summed gradient", place, tuple(summed), leaf, kind)
+            leaf = Leaf(over, maybe, leaf.open, summed, "gradient", True, marks | {number}, place)
+        return leaf
+
+    def decorated(self, file: FileFacts, node: ast.expr, inner: Local, frame: Frame) -> Local:
+        """A function of the body through one of its decorators."""
+        made = self.body.expression(file, node, frame)
+        name, named = "", dict[str, Local]()
+        arguments: tuple[Local, ...] = ()
+        match made:
+            case Known(value=Api(name=name)):
+                pass
+            case Known(value=Wrapped(api=Api(name="functools.partial"), inner=Api(name=name)) as partial):
+                through = self._unwrapped(partial)
+                arguments, named = through.arguments, dict(through.keywords)
+            case Through(api="functools.partial", inner=Known(value=Api(name=name))):
+                arguments, named = made.arguments, dict(made.keywords)
+        return Through(name, inner, arguments, named)
+
+    # objects
+
+    def member(self, value: Value, name: str) -> Value:
+        """An attribute of something outside of the body."""
+        return self.body.evaluator.attribute(value, name)
+
+    def _unseen_method(self, base: Local, name: str, given: list[Local], named: Named, place: Place) -> Local:
+        """A method of an object of which nothing is seen."""
+        values = [base, *given, *named.values()]
+        of = base.value if isinstance(base, Known) else None
+        optimizer = isinstance(of, Made) and of.api.startswith("optax.")
+        if name in _PURE_METHODS or optimizer:
+            return self._optimized(combined(values), values, place)
+        self._handed_on(given, named, place)
+        if isinstance(of, ModuleValue | Items | Table) or not any(
+            leaf.traced for value in values for leaf in leaves(value)
+        ):
+            return (
+                NOTHING if not any(leaf.over or leaf.open for v in values for leaf in leaves(v)) else HIDDEN
+            )
+        return combined([*values, HIDDEN])
+
+    def _optimized(self, result: Leaf, values: list[Local], place: Place) -> Leaf:
+        """What an optimizer makes of gradients: where they were never reduced, that is here."""
+        gradients = any(leaf.kind == "gradient" and leaf.over for value in values for leaf in leaves(value))
+        return replace(result, origin=place, kind="updated") if gradients else result
+
+    def _method(self, base: Local, name: str, given: list[Local], named: Named, place: Place) -> Local:
+        if isinstance(base, Record):
+            if name == "items":
+                return Tree(tuple(Tree((Known(Constant(k)), v)) for k, v in base.entries))
+            if name == "values":
+                return Tree(tuple(v for _, v in base.entries))
+            if (
+                name == "get"
+                and given
+                and isinstance(given[0], Known)
+                and isinstance(given[0].value, Constant)
+            ):
+                return base.get(given[0].value.value) or combined([base])
+        if name in ("mean", "sum", "std", "var") and isinstance(base, Leaf):
+            return self.library.call(f"jax.numpy.{name}", [base, *given], named, place)
+        if name in ("astype", "block_until_ready") and isinstance(base, Leaf):
+            return base
+        values = [base, *given, *named.values()]
+        return self._optimized(combined(values), values, place) if name in _PURE_METHODS else combined(values)
+
+    # events
+
+    def note(self, kind: str, place: Place, axes: tuple[object, ...], leaf: Leaf, note: str = "") -> int:
+        """Record an event; its number."""
+        known = tuple(axis for axis in axes if isinstance(axis, str | Parameter))
+        event = Event(kind, place, tuple(self.body.chain), known, leaf, note)
+        for number, other in enumerate(self.body.events):
+            if (other.kind, other.place, other.axes) == (kind, place, known):
+                return number
+        self.body.events.append(event)
+        return len(self.body.events) - 1
+
+    def still_random(self, result: Leaf, *values: Local) -> Leaf:
+        """What is made of random numbers and of constants alone is random numbers still."""
+        masks = [one for one in values if isinstance(one, Leaf) and one.kind == "mask"]
+        if not masks or not all(isinstance(one, Known) or one in masks for one in values):
+            return result
+        return replace(result, kind="mask", origin=masks[0].origin)
+
+    def met(self, *values: Local) -> None:
+        """Note a random mask that is the same on devices whose data it meets is not."""
+        found = [leaf for value in values for leaf in leaves(value)]
+        for mask in found:
+            if mask.kind != "mask":
+                continue
+            for axis in sorted(frozenset().union(*(leaf.over for leaf in found)), key=str):
+                if mask.same_over(axis) and mask.origin is not None:
+                    self.note("same mask", mask.origin, (axis,), mask)
+
+
+def _without_kinds(value: Local) -> Local:
+    return each(value, lambda leaf: leaf.plain())
+
+
+def _numbers(value: Local | None) -> tuple[list[int], bool] | None:
+    """The arguments a gradient is taken of, and whether it is a tuple."""
+    if value is None:
+        return [0], False
+    if isinstance(value, Known):
+        if isinstance(value.value, Constant) and isinstance(value.value.value, int):
+            return [value.value.value], False
+        if isinstance(value.value, Items) and not value.value.open:
+            found = [one.value for one in value.value.items if isinstance(one, Constant)]
+            return [one for one in found if isinstance(one, int)], True
+    return None
