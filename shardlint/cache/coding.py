@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from shardlint.rule import Certainty, Edit, Finding, Fix, Harm, Named, Safety
+from shardlint.certainty import Certainty
+from shardlint.rule import Edit, Finding, Fix, Harm, Named, Safety
 
 
 def coded(finding: Finding) -> list[Any]:
@@ -28,13 +29,17 @@ def coded(finding: Finding) -> list[Any]:
             [[edit.start, edit.end, edit.text] for edit in fix.edits],
             fix.why,
             list(fix.drops),
+            list(fix.together),
+            list(fix.uncovers),
         ],
+        finding.form,
+        finding.why,
     ]
 
 
 def decoded(data: Any) -> Finding:
     """The finding. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
-    code, name, start, end, label, message, help, harm, certainty, fix = data
+    code, name, start, end, label, message, help, harm, certainty, fix, form, why = data
     return Finding(
         Named(_text(code), _text(name)),
         _number(start),
@@ -45,17 +50,21 @@ def decoded(data: Any) -> Finding:
         Harm(harm),
         Certainty(certainty),
         None if fix is None else _fix(fix),
+        _text(form),
+        _text(why),
     )
 
 
 def _fix(data: Any) -> Fix:
-    safety, message, edits, why, drops = data
+    safety, message, edits, why, drops, together, uncovers = data
     return Fix(
         Safety(safety),
         _text(message),
         tuple(Edit(_number(start), _number(end), _text(text)) for start, end, text in edits),
         _text(why),
         tuple(_text(drop) for drop in drops),
+        tuple(_text(path) for path in together),
+        tuple(_text(code) for code in uncovers),
     )
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.cache.shard import Shard
 from shardlint.cache.store import Store, digest
+from shardlint.certainty import Certainty, least
 from shardlint.outcome import Options, Outcome
 from shardlint.places import Places, ScopeKey, scope_key
 from shardlint.screen import Screen
@@ -29,7 +30,7 @@ class Memory:
         self.options = options
         self._shards: dict[ScopeKey, tuple[str, Shard]] = {}
         self._folders: dict[str, Shard] = {}
-        self._known_screens: dict[bool, tuple[Screen, dict[str, Screen]]] = {}
+        self._known_screens: dict[Certainty, tuple[Screen, dict[str, Screen]]] = {}
 
     def recall(self, met: Met) -> Outcome | None:
         """What is known of a file; None where it must be checked."""
@@ -65,31 +66,31 @@ class Memory:
                 options = self.options
                 asks = [options.select, options.ignore, options.harm]
                 targets = sorted(options.targets.items())
-                about = json.dumps([key, repr(settings), *asks, options.pedantic, targets])
+                about = json.dumps([key, repr(settings), *asks, options.certainty, targets])
                 name = f"{digest(about.encode())}.json"
                 loaded = self.store.load(name)
                 # Whoever asks for rules that there are not is told so, also where nothing would be checked.
                 asked = any((*asks, settings.select, settings.ignore, settings.per_file_ignores))
                 seen = loaded is not None or not (asked or self._many)
-                screen, without = self._screens(options.pedantic or settings.pedantic) if seen else (None, {})
+                screen, without = self._screens(least(options, settings)) if seen else (None, {})
                 self._shards[key] = name, Shard(loaded, key[1], self.places.tree, screen, without)
             known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]
         return known
 
-    def _screens(self, pedantic: bool) -> tuple[Screen, dict[str, Screen]]:
+    def _screens(self, sure: Certainty) -> tuple[Screen, dict[str, Screen]]:
         """The screen of all rules for whatever releases, and those for projects that do not hold some word."""
-        if pedantic not in self._known_screens:
-            name = f"words-{'all' if pedantic else 'proving'}.json"
+        if sure not in self._known_screens:
+            name = f"words-{sure}.json"
             try:
                 kept = self.store.load(name) or {}
                 found = Screen.load(kept["all"]), {str(w): Screen.load(s) for w, s in kept["without"].items()}
             except (TypeError, ValueError, AttributeError, KeyError):
                 from shardlint.dispatch import screens
 
-                found = screens(pedantic)
+                found = screens(sure)
                 self.store.save(
                     name,
                     {"all": found[0].dump(), "without": {word: one.dump() for word, one in found[1].items()}},
                 )
-            self._known_screens[pedantic] = found
-        return self._known_screens[pedantic]
+            self._known_screens[sure] = found
+        return self._known_screens[sure]

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from shardlint.cache.store import changed, digest
 from shardlint.environments import site_packages
+from shardlint.import_graph import ImportGraph, imports_of
 from shardlint.outcome import NOTHING, FileReport, Outcome
-from shardlint.searches import IS_THERE, SEARCHES, holds
+from shardlint.searches import JOINED, SEARCHES, TOGETHER, holds
 from shardlint.sources.find import Met, survey
-from shardlint.sources.tree import Stamp, Tree
+from shardlint.sources.tree import Stamp, Tree, stamp_of
 
 if TYPE_CHECKING:
     from shardlint.program.needs import Need
@@ -58,17 +59,28 @@ class Shard:
         self._texts: dict[str, bytes | None] = {}
         self._unchanged: dict[str, bool] = {}
         self._there: dict[str, bool] = {}
+        self._same_group: dict[tuple[bool, int, int], bool] = {}
         try:
             self._load(data or {})
         except (AttributeError, LookupError, TypeError, ValueError):
             self._load({})
 
     def _load(self, data: dict[str, Any]) -> None:
-        names, sizes, times, digests = data.get("files") or ([], [], [], [])
-        if not (_all(str, names) and _all(int, sizes) and _all(int, times) and _all(str, digests)):
-            raise TypeError("no names, sizes, times and digests")
-        self.stamps: dict[str, Stamp] = dict(zip(names, zip(sizes, times, strict=True), strict=True))
+        names, digests, sizes, written, changed, numbers = data.get("files") or ([], [], [], [], [], [])
+        times = _all(int, written) and _all(int, changed)
+        if not (
+            _all(str, names) and _all(str, digests) and _all(int, sizes) and times and _all(int, numbers)
+        ):
+            raise TypeError("no names, digests and stamps")
+        columns = zip(sizes, written, changed, numbers, strict=True)
+        self.stamps: dict[str, Stamp] = dict(zip(names, columns, strict=True))
         self.digests: dict[str, str] = dict(zip(names, digests, strict=True))
+        self.imports: dict[str, tuple[str, ...]] = {
+            name: tuple(map(str, found))
+            for name, found in zip(names, data.get("imports") or [], strict=False)
+            if found is not None
+        }
+        """What each file of the project imports, if anything rests on that."""
         self.telling: list[Any] = list(data.get("telling", []))
         self.quiet: set[str] = set(map(str, data.get("quiet", [])))
         self.outcomes: dict[str, tuple[list[int], list[Any], str | None]] = {
@@ -115,7 +127,9 @@ class Shard:
                 not left.of(hits, text) and not self._imported(module)
                 for module, left in self.without.items()
             )
-            return NOTHING if gone else None
+            return NOTHING if gone and _parses(text) else None
+        if not _parses(text):
+            return None
         # To save a project its files are all looked at: not worth it for the one file of a commit.
         self.quiet.add(name)
         self._new += 1
@@ -131,7 +145,7 @@ class Shard:
     def _look_for(self, module: str) -> bool:
         self._validate()
         files = self._walked or {}
-        if sum(size for size, _ in files.values()) > _FEW_BYTES:
+        if sum(stamp[0] for stamp in files.values()) > _FEW_BYTES:
             return True  # so much had better be read once, by whoever checks
         for name in files:
             try:
@@ -204,19 +218,27 @@ class Shard:
     def data(self) -> dict[str, Any]:
         """All that holds, to be saved."""
         self._validate()
-        files: dict[str, tuple[int, int, str]] = {}
+        files: dict[str, tuple[str, int, int, int, int]] = {}
         recent = time.time_ns() - _TICK
-        for name, stamp in {**self._named, **(self._walked or {})}.items():
+        walked = self._walked or {}
+        grouped = any(need[0] in (TOGETHER, JOINED) for need in self.needs)
+        imports: dict[str, tuple[str, ...]] = {}
+        for name, stamp in {**self._named, **walked}.items():
+            if grouped and name in walked:
+                imports[name] = self._imports(name)
             text = self.digests[name] if self._same(name) else self._digest(name) or ""
+            self._texts.pop(name, None)
             # One that changed meanwhile the next run looks at anew.
             if _stamp(self._path(name)) == stamp:
-                files[name] = stamp[0], stamp[1] if stamp[1] < recent else -1, text
+                size, written, changed, number = stamp
+                files[name] = text, size, written, changed if changed < recent else -1, number
         outcomes = {name: entry for name, entry in self.outcomes.items() if name in files}
         used = sorted({index for needs, *_ in outcomes.values() for index in needs})
         place = {index: position for position, index in enumerate(used)}
         listed = {name: position for position, name in enumerate(files)}
         return {
-            "files": [list(files), *([entry[column] for entry in files.values()] for column in range(3))],
+            "files": [list(files), *([entry[column] for entry in files.values()] for column in range(5))],
+            "imports": [imports.get(name) for name in files] if imports else [],
             "telling": self.telling,
             "quiet": sorted(self.quiet & files.keys()),
             "outcomes": {
@@ -270,6 +292,8 @@ class Shard:
         """Whether what a need stands for is no longer what it was; what searches find is brought up to date."""
         if need[0] == "file":
             return need[1] in changed
+        if need[0] in (TOGETHER, JOINED):
+            return not self._same_files(need[1], need[0] == JOINED)
         known = self.found.get(index)
         if known is None:
             return True
@@ -280,16 +304,35 @@ class Shard:
         have = set(known)
         gone = [name for name in changed if name in have and not self._holds(need, name)]
         new = [name for name in changed if name not in have and self._holds(need, name)]
-        if need[0] in IS_THERE:  # of which one file alone is known
-            if gone:
-                del self.found[index]
-            elif not known and new:
-                self.found[index] = new[:1]
-            return bool(gone) or (not known and bool(new))
         if gone or new:
             have = (have | set(new)).difference(gone)
             self.found[index] = [name for name in self._walked or {} if name in have]
         return bool(gone or new)
+
+    def _same_files(self, path: str, joined: bool) -> bool:
+        """Whether the same files as before may run with a file."""
+        before, after = self._graphs
+        if before is after:
+            return True
+        one, other = (graph.joined(path) if joined else graph.together(path) for graph in (before, after))
+        if (joined, one, other) not in self._same_group:
+            self._same_group[joined, one, other] = before.names(one) == after.names(other)
+        return self._same_group[joined, one, other]
+
+    @cached_property
+    def _graphs(self) -> tuple[ImportGraph, ImportGraph]:
+        """The imports of the project as they were and as they are."""
+        now = {name: self._imports(name) for name in self._walked or {}}
+        before = self._graph(self.imports)
+        return before, before if now == self.imports else self._graph(now)
+
+    def _graph(self, imports: Mapping[str, tuple[str, ...]]) -> ImportGraph:
+        return ImportGraph(self.root, {self._path(name): found for name, found in imports.items()})
+
+    def _imports(self, name: str) -> tuple[str, ...]:
+        if name in self.imports and self._same(name):
+            return self.imports[name]
+        return imports_of(self._text(name) or b"")
 
     def _module(self, question: tuple[str, ...]) -> list[str]:
         from shardlint.program.project import Project
@@ -332,12 +375,12 @@ class Shard:
                 known = True
             else:
                 known = self.digests[name] == self._digest(name)
-                self.dirty = self.dirty or (known and stored[1] >= 0)
+                self.dirty = self.dirty or (known and stored[2] >= 0)
             self._unchanged[name] = known
         return known
 
     def _current(self, name: str) -> Stamp | None:
-        """Size and time of a file as this run first saw it."""
+        """The stamp of a file as this run first saw it."""
         if self._walked is not None and name in self._walked:
             return self._walked[name]
         if name not in self._named:
@@ -366,13 +409,24 @@ class Shard:
         return digest(text) if text is not None else None
 
 
+def _parses(data: bytes) -> bool:
+    """Whether Python can parse what a file holds; False where only a check of it may tell why not."""
+    from shardlint.facts.parse import NotParsed, check_parses
+
+    try:
+        check_parses(data.decode("utf-8"))
+    except (NotParsed, UnicodeDecodeError):
+        return False
+    return b"coding" not in data[:200]
+
+
 def _stamp(path: str) -> Stamp | None:
-    """Size and time of a file; None of a pipe or device, which may have no end, or be read only once."""
+    """The stamp of a file; None of a pipe or device, which may have no end, or be read only once."""
     try:
         status = os.stat(path)
     except OSError:
         return None
-    return (status.st_size, status.st_mtime_ns) if stat.S_ISREG(status.st_mode) else None
+    return stamp_of(status) if stat.S_ISREG(status.st_mode) else None
 
 
 def _all(kind: type, values: Any) -> bool:

@@ -13,13 +13,14 @@ from typing import Any
 
 from shardlint import __version__
 from shardlint.files import cache_folder, replace_file
+from shardlint.sources.tree import Stamp, stamp_of
 
 try:  # hashlib loads OpenSSL first, which is a twentieth of the time that a clean file takes
     from _blake2 import blake2b
 except ImportError:
     from hashlib import blake2b
 
-SCHEMA = 3
+SCHEMA = 5
 _MOST_BYTES = 256_000_000
 _MOST_FILES = 512
 _RELEASES = 4
@@ -136,22 +137,20 @@ def changed(path: str) -> int:
         return 0
 
 
-def _stamps(folder: str) -> list[tuple[str, int, int]]:
-    """Every file of a package, or the one of a module, with its size and time of change; not those of `verify`."""
-    found = []
+def _stamps(folder: str) -> list[tuple[str, Stamp]]:
+    """Every file of a package, or the one of a module, with its stamp; not those of `verify`."""
+    found: list[tuple[str, Stamp]] = []
     try:
         if not os.path.isdir(folder):
-            status = os.stat(folder)
-            return [("", status.st_size, status.st_mtime_ns)]
+            return [("", stamp_of(os.stat(folder)))]
         with os.scandir(folder) as listed:
             entries = sorted(listed, key=lambda entry: entry.name)
         for entry in entries:
             if entry.is_dir():
                 if entry.name not in ("__pycache__", "verify"):
-                    found += [(f"{entry.name}/{name}", size, at) for name, size, at in _stamps(entry.path)]
+                    found += [(f"{entry.name}/{name}", stamp) for name, stamp in _stamps(entry.path)]
             else:
-                status = entry.stat()
-                found.append((entry.name, status.st_size, status.st_mtime_ns))
+                found.append((entry.name, stamp_of(entry.stat())))
     except OSError:
         pass
     return found

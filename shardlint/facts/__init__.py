@@ -1,7 +1,17 @@
 """What one file says, read from Python's own `ast` on demand. Never imports libcst or jax."""
 
-from shardlint.facts.file import NOWHERE, FileFacts, NotParsed, read_facts
-from shardlint.facts.later import CutWrong
+from shardlint.facts.file import NOWHERE, FileFacts, beginning, calling, read_facts
+from shardlint.facts.parse import NotParsed, check_parses
 from shardlint.facts.scope import Binding, Scope
 
-__all__ = ["NOWHERE", "Binding", "CutWrong", "FileFacts", "NotParsed", "Scope", "read_facts"]
+__all__ = [
+    "NOWHERE",
+    "Binding",
+    "FileFacts",
+    "NotParsed",
+    "Scope",
+    "beginning",
+    "calling",
+    "check_parses",
+    "read_facts",
+]

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
-import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from shardlint.facts.later import HEADER_END, left_out, parse, parsed
+from shardlint.facts.parse import parse
 from shardlint.facts.scope import Binding, Scope, Tables, first_line
 from shardlint.facts.walk import Walker
 from shardlint.sources.text import Source
@@ -18,21 +17,23 @@ from shardlint.sources.text import Source
 _IDENTIFIER = re.compile(r"\w+")
 _ASKED_BEFORE_INDEX = 200
 # Measured: the bytes of memory that a file takes, and for each character of its text and each node that was reached.
-_EACH, _CHARACTER, _NODE = 10_000, 10, 660
+_EACH, _CHARACTER, _NODE = 10_000, 43, 660
 NOWHERE = "\0"
 """A text that no source holds."""
+_HEADER_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
 # A compound statement begins its line.
 _WITH = re.compile(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
 _OF_NAMES = re.compile(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
 
 
-class NotParsed(Exception):
-    """A file that this Python cannot parse. The message names the line and what Python says of it."""
+def calling(part: str) -> str:
+    """A pattern for lines that begin with a call of something whose name holds this; for any case and many lines."""
+    return rf"^[ \t]*((?:\w+\.)*\w*{part}\w*\()"
 
-    def __init__(self, message: str, line: int = 1, column: int = 1) -> None:
-        super().__init__(message)
-        self.line = line
-        self.column = column
+
+def beginning(pattern: str) -> str:
+    """A pattern for lines that begin with what another one says; for many lines."""
+    return rf"^[ \t]*((?:{pattern}))"
 
 
 class FileFacts:
@@ -54,6 +55,12 @@ class FileFacts:
         self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
         self.chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
         """The statements around each statement that was asked about: see `program.reach`."""
+        self.reaching: dict[tuple[ast.AST, Scope, str], list[Binding]] = {}
+        self.exits: dict[Scope, int | None] = {}
+        self.version_tests: dict[ast.expr, bool] = {}
+        self.binders: dict[tuple[Scope, str], frozenset[ast.AST]] = {}
+        self.readers: dict[tuple[Scope | None, str], dict[ast.AST, list[tuple[ast.Name, bool]]]] = {}
+        """The bindings that reach a read of a name: see `program.reach`."""
         self.read: dict[tuple[Scope, str], frozenset[ast.AST]] = {}
         """Of what binds a name in a scope, what somebody reads: see `program.liveness`."""
 
@@ -90,6 +97,11 @@ class FileFacts:
         self._in_order.clear()
         self._mentions.clear()
         self.chains.clear()
+        self.reaching.clear()
+        self.binders.clear()
+        self.exits.clear()
+        self.version_tests.clear()
+        self.readers.clear()
         self.read.clear()
 
     def says(self, text: str) -> bool:
@@ -188,8 +200,6 @@ class FileFacts:
 
     def _defined_at(self, scope: Scope, line: int) -> Scope | None:
         """The function or class in a scope's own block whose lines hold this one."""
-        if left_out(scope.node) is not None:
-            _ = scope.body
         found = scope.definitions
         index = bisect_right(found, line, key=first_line) - 1
         return (
@@ -201,8 +211,8 @@ class FileFacts:
     def mentions(self, name: str, beside: tuple[str, ...] = ()) -> list[ast.AST]:
         """Every Name, Attribute, keyword, import alias, argument and definition with this name, in text order.
 
-        `beside` are texts of which one must stand in the same function: without any, a function that nobody has looked
-        into yet is not looked into.
+        `beside` are texts of which one must stand in the same function: a function without any is not
+        looked into.
         """
         key = (name, beside)
         if key not in self._mentions:
@@ -256,22 +266,34 @@ class FileFacts:
     def _evaluating(self, line: int, word: str, beside: tuple[str, ...] = ()) -> Scope:
         """The innermost scope that evaluates a word on a line: for a header, not the function it opens.
 
-        So that asking for a function's name does not make its body be parsed; nor is a body without `beside`.
+        Nor a function in which nothing of `beside` stands.
         """
         scope, inner = self.module, self._defined_at(self.module, line)
         while inner is not None:
-            cut = left_out(inner.node)
-            if cut is not None:
-                if line < cut.line and not _is_parameter(inner.node, word):
-                    return scope
-                if (
-                    beside
-                    and not cut.of_class
-                    and not any(self.source.text.find(text, cut.begin, cut.end) >= 0 for text in beside)
-                ):
-                    return scope
+            first, last = inner.body[0].lineno, getattr(inner.node, "end_lineno", 0)
+            if line < first and line < _start(inner.body[0]) and not _is_parameter(inner.node, word):
+                return scope
+            if beside and inner.kind == "function" and not self._says_between(first, last, beside):
+                return scope
             scope, inner = inner, self._defined_at(inner, line)
         return scope
+
+    def stands_by(self, node: ast.AST, texts: tuple[str, ...]) -> bool:
+        """Whether one of the texts stands in the function around a node; True without texts and without a function."""
+        if not texts:
+            return True
+        scope: Scope | None = self.home(node)
+        while scope is not None and scope.kind != "function":
+            scope = scope.parent
+        if scope is None:
+            return True
+        return self._says_between(scope.body[0].lineno, getattr(scope.node, "end_lineno", 0), texts)
+
+    def _says_between(self, first: int, last: int, texts: tuple[str, ...]) -> bool:
+        """Whether one of the texts stands on some lines."""
+        starts = self.source.line_starts
+        begin, end = starts[first - 1], starts[last] if last < len(starts) else len(self.source.text)
+        return any(self.source.text.find(text, begin, end) >= 0 for text in texts)
 
     def _collect(self, scope: Scope, name: str, nodes: list[ast.AST], done: set[int]) -> None:
         if id(scope) in done:
@@ -300,13 +322,33 @@ class FileFacts:
         found: dict[ast.With | ast.AsyncWith, None] = {}
         text = self.source.text
         for match in _WITH.finditer(text):
-            end = HEADER_END.search(text, match.end())
+            end = _HEADER_END.search(text, match.end())
             header = text[match.end() : end.end() if end is not None else len(text)]
             if word in header.lower() or _OF_NAMES.match(header):
                 line = self.source.position(match.end())[0]
                 for node in self.scope_at(line).statements:
                     if isinstance(node, ast.With | ast.AsyncWith) and node.lineno == line:
                         found[node] = None
+        return list(found)
+
+    def statements_calling(self, part: str) -> list[ast.Call]:
+        """The calls that are statements by themselves, of something whose name holds this, in capitals or not."""
+        found: dict[ast.Call, None] = {}
+        for match in re.finditer(calling(part), self.source.text, re.IGNORECASE | re.MULTILINE):
+            line = self.source.position(match.start(1))[0]
+            for node in self.scope_at(line).statements:
+                if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno == line:
+                    found[node.value] = None
+        return list(found)
+
+    def statements_beginning(self, pattern: str) -> list[ast.stmt]:
+        """The statements on whose first line a regular expression matches, from its beginning."""
+        found: dict[ast.stmt, None] = {}
+        for match in re.finditer(beginning(pattern), self.source.text, re.MULTILINE):
+            line = self.source.position(match.start(1))[0]
+            for node in self.scope_at(line).statements:
+                if node.lineno == line:
+                    found[node] = None
         return list(found)
 
     def evaluated(self) -> Iterator[ast.AST]:
@@ -358,25 +400,7 @@ def _is_parameter(node: ast.AST, word: str) -> bool:
     return any(arg is not None and arg.arg == word for arg in every)
 
 
-def read_facts(source: Source, path: Path, *, later: bool = False) -> FileFacts:
-    """Parse a file; with `later` its functions and classes only when they are looked into.
-
-    Raises `NotParsed` for text this Python cannot parse, with the line, and for nesting too deep to read. A body
-    looked into later raises `CutWrong` for the same reasons: then read the file again without `later`.
-    """
-    cut = parsed(source.text, path) if later else None
-    if cut is not None:
-        return FileFacts(source, cut[0], path, Tables(*cut))
-    try:
-        tree = parse(source.text, path)
-        return FileFacts(source, tree, path, Tables(tree, {}))
-    except SyntaxError as error:
-        version = ".".join(map(str, sys.version_info[:2]))
-        line = error.lineno or 1
-        raise NotParsed(
-            f"Python {version} cannot parse line {line}: {error.msg}", line, max(1, error.offset or 1)
-        ) from None
-    except (RecursionError, MemoryError):
-        raise NotParsed("the file is nested too deeply to parse") from None
-    except ValueError as error:
-        raise NotParsed(f"cannot be parsed: {error}") from None
+def read_facts(source: Source, path: Path) -> FileFacts:
+    """Parse a file. Raises `NotParsed` for text this Python cannot parse, and for nesting too deep to read."""
+    tree = parse(source.text)
+    return FileFacts(source, tree, path, Tables(tree))

@@ -11,12 +11,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shardlint.facts.later import Cuts, leave_out, placeholder
-
 Kind = Literal["module", "class", "function", "lambda", "comprehension"]
 BindingKind = Literal[
     "import", "from", "star", "def", "class", "assign", "unpack", "augment", "for", "with", "param", "except", "walrus",
-    "match", "comprehension", "delete", "declared",
+    "match", "comprehension", "delete", "declared", "more",
 ]  # fmt: skip
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
@@ -26,7 +24,8 @@ class Binding:
     """One place that gives a name a value.
 
     `value` is the expression bound where there is one (for `unpack`, the whole right side, and `index` says which
-    element); `node` is what binds (a Name, an alias, an argument, a definition).
+    element); `node` is what binds (a Name, an alias, an argument, a definition). Of the kind "more" is what stands for
+    bindings that are too many to be told apart: nothing is known of it, and `node` is where the name is read.
     """
 
     name: str
@@ -100,16 +99,12 @@ class Scope:
 
 
 class Tables:
-    """The scope tree of a module by statements alone: the scopes by node, and every statement's parent and scope.
+    """The scope tree of a module by statements alone: the scopes by node, and every statement's parent and scope."""
 
-    `left_out` are bodies that are not parsed yet: they are added when they are looked into.
-    """
-
-    def __init__(self, tree: ast.Module, left_out: Cuts) -> None:
+    def __init__(self, tree: ast.Module) -> None:
         self.module = Scope("module", tree, None)
         self.scopes: dict[ast.AST, Scope] = {tree: self.module}
         self.homes: dict[ast.AST, tuple[ast.AST, Scope]] = {}
-        self.left_out = left_out
         self._fill(self.module)
 
     def _fill(self, scope: Scope) -> None:
@@ -127,8 +122,7 @@ class Tables:
                 inner = Scope(kind, statement, scope)
                 scope.definitions.append(inner)
                 self.scopes[statement] = inner
-                if not self._is_left_out(statement):
-                    self._fill(inner)
+                self._fill(inner)
                 continue
             for name in ("body", "orelse", "finalbody"):
                 block = getattr(statement, name, None)
@@ -138,21 +132,9 @@ class Tables:
                 self.homes[clause] = (statement, scope)
                 self._enter(clause.body, clause, scope)
 
-    def _is_left_out(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> bool:
-        cut = self.left_out.pop(placeholder(node), None) if self.left_out else None
-        if cut is None:
-            return False
-        leave_out(node, cut, self._looked_into)
-        return True
-
-    def _looked_into(self, node: ast.AST, inside: Cuts) -> None:
-        self.left_out.update(inside)
-        self._fill(self.scopes[node])
-
     def clear(self) -> None:
         """Break the cycles between scopes and nodes."""
-        for node, scope in self.scopes.items():
-            node.__dict__.pop("_cut", None)
+        for scope in self.scopes.values():
             scope.parent = None
             for table in (
                 scope.definitions,

@@ -10,7 +10,6 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
-from shardlint.facts.later import AsyncFunctionDef, ClassDef, FunctionDef
 from shardlint.facts.scope import Binding, BindingKind, Scope, Tables
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -213,7 +212,10 @@ class Walker:
                 self._target(element, target, scope, "assign", value.elts[position])
             else:
                 inner: BindingKind = "unpack" if kind == "assign" else kind
-                self._target(element, target, scope, inner, value, None if starred else position)
+                nested = isinstance(element, ast.Tuple | ast.List)  # parts of a part
+                self._target(
+                    element, target, scope, inner, None if nested else value, None if starred else position
+                )
 
     # expressions
 
@@ -378,10 +380,7 @@ class Walker:
 _BINDS: dict[type[ast.stmt], Any] = {
     ast.FunctionDef: Walker._bind_definition,
     ast.AsyncFunctionDef: Walker._bind_definition,
-    FunctionDef: Walker._bind_definition,
-    AsyncFunctionDef: Walker._bind_definition,
     ast.ClassDef: Walker._bind_definition,
-    ClassDef: Walker._bind_definition,
     ast.Import: Walker._import,
     ast.ImportFrom: Walker._import,
     ast.Global: Walker._bind_outer,
@@ -401,10 +400,7 @@ _BINDS: dict[type[ast.stmt], Any] = {
 _VISITS: dict[type[ast.stmt], Any] = {
     ast.FunctionDef: Walker._visit_function,
     ast.AsyncFunctionDef: Walker._visit_function,
-    FunctionDef: Walker._visit_function,
-    AsyncFunctionDef: Walker._visit_function,
     ast.ClassDef: Walker._visit_class,
-    ClassDef: Walker._visit_class,
     ast.Import: Walker._visit_nothing,
     ast.ImportFrom: Walker._visit_nothing,
     ast.Global: Walker._visit_nothing,

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from shardlint.sources.other import other_kind
 from shardlint.sources.tree import Below, Stamp, Tree
 
 if TYPE_CHECKING:
@@ -40,11 +41,18 @@ class Met(NamedTuple):
 
 @dataclass
 class Found:
-    """The files to check, in a stable order, each once, and what was named but left out."""
+    """The files to check, in a stable order, each once, and what is not to be checked, with the reason."""
 
     met: list[Met] = field(default_factory=list)
+    excluded: list[tuple[Path, str]] = field(default_factory=list)
+    """Files that were named and that the settings leave out."""
+    refused: list[tuple[Path, str]] = field(default_factory=list)
+    """Files that were named and are not Python."""
     skipped: list[tuple[Path, str]] = field(default_factory=list)
+    """Folders and files that were met and cannot be read."""
     missing: list[Path] = field(default_factory=list)
+    left_out: bool = False
+    """Whether the settings leave out something in the folders that were walked."""
 
     @property
     def files(self) -> list[Path]:
@@ -57,9 +65,10 @@ def find(
 ) -> Found:
     """Find the Python files below `paths`.
 
-    A file that is named is checked whatever its suffix and whatever `.gitignore` says, unless `exclude` (patterns
-    as in `.gitignore`, relative to `root`) names it: pre-commit passes names, and an exclusion must hold there too.
-    A directory named `x.py` is walked like any other. A path that is not there is reported in `missing`.
+    A file that is named is checked whatever `.gitignore` says, unless `exclude` (patterns as in `.gitignore`, relative
+    to `root`) names it: pre-commit passes names, and an exclusion must hold there too; or its suffix is one of
+    something else than Python. A directory named `x.py` is walked like any other. A path that is not there is reported
+    in `missing`.
     """
     found = Found()
     excluded = _spec(list(exclude)) if exclude else None
@@ -72,13 +81,18 @@ def find(
             walk.into(str(path), top, _inherited_ignores(Path(top)))
             named = walk.found
             found.skipped += walk.shut
+            found.left_out = found.left_out or walk.left_out
         elif not os.path.exists(path):
             found.missing.append(path)
             continue
         else:
             real = os.path.realpath(path)
             if excluded is not None and _matches(excluded, base, real, False):
-                found.skipped.append((path, "excluded by the settings"))
+                found.excluded.append((path, "excluded by the settings"))
+                continue
+            other = other_kind(str(path))
+            if other is not None and os.path.isfile(path):
+                found.refused.append((path, other))
                 continue
             named = [Met(str(path), real)]
         if len(paths) == 1:
@@ -133,6 +147,7 @@ class _Walk:
         self.found: list[Met] = []
         self.folders: list[str] = []
         self.shut: list[tuple[Path, str]] = []
+        self.left_out = False
 
     def into(self, shown: str, real: str, ignores: _Ignores) -> None:
         """Look into a folder and those in it."""
@@ -163,6 +178,9 @@ class _Walk:
                 if self._excluded(real_path, False):
                     continue
             self.found.append(Met(before + name, real_path, stamp))
+        for name in folder.notebooks:
+            if free or not self._left_out(prefix + name, False, ignores):
+                self.shut.append((Path(before + name), other_kind(name) or ""))
         if unhindered:
             here = slice(first, len(self.found)), slice(first_folder, len(self.folders))
             self.tree.walked[real] = partial(self.below, *here)
@@ -176,7 +194,10 @@ class _Walk:
         return _ignored(ignores, where, is_dir) or self._excluded(where, is_dir)
 
     def _excluded(self, where: str, is_dir: bool) -> bool:
-        return self.excluded is not None and _matches(self.excluded, self.base, where, is_dir)
+        if self.excluded is None or not _matches(self.excluded, self.base, where, is_dir):
+            return False
+        self.left_out = True
+        return True
 
 
 def _ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:

@@ -11,8 +11,14 @@ SUFFIXES = (".py", ".pyi")
 # What besides Python tells which releases, settings and axis names hold: a change of any of these changes everything.
 _TELLING = (".toml", ".lock", ".cfg", ".yml", ".yaml")
 
-Stamp = tuple[int, int]
-"""Size in bytes, and time of the last change in nanoseconds."""
+Stamp = tuple[int, int, int, int]
+"""What a file that is changed does not keep: its size in bytes, when it was written and when anything of it was changed
+(in nanoseconds; the first is what people may set), and its number on the disk, which another file has."""
+
+
+def stamp_of(status: os.stat_result) -> Stamp:
+    """The stamp of a file."""
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 Below = tuple[dict[str, Stamp], list[str]]
@@ -29,6 +35,8 @@ class Folder:
     """Files that say what holds for Python files."""
     links: set[str] = field(default_factory=set)
     """Python files that are links."""
+    notebooks: list[str] = field(default_factory=list)
+    """Notebooks, in the order of their names."""
     names: set[str] = field(default_factory=set)
     """All names."""
 
@@ -65,14 +73,18 @@ def _read(path: str) -> Folder | None:
             elif name.endswith(SUFFIXES):
                 status = entry.stat()
                 if stat.S_ISREG(status.st_mode):
-                    found.inside[name] = (status.st_size, status.st_mtime_ns)
+                    found.inside[name] = stamp_of(status)
                     if entry.is_symlink():
                         found.links.add(name)
-            elif name.endswith(_TELLING) or (
-                name.endswith(".txt") and (pins or name.startswith("requirements"))
+            elif (
+                name.endswith(_TELLING)
+                or name == "Pipfile"
+                or (name.endswith((".txt", ".in")) and (pins or name.startswith("requirements")))
             ):
                 status = entry.stat()
-                found.telling[name] = (status.st_size, status.st_mtime_ns)
+                found.telling[name] = stamp_of(status)
+            elif name.endswith(".ipynb") and entry.is_file():
+                found.notebooks.append(name)
         except OSError:  # it vanished, or is a link in a circle
             continue
     setup = found.inside.get("setup.py")

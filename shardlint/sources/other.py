@@ -1,0 +1,22 @@
+"""What is not Python by its name. Files with other names may be scripts: what is in them tells."""
+
+from __future__ import annotations
+
+from pathlib import PurePath
+
+_KINDS = {
+    "it is a notebook, and shardlint does not read notebooks": ".ipynb",
+    "it is text, not Python": ".md .markdown .rst .txt .adoc .tex .log .diff .patch",
+    "it is data, not Python": ".json .jsonl .toml .yaml .yml .ini .cfg .csv .tsv .xml .lock .npy .npz .pkl .h5 .pb",
+    "it is a page, not Python": ".html .htm .css",
+    "it is a picture or a document, not Python": ".png .jpg .jpeg .gif .svg .ico .webp .pdf",
+    "it is compiled": ".pyc .pyo .so .o .a .dll .dylib .exe .pyd",
+    "it is an archive": ".zip .gz .xz .bz2 .tar .tgz .whl .egg .7z",
+    "it is another language": ".c .cc .cpp .cu .cuh .h .hpp .rs .go .java .js .ts .sh .bash .rb .jl .pyx .pxd",
+}
+_BY_SUFFIX = {suffix: kind for kind, suffixes in _KINDS.items() for suffix in suffixes.split()}
+
+
+def other_kind(name: str) -> str | None:
+    """What a file is that is not Python by its name, as a reason not to check it; None for any other."""
+    return _BY_SUFFIX.get(PurePath(name).suffix.lower())
