@@ -26,8 +26,8 @@ class Outcome:
     certainty: Certainty = Certainty.PROVEN
 
 
-_NOTHING = Outcome("asks for nothing", Harm.REMOVED, Certainty.LIKELY)
-_REPLICATES = Outcome("replicates everything, as it says", Harm.REMOVED, Certainty.LIKELY)
+_NOTHING = Outcome("asks for nothing", Harm.REMOVED, Certainty.POSSIBLE)
+_REPLICATES = Outcome("replicates everything, as it says", Harm.REMOVED, Certainty.POSSIBLE)
 
 
 def outcome_of_inputs(site: Site, place: Place) -> Outcome:
@@ -51,14 +51,14 @@ def outcome_of_inputs(site: Site, place: Place) -> Outcome:
     if all(is_replicated(site, option) for option in options(value)):
         return _REPLICATES
     message = "puts it on every array of every argument, weights too, and raises for a scalar array"
-    return Outcome(message, Harm.SILENT, Certainty.LIKELY)
+    return Outcome(message, Harm.SILENT, Certainty.POSSIBLE)
 
 
 def _of_pair(site: Site, place: Place, value: Items) -> Outcome:
     first, second = _texts(place, value)
     mode = donate(site)
     if first == second or (value.items[0] == value.items[1] and not isinstance(value.items[0], Unknown)):
-        return Outcome(f"puts {first} on every array of every argument", Harm.SILENT, Certainty.LIKELY)
+        return Outcome(f"puts {first} on every array of every argument", Harm.SILENT, Certainty.POSSIBLE)
     intro = "matches the pair with what is donated and what is not, not with your arguments: "
     if mode == "none":
         message = f"without donate every array gets {second}, and {first} is ignored"
@@ -90,7 +90,7 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
     found = options(value)
     if all(is_replicated(site, option) for option in found):
         return _REPLICATES
-    certainty = Certainty.PROVEN if all(shards(site, option) for option in found) else Certainty.LIKELY
+    certainty = Certainty.PROVEN if all(shards(site, option) for option in found) else Certainty.POSSIBLE
     return Outcome(raises + "it also falls on a marker of rank 0", Harm.CRASH, certainty)
 
 

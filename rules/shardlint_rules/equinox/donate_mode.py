@@ -10,12 +10,12 @@ from shardlint.program.signatures import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.program.values import Api, ClassValue, Constant, Function, Items, Made, options
 from shardlint.rule import Fix, Safety
 from shardlint.site import Site
+from shardlint_rules.equinox.call_text import comments
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
     Definition,
     NotRewritten,
     Wrapping,
-    comments,
     positional,
     without,
     wrappings,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.program.values import Items
 from shardlint.rule import Calls, Finding, Harm, Rule, Uses
 from shardlint.site import Site
 
@@ -20,27 +21,12 @@ class FilterPmap(Rule):
     others at every call. A leading axis shorter than the number of devices leaves the rest idle without a
     word. Its results are sharded over an axis of its own, which is not one of your mesh.
 
-    ## Example
-    ```python
-    @eqx.filter_pmap(in_axes=(None, 0))
-    def apply(net, xs):
-        return jax.vmap(net)(xs)
-    ```
-
     ## Use instead
-    ```python
-    net = eqx.filter_shard(net, NamedSharding(mesh, P()))
-    xs = eqx.filter_shard(xs, NamedSharding(mesh, P("data")))
-
-    @eqx.filter_jit
-    def apply(net, xs):
-        return jax.vmap(jax.vmap(net))(xs)
-    ```
     Named axes and collectives in the body become `jax.shard_map`, or go: sums over a sharded axis are made
     by the compiler.
 
     ## Evidence
-    Row A7 of the experiments, run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12: nothing is raised and
+    Run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12: nothing is raised and
     nothing warned on any of them. Equinox's own documentation advises filter_jit instead.
     """
 
@@ -56,6 +42,8 @@ class FilterPmap(Rule):
             return
         if site.form == "name" and site.decorated is None:
             return
+        if site.form != "name" and _on_one_device(site):
+            return
         name = site.syntax if site.form == "name" else site.call.func
         if site.form == "partial":
             name = site.call.args[0]
@@ -65,3 +53,10 @@ class FilterPmap(Rule):
             "What goes in whole, weights mostly, stays on one device and is sent to the others at every call.",
             help="shard the inputs once with eqx.filter_shard and compile with eqx.filter_jit",
         )
+
+
+def _on_one_device(site: Site) -> bool:
+    """Whether `devices=` lists a single one: nothing is spread, as in a test."""
+    place = site.arguments.keywords.get("devices")
+    devices = site.program.evaluator.value(place) if place is not None else None
+    return isinstance(devices, Items) and not devices.open and len(devices.items) == 1

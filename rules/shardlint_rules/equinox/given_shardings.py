@@ -40,11 +40,10 @@ def sources(given: Given) -> tuple[ast.expr, ...]:
     return (given.source,) if isinstance(given, One) else given.sources
 
 
-def given(site: Site, keyword: ast.keyword | None) -> Given:
-    """Read one keyword. Raises `NotRewritten` where the text does not tell what is meant for what."""
-    if keyword is None:
+def given(site: Site, node: ast.expr | None) -> Given:
+    """Read the value of a keyword. Raises `NotRewritten` where the text does not tell what is meant for what."""
+    if node is None:
         return None
-    node = keyword.value
     value = site.value(node)
     if value == Constant(None):
         return None

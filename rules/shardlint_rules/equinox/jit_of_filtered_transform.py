@@ -33,28 +33,12 @@ class JitOfFilteredTransform(Rule):
     They return Modules, and from equinox 0.13.0 on a Module is hashed by its fields. `jax.jit` hashes the
     function it is given, comes upon a dict, and the first call raises `TypeError: unhashable type`.
 
-    ## Example
-    ```python
-    @jax.jit
-    @eqx.filter_value_and_grad
-    def loss(model, x):
-        return model(x).sum()
-    ```
-
-    ## Use instead
-    ```python
-    @eqx.filter_jit
-    @eqx.filter_value_and_grad
-    def loss(model, x):
-        return model(x).sum()
-    ```
-
     ## Fix safety
     Safe: it raised before. Numbers given to the function are static under filter_jit; make arrays of those
     that are to be traced. There is no fix where `jax.jit` is told more, which filter_jit may not know.
 
     ## Evidence
-    Row A8b of the experiments, run on equinox 0.11.5, 0.11.11 and 0.12.2, which work, and on 0.13.0, 0.13.1
+    Run on equinox 0.11.5, 0.11.11 and 0.12.2, which work, and on 0.13.0, 0.13.1
     and 0.13.8, which raise, each with jax 0.4.38, 0.6.2 or later. `eqx.filter_jit`, `eqx.filter_checkpoint`
     and `eqx.filter_jacfwd` may be given to `jax.jit`, and so may a lambda that calls any of them.
     """

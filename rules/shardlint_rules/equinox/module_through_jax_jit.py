@@ -35,23 +35,7 @@ class ModuleThroughJaxJit(Rule):
     `jax.jit` traces every leaf that is not static, and a function is no array: TypeError at the first call.
     Static arguments and the compiled function are hashed, and arrays have no hash: ValueError, TypeError.
 
-    ## Example
-    ```python
-    @jax.jit
-    def loss(model, x):
-        return model(x).sum()
-
-    loss(eqx.nn.MLP(2, 2, 8, 1, key=key), x)
-    ```
-
     ## Use instead
-    ```python
-    @eqx.filter_jit
-    def loss(model, x):
-        return model(x).sum()
-
-    loss(eqx.nn.MLP(2, 2, 8, 1, key=key), x)
-    ```
     To keep `jax.jit` and its shardings, split the Module with `eqx.partition(model, eqx.is_array)`, give the
     arrays as an argument and `eqx.combine` inside.
 
@@ -60,7 +44,7 @@ class ModuleThroughJaxJit(Rule):
     that are to be traced. There is no fix where `jax.jit` is told more, which filter_jit may not know.
 
     ## Evidence
-    Rows A8b and A9 of the experiments, run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. Modules of
+    Run on equinox 0.11.5 to 0.13.8 with jax 0.4.38 to 0.12. Modules of
     arrays and static fields alone may be arguments of `jax.jit`, with shardings too, and are left alone, and
     so is a dunder method such as `model.__call__`, which is not wrapped: SL105 tells of that.
     """
@@ -88,7 +72,7 @@ class ModuleThroughJaxJit(Rule):
                 problem.message,
                 help="compile it with eqx.filter_jit, or split the Module with eqx.partition",
                 fix=to_filter_jit(site, found),
-                certainty=Certainty.PROVEN if problem.sure else Certainty.LIKELY,
+                certainty=Certainty.PROVEN if problem.sure else Certainty.POSSIBLE,
             )
 
     def _problems(self, site: Site, found: Jitted) -> Iterator[_Problem]:
@@ -140,7 +124,7 @@ class ModuleThroughJaxJit(Rule):
             yield from self._passed(site, instance, f"`{names[0]}`", "", 0 in static or names[0] in static)
 
     def _annotated(self, site: Site, found: Jitted, static: set[int | str]) -> Iterator[_Problem]:
-        """Parameters annotated as a Module: half of a partitioned one is annotated so too, hence likely."""
+        """Parameters annotated as a Module: half of a partitioned one is annotated so too, hence possible."""
         if not isinstance(found.fun, Function) or found.fun.bound or found.fun.place.file is not site.file:
             return
         for index, arg in enumerate(positional(found.fun.node)):

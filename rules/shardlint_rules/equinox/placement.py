@@ -7,7 +7,7 @@ import ast
 from shardlint.program.values import Value, options
 from shardlint.rule import Edit
 from shardlint.site import Site
-from shardlint_rules.equinox.wrapped import comments
+from shardlint_rules.equinox.call_text import comments
 
 PLACING = {"jax.device_put": "device", "equinox.filter_shard": "device_or_shardings"}
 """What puts an array somewhere, and the parameter that says where."""

@@ -15,7 +15,7 @@ _MAKERS = (*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec")
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
-def obstacle(site: Site, expression: ast.expr, function: Definition) -> str | None:
+def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:
     """Why the expression cannot be written at the top of the function's body; None when it can."""
     for part in ast.walk(expression):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
@@ -34,17 +34,22 @@ def _makes_sharding(value: Value) -> bool:
     return all(isinstance(option, Made) and option.api in _MAKERS for option in options(value))
 
 
-def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition) -> str | None:
+def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:
     file = site.file
     bindings, scope = lookup(file, name, name.id)
     if scope is not None and any(scope.node is part for part in ast.walk(expression)):
         return None  # a variable of the expression's own lambda or comprehension
-    inside = lookup(file, function.body[0], name.id)[1]
+    first, called = (
+        (function.body, "the lambda")
+        if isinstance(function, ast.Lambda)
+        else (function.body[0], f"`{function.name}`")
+    )
+    inside = lookup(file, first, name.id)[1]
     own = file.walked(file.scope(function))
     if inside is own or name.id in own.bindings:
-        return f"`{name.id}` is another variable inside `{function.name}`"
+        return f"`{name.id}` is another variable inside {called}"
     if inside is not scope:
-        return f"`{name.id}` is not the same name inside `{function.name}`"
+        return f"`{name.id}` is not the same name inside {called}"
     if scope is None:
         return None
     return _changes(site, name, bindings, scope)

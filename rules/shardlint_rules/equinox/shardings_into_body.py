@@ -10,279 +10,138 @@ becomes
     def f(x, y):
         x, y = eqx.filter_shard(x, a), eqx.filter_shard(y, b)
         return eqx.filter_shard(x + y, b)
+
+A lambda is constrained in place. What has no body here (`eqx.filter_grad(loss)`) gets a `def` around it.
 """
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
 
-from shardlint.imports import spell
 from shardlint.program.signatures import SHARDING_SETTINGS
-from shardlint.program.values import Api, Function, Made, Place, Wrapped
 from shardlint.rule import Edit, Fix, Safety
 from shardlint.site import Site
-from shardlint_rules.equinox.given_shardings import Each, Given, One, given, sources
+from shardlint_rules.equinox.body import Body
+from shardlint_rules.equinox.call_text import Cut, cut
+from shardlint_rules.equinox.given_shardings import Given, given, sources
+from shardlint_rules.equinox.hidden import Hidden, hidden
+from shardlint_rules.equinox.in_lambda import in_lambda
+from shardlint_rules.equinox.layout import line_length
+from shardlint_rules.equinox.outer_def import around_call, around_decorated, of_lambda
 from shardlint_rules.equinox.same_in_body import obstacle
-from shardlint_rules.equinox.wrapped import (
-    KEEPING,
-    Definition,
-    NotRewritten,
-    Wrapping,
-    comments,
-    positional,
-    without,
-    wrappings,
-)
+from shardlint_rules.equinox.wrapped import NotRewritten, wrappings
+from shardlint_rules.equinox.written_function import Transformed, Written, written
 
-_WIDTH = 100
+_WHY = "the constraints take effect, which changes the compiled program"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a call asks for, and the comments that stand beside that."""
+
+    inputs: Given
+    outputs: Given
+    above_inputs: list[str]
+    above_outputs: list[str]
 
 
 def rewrite(site: Site) -> Fix:
     """The fix. Raises `NotRewritten` where the text does not tell how the body would have to look."""
-    if any(site.keyword(name) is None for name in SHARDING_SETTINGS if name in site.arguments.keywords):
-        raise NotRewritten("the keywords are hidden in `**`")
-    if site.arguments.open_keywords:
-        raise NotRewritten("`**` may hold more keywords")
-    inputs, outputs = (given(site, site.keyword(name)) for name in SHARDING_SETTINGS)
-    edit, drops = without(site, set(SHARDING_SETTINGS))
+    inside = hidden(site)
+    nodes: dict[str, ast.expr] = {}
+    for one in inside:
+        nodes.update({name: one.entries[name] for name in SHARDING_SETTINGS if name in one.entries})
+    direct = {name: site.keyword(name) for name in SHARDING_SETTINGS}
+    nodes.update({name: keyword.value for name, keyword in direct.items() if keyword is not None})
+    inputs, outputs = (given(site, nodes.get(name)) for name in SHARDING_SETTINGS)
+    rest = _rest(site, inside, {keyword for keyword in direct.values() if keyword is not None})
+    forgotten = [edit for one in inside for edit in one.forgotten(site)]
     if inputs is None and outputs is None:
-        return site.fix(Safety.SAFE, "drop the keyword: None asks for nothing", [edit], drops=drops)
+        edits = [*rest.edits, *forgotten]
+        return site.fix(Safety.SAFE, "drop the keyword: None asks for nothing", edits, drops=rest.drops)
+    comments = {name: _comments(rest, keyword) for name, keyword in direct.items()}
+    asked = Asked(inputs, outputs, comments["in_shardings"], comments["out_shardings"])
+    if inputs is None:
+        asked = Asked(inputs, outputs, [], [*comments["in_shardings"], *comments["out_shardings"]])
+    elif outputs is None:
+        asked = Asked(inputs, outputs, [*comments["in_shardings"], *comments["out_shardings"]], [])
+    return _constrained(site, asked, rest, forgotten)
+
+
+def _comments(rest: Cut, keyword: ast.keyword | None) -> list[str]:
+    return rest.comments.get(keyword, []) if keyword is not None else []
+
+
+def _too_long(site: Site, function: ast.Lambda, edits: Iterable[Edit]) -> bool:
+    """Whether edits make the line of a lambda longer than lines of the file are."""
+    source = site.file.source
+    start = source.line_starts[function.lineno - 1]
+    line = source.line(function.lineno)
+    inside = [edit for edit in edits if start <= edit.start < start + len(line)]
+    more = sum(len(edit.text) - (edit.end - edit.start) for edit in inside)
+    return function.lineno == function.end_lineno and len(line.rstrip()) + more > line_length(site.file)
+
+
+def _rest(site: Site, inside: list[Hidden], gone: set[ast.keyword]) -> Cut:
+    """The call without the shardings."""
+    instead = {}
+    for one in inside:
+        left = one.without(site, SHARDING_SETTINGS)
+        if left and set(one.entries) & set(SHARDING_SETTINGS):
+            instead[one.keyword] = left
+        elif not left:
+            gone = gone | {one.keyword}
+    return cut(site, gone, instead)
+
+
+def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
     found = wrappings(site)
     if not found:
         raise NotRewritten("nothing is wrapped with it in this file")
-    edits = [edit]
+    edits: list[Edit] = [*forgotten]
     shown: list[str] = []
-    kept = [edit.text, *(site.text(source) for source in sources(inputs) + sources(outputs))]
-    lost = [comment for comment in comments(site.text()) if not any(comment in text for text in kept)]
+    whole = False
     for wrapping in found:
-        function = _definition(site, wrapping)
-        for source in sources(inputs) + sources(outputs):
-            problem = obstacle(site, source, function)
-            if problem is not None:
-                raise NotRewritten(problem)
-        body = _Body(site, function, lost)
-        body.constrain_inputs(inputs)
-        body.constrain_results(outputs)
-        if body.comments:
-            raise NotRewritten("a comment beside the keywords would be lost")
-        edits += body.edits
-        shown += body.shown
+        target = written(site, wrapping)
+        more, said, replaced = _one(site, target, asked, rest, len(found))
+        edits += more
+        shown += said
+        whole = whole or replaced
     if not shown:
         raise NotRewritten("there is nothing to constrain: no positional parameters and no returned value")
     message = f"write in the body: {' '.join('; '.join(dict.fromkeys(shown)).split())}"
-    return site.fix(
-        Safety.UNSAFE,
-        message,
-        edits,
-        "the constraints take effect, which changes the compiled program",
-        drops,
-    )
+    return site.fix(Safety.UNSAFE, message, edits if whole else [*rest.edits, *edits], _WHY, rest.drops)
 
 
-# the function
-
-
-def _definition(site: Site, wrapping: Wrapping) -> Definition:
-    """The definition whose body gets the constraints, when it is sure that only this wrapper runs it so."""
-    node = wrapping.function
-    if not isinstance(node, Definition):
-        node = _passed(site, wrapping)
-    else:
-        _check_decorators(site, node, wrapping.by)
-    if isinstance(node, ast.AsyncFunctionDef):
-        raise NotRewritten(f"`{node.name}` is async")
-    if any(not isinstance(found, ast.Return) for found in site.file.walked(site.file.scope(node)).returns):
-        raise NotRewritten(f"`{node.name}` is a generator")
-    return node
-
-
-def _check_decorators(site: Site, node: Definition, by: ast.AST) -> None:
-    place = next(index for index, decorator in enumerate(node.decorator_list) if decorator is by)
-    for decorator in node.decorator_list[place + 1 :]:
-        value = site.value(decorator)
-        api = value.by if isinstance(value, Made) else value
-        if not isinstance(api, Api) or api.name not in KEEPING:
-            raise NotRewritten(f"`@{site.text(decorator)}` stands between filter_jit and `{node.name}`")
-    for decorator in node.decorator_list[:place]:
-        if site.text(decorator) == "classmethod":
-            raise NotRewritten(f"`{node.name}` is a classmethod")
-
-
-def _passed(site: Site, wrapping: Wrapping) -> Definition:
-    node = wrapping.function
-    text = site.text(node)
-    value = site.value(node)
-    if isinstance(node, ast.Lambda):
-        raise NotRewritten("a lambda has no body to write into: make it a def")
-    if isinstance(value, Wrapped):
-        raise NotRewritten(f"`{text}` went through another transform or decorator first")
-    if (
-        not isinstance(node, ast.Name)
-        or not isinstance(value, Function)
-        or value.bound
-        or value.owner is not None
-    ):
-        raise NotRewritten(f"`{text}` is no plain function of this file")
-    definition = value.node
-    if value.place.file is not site.file:
-        raise NotRewritten(f"`{text}` is defined in {value.place.file.path.name}")
-    if isinstance(definition, ast.Lambda):
-        raise NotRewritten("a lambda has no body to write into: make it a def")
-    if site.file.home(definition).kind == "class":
-        raise NotRewritten(f"`{text}` is also a method")
-    for end in site.program.flow.ends(site.file, definition).found:
-        if not any(wrapper.place.node is wrapping.by for wrapper in end.wrappers):
-            raise NotRewritten(
-                f"`{text}` is also used without this wrapper, at line {_line(site, end.place)}"
-            )
-    return definition
-
-
-def _line(site: Site, place: Place) -> str:
-    return str(place.line) if place.file is site.file else f"{place.line} of {place.file.path.name}"
-
-
-# the body
-
-
-class _Body:
-    """The edits of one function's body."""
-
-    def __init__(self, site: Site, function: Definition, comments: list[str]) -> None:
-        self.site = site
-        self.file = site.file
-        self.function = function
-        self.comments = comments
-        """Comments that stood beside the keywords: they go above the lines that take their place."""
-        self.edits: list[Edit] = []
-        self.shown: list[str] = []
-        first = function.body[0]
-        docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
-        if docstring and len(function.body) == 1:
-            raise NotRewritten(f"`{function.name}` has no body")
-        self.first = function.body[1] if docstring else first
-        self.shard, imported = spell(site.program, self.file, self.first, "equinox.filter_shard")
-        self.edits += imported
-
-    def constrain_inputs(self, asked: Given) -> None:
-        """Rebind the parameters to their constrained selves, above everything else in the body."""
-        if asked is None:
-            return
-        names = [arg.arg for arg in positional(self.function)]
-        if self.function.args.vararg is not None:
-            raise NotRewritten(f"`*{self.function.args.vararg.arg}` hides which entry is for which argument")
-        if isinstance(asked, One):
-            if len(names) == 1 and not asked.surely:
-                raise NotRewritten(f"`{asked.text}` may be one sharding or a tuple that holds one")
-            joined = ", ".join(names)
-            many = f"({joined})" if len(names) > 1 else joined
-            lines = [f"{joined} = {self.shard}({many}, {asked.text})"] if names else []
-        else:
-            if len(asked.texts) != len(names):
-                raise NotRewritten(
-                    f"in_shardings has {len(asked.texts)} entries and `{self.function.name}` "
-                    f"{len(names)} positional parameters"
-                )
-            pairs = [
-                (n, f"{self.shard}({n}, {text})")
-                for n, text in zip(names, asked.texts, strict=True)
-                if text is not None
-            ]
-            together = f"{', '.join(name for name, _ in pairs)} = {', '.join(call for _, call in pairs)}"
-            short = len(together) + self._indent() <= _WIDTH and "\n" not in together
-            lines = [together] if short and pairs else [f"{name} = {call}" for name, call in pairs]
-        self.shown += lines
-        if lines:
-            self._insert(lines)
-
-    def constrain_results(self, asked: Given) -> None:
-        """Constrain every returned value."""
-        if asked is None:
-            return
-        for statement in self.file.walked(self.file.scope(self.function)).returns:
-            value = statement.value
-            if value is None or (isinstance(value, ast.Constant) and value.value is None):
-                continue
-            if (
-                isinstance(asked, Each)
-                and isinstance(value, ast.Tuple)
-                and not any(isinstance(e, ast.Starred) for e in value.elts)
-            ):
-                self._each_result(asked, value)
-            else:
-                self._whole_result(asked, value)
-
-    def _each_result(self, asked: Each, value: ast.Tuple) -> None:
-        if len(value.elts) != len(asked.texts):
-            entries, values = len(asked.texts), len(value.elts)
-            raise NotRewritten(
-                f"out_shardings has {entries} entries and `{self.function.name}` returns {values} values"
-            )
-        for element, text in zip(value.elts, asked.texts, strict=True):
-            if text is not None:
-                self._wrap(element, text)
-        parts = ("..." if text is None else f"{self.shard}(..., {text})" for text in asked.texts)
-        self.shown.append(f"return {', '.join(parts)}")
-
-    def _whole_result(self, asked: One | Each, value: ast.expr) -> None:
-        if isinstance(asked, One):
-            text = asked.text
-        else:
-            if None in asked.texts:
-                raise NotRewritten(
-                    f"`return {self.site.text(value)}` does not show its parts, and one of them has None"
-                )
-            if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
-                raise NotRewritten(
-                    f"out_shardings is a tuple and `return {self.site.text(value)}` is no tuple of its length"
-                )
-            text = f"({', '.join(text for text in asked.texts if text is not None)})"
-        self._wrap(value, text)
-        self.shown.append(f"return {self.shard}(..., {text})")
-
-    def _wrap(self, value: ast.expr, text: str) -> None:
-        start, end = self.file.span(value)
-        bare = isinstance(value, ast.Tuple) and not self._in_brackets(value)
-        opening, closing = ("(", ")") if bare else ("", "")
-        self.edits.append(Edit(start, start, f"{self.shard}({opening}"))
-        self.edits.append(Edit(end, end, f"{closing}, {text})"))
-
-    def _in_brackets(self, value: ast.Tuple) -> bool:
-        import libcst as cst
-
-        node = self.site.island(value)
-        return isinstance(node, cst.Tuple) and bool(node.lpar) and self.site.text(value).startswith("(")
-
-    # where new lines go
-
-    def _start(self) -> int:
-        """Offset of the first statement, its decorators included."""
-        decorators = getattr(self.first, "decorator_list", [])
-        first = decorators[0] if decorators else self.first
-        start = self.file.span(first)[0]
-        return self.file.source.text.rindex("@", 0, start) if decorators else start
-
-    def _line_start(self) -> int:
-        return self.file.source.line_starts[self.file.source.position(self._start())[0] - 1]
-
-    def _indent(self) -> int:
-        return self._start() - self._line_start()
-
-    def _insert(self, lines: list[str]) -> None:
-        """Put statements before the first one and the comments above it, which speak of it."""
-        source = self.file.source
-        start = self._start()
-        line = source.position(start)[0]
-        indent = source.text[source.line_starts[line - 1] : start]
-        if indent.strip():
-            self.edits.append(Edit(start, start, "".join(f"{text}; " for text in lines)))
-            return
-        while line > 1 and source.line(line - 1).lstrip().startswith("#"):
-            line -= 1
-        if line > 1 and source.line(line - 1).endswith("\\"):
-            raise NotRewritten(f"the body of `{self.function.name}` starts on a continued line")
-        at = source.line_starts[line - 1]
-        self.edits.append(
-            Edit(at, at, "".join(f"{indent}{text}{source.newline}" for text in (*self.comments, *lines)))
+def _one(
+    site: Site, target: Written | Transformed, asked: Asked, rest: Cut, count: int
+) -> tuple[list[Edit], list[str], bool]:
+    """The edits for one function, what they write, and whether they hold the call itself too."""
+    every = sources(asked.inputs) + sources(asked.outputs)
+    if isinstance(target, Transformed):
+        if count > 1:
+            raise NotRewritten(f"`{target.text}` went through another transform or decorator first")
+        made = around_decorated if target.decorated is not None else around_call
+        edits, shown = made(site, target, asked, rest)
+        return edits, shown, True
+    for source in every:
+        problem = obstacle(site, source, target.function)
+        if problem is not None:
+            raise NotRewritten(problem)
+    if isinstance(target.function, ast.Lambda):
+        if asked.above_inputs or asked.above_outputs:
+            raise NotRewritten("a comment beside the keywords would be lost")
+        edits, shown = in_lambda(
+            site, target.function, target.names, target.spare, asked.inputs, asked.outputs
         )
-        self.comments = []
+        if _too_long(site, target.function, [*edits, *rest.edits]):
+            with suppress(NotRewritten):
+                return (*of_lambda(site, target.function, asked, rest, target.names), True)
+        return edits, shown, False
+    body = Body(site, target.function, target.names, target.spare)
+    body.constrain_inputs(asked.inputs, asked.above_inputs)
+    body.constrain_results(asked.outputs, asked.above_outputs)
+    return body.edits, body.shown, False

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import io
-import tokenize
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -141,9 +139,3 @@ def without(
         text = code(with_arguments(call, args))
     drops = {part.id: None for node in gone for part in ast.walk(node) if isinstance(part, ast.Name)}
     return site.replace(site.call, text), tuple(drops)
-
-
-def comments(text: str) -> list[str]:
-    """The comments in the text of an expression."""
-    tokens = tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline)
-    return [token.string for token in tokens if token.type == tokenize.COMMENT]

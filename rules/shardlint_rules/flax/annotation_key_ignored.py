@@ -6,11 +6,13 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.program.values import Api, Parameter, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Harm, Methods, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.flax.annotations import (
     KEYS,
     LAYERS,
+    OLDER,
     VARIABLES,
     WITH_METADATA,
     Annotation,
@@ -19,6 +21,7 @@ from shardlint_rules.flax.annotations import (
     kept_under,
     names_axes,
     preferred,
+    renamed,
 )
 
 # What people write for one of KEYS. Other keys are metadata of the user's own.
@@ -32,7 +35,6 @@ _NEAR_MISSES = (
     "partition_spec",
     "out_spec",
 )
-_OLDER = "releases of flax on the other side of the change do not know it by this key"
 _IN_TEXT = (*KEYS, *_NEAR_MISSES)
 
 
@@ -43,14 +45,15 @@ class AnnotationKeyIgnored(Rule):
     Reports, for `nnx.Param` and other variables, `nnx.with_metadata` and the `kernel_metadata={...}` of layers:
 
     - axes under a key that is nearly right: `out_shardings`, `shardings`, `sharding_name`, `partition_spec`;
-    - `out_sharding` on flax before 0.12.4, `sharding_names` before 0.11;
-    - `sharding` and `sharding_names` on flax from 0.12.6, where they are deprecated;
+    - `out_sharding` on flax before 0.12.4, `sharding_names` before 0.11.
 
-    and `get_metadata().get("sharding")` and its like where this flax keeps the annotation under another key.
+    Also `get_metadata().get("sharding")`, `getattr(param, "sharding", ())` and their like where this flax keeps the
+    annotation under another key. Keys that work and are deprecated are reported by SL515.
 
     ## Why it hurts
     Any keyword is taken for metadata, so a wrong one is no error: the variable is replicated, or on one device.
-    A read of a key that was renamed gives the default, which code that loads weights takes for "not sharded".
+    A read of a key that was renamed gives the default, which code that loads weights takes for "not sharded", or
+    raises `KeyError` where there is none.
 
     | flax | takes | keeps it as |
     |---|---|---|
@@ -58,32 +61,27 @@ class AnnotationKeyIgnored(Rule):
     | 0.11 to 0.12.3 | `sharding`, `sharding_names` | `sharding_names` |
     | from 0.12.4 | `out_sharding`, and the others (deprecated from 0.12.6) | `out_sharding` |
 
-    ## Example
-    ```python
-    kernel = nnx.Param(jnp.zeros((16, 32)), out_shardings=("data", "model"))
-    ```
-
-    ## Use instead
-    ```python
-    kernel = nnx.Param(jnp.zeros((16, 32)), out_sharding=("data", "model"))
-    ```
-
     ## Fix safety
     Unsafe: where the key did nothing, the variable is sharded then; and other releases of flax know it by another key,
     which counts for a project that runs on several.
 
     ## Evidence
-    Rows L2j and L2l of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Keys that
+    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Keys that
     are not near one of flax's own are left alone, as are values that are no axes, and code that reads both keys.
     """
 
     code = "SL504"
     name = "annotation-key-ignored"
     harm = Harm.SILENT
+    likely = ("getattr",)
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (
         Calls(*VARIABLES, WITH_METADATA, near=_IN_TEXT),
         Calls(*LAYERS, near=("_metadata",)),
+        Calls(
+            "builtins.getattr",
+            near=("(?:)getattr\\([^)]*[\"'](?:sharding|sharding_names|out_sharding)[\"']",),
+        ),
         Methods("get_metadata", near=tuple(f"{quote}{key}{quote}" for key in KEYS for quote in "\"'")),
     )
     fixes = "unsafe"
@@ -94,6 +92,8 @@ class AnnotationKeyIgnored(Rule):
             return
         if site.form == "method":
             yield from self._read(site)
+        elif site.api == "builtins.getattr":
+            yield from self._attribute(site)
         elif site.form == "call":
             found = list(given_annotations(site))
             for one in found:
@@ -107,15 +107,7 @@ class AnnotationKeyIgnored(Rule):
         if any(heeded(site, key) for key in others):
             return None
         if one.key in KEYS and heeded(site, one.key):
-            if one.key == write or not site.runs("flax", ">=0.12.6"):
-                return None
-            return site.finding(
-                one.node,
-                f"deprecated: it is called {write} now",
-                f"On {on} this still works, with a DeprecationWarning.",
-                fix=self._rename(site, one, write, _OLDER),
-                harm=Harm.REMOVED,
-            )
+            return None  # SL515 speaks of those that are deprecated
         if one.key not in _IN_TEXT or not names_axes(site.value(one.value)):
             return None
         if one.key in _NEAR_MISSES and _reads_itself(site, one):
@@ -125,17 +117,8 @@ class AnnotationKeyIgnored(Rule):
             "flax does not look at this key",
             f"On {on} `{one.key}` is metadata like any other: the variable is not sharded by it, and nothing is said.",
             help=f"write {write}",
-            fix=self._rename(site, one, write, "the variable is sharded then"),
+            fix=renamed(site, one, write, "the variable is sharded then"),
         )
-
-    def _rename(self, site: Site, one: Annotation, write: str, why: str) -> Fix:
-        start, end = site.file.span(one.node)
-        if isinstance(one.node, ast.keyword):
-            edit = Edit(start, start + len(one.key), write)
-        else:
-            text = site.file.source.text
-            edit = Edit(start, end, text[start:end].replace(one.key, write))
-        return site.fix(Safety.UNSAFE, f"write {write}", [edit], why)
 
     def _read(self, site: Site) -> Iterator[Finding]:
         """`x.get_metadata("sharding")`, `x.get_metadata().get("sharding")` and `x.get_metadata()["sharding"]`."""
@@ -149,17 +132,66 @@ class AnnotationKeyIgnored(Rule):
             return
         start, end = site.file.span(key)
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
+        missing = f"no variable has `{key.value}` in its metadata"
+        raises = _raises(site, key)
         yield site.finding(
             key,
             f"flax keeps it as {kept}",
-            f"On {site.on('flax')} no variable has `{key.value}` in its metadata: what comes back says "
-            "that it is not sharded.",
-            fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], _OLDER),
+            f"On {site.on('flax')} this raises KeyError: {missing}."
+            if raises
+            else f"On {site.on('flax')} {missing}: what comes back says that it is not sharded.",
+            harm=Harm.CRASH if raises else None,
+            fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
         )
+
+    def _attribute(self, site: Site) -> Iterator[Finding]:
+        """`getattr(param, "sharding", ())`, of what is a variable by its annotation or by a default that is axes."""
+        key = site.call.args[1] if len(site.call.args) > 1 else None
+        kept = kept_under(site)
+        if not isinstance(key, ast.Constant) or key.value not in KEYS or key.value == kept:
+            return
+        scope = site.scope.function()
+        around = site.text(scope.node) if scope is not None else site.file.source.text
+        why = _variable(site)
+        if (
+            why is None
+            or f'"{kept}"' in around
+            or f"'{kept}'" in around
+            or not site.anywhere("nnx")
+        ):
+            return
+        start, end = site.file.span(key)
+        instead = "the sharding of its array, or the default" if key.value == "sharding" else "the default"
+        edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
+        yield site.finding(
+            key,
+            f"flax keeps it as {kept}",
+            f"On {site.on('flax')} the axes that a variable is annotated with are its `{kept}`: this gives {instead}.",
+            fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
+            certainty=Certainty.POSSIBLE,
+            form="getattr",
+            why=why,
+        )
+
+
+def _variable(site: Site) -> str | None:
+    """Why what `getattr` is called with is a variable, or its axes are wanted; None where nothing says so."""
+    subject, default = site.call.args[0], site.call.args[2] if len(site.call.args) > 2 else None
+    value = site.value(subject)
+    annotation = getattr(value.place.node, "annotation", None) if isinstance(value, Parameter) else None
+    if isinstance(value, Parameter) and annotation is not None and value.place.file is site.file:
+        kinds = options(site.value(annotation))
+        if all(isinstance(one, Api) and one.name in VARIABLES for one in kinds):
+            return f"it is annotated as {site.text(annotation)}"
+    if isinstance(default, ast.Tuple) and not default.elts:
+        return "the default is a tuple, as axes are"
+    return None
 
 
 def _key_read(site: Site) -> ast.Constant | None:
     given: ast.expr | None = site.call.args[0] if site.call.args else None
+    if given is not None and not site.runs("flax", ">=0.12"):
+        return None  # get_metadata takes no name there
     if given is None:
         outer = site.file.parent(site.call)
         if isinstance(outer, ast.Subscript) and outer.value is site.call:
@@ -169,6 +201,14 @@ def _key_read(site: Site) -> ast.Constant | None:
             if isinstance(call, ast.Call) and call.func is outer and call.args:
                 given = call.args[0]
     return given if isinstance(given, ast.Constant) else None
+
+
+def _raises(site: Site, key: ast.Constant) -> bool:
+    """Whether a read of a missing key raises: it has no default."""
+    outer = site.file.parent(key)
+    if isinstance(outer, ast.Subscript):
+        return True
+    return outer is site.call and len(site.call.args) + len(site.call.keywords) == 1
 
 
 def _sets(text: str, key: str) -> bool:

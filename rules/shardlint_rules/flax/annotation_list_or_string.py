@@ -35,23 +35,11 @@ class AnnotationListOrString(Rule):
     nothing is said. Before, a list worked, and a string was read letter by letter: `"model"` is
     `PartitionSpec('m', 'o', 'd', 'e', 'l')`, which raises once a mesh has to know it.
 
-    ## Example
-    ```python
-    kernel = nnx.Param(nnx.with_partitioning(initializer, ["data", "model"])(key, shape))
-    bias = nnx.Param(nnx.with_partitioning(initializer, "model")(key, shape[1:]))
-    ```
-
-    ## Use instead
-    ```python
-    kernel = nnx.Param(nnx.with_partitioning(initializer, ("data", "model"))(key, shape))
-    bias = nnx.Param(nnx.with_partitioning(initializer, ("model",))(key, shape[1:]))
-    ```
-
     ## Fix safety
     Unsafe: the variable is sharded then. Offered for a list or string that is written out.
 
     ## Evidence
-    Row L2k of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Linen takes lists
+    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. Linen takes lists
     and is left alone, and so is a project that turns `flax_always_shard_variable` off anywhere.
     """
 
@@ -86,7 +74,7 @@ class AnnotationListOrString(Rule):
             what, label = "list", "a list is no spec"
         else:
             return None
-        if any(site.program.project.anywhere(flag) for flag in _OWN_WAYS):
+        if any(site.anywhere(flag) for flag in _OWN_WAYS):
             return None
         message = f"On {on} a {what} is passed over: the variable is replicated, and nothing is said."
         return site.finding(

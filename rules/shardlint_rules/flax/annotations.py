@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.program.values import Api, Constant, Items, Made, Value
+from shardlint.rule import Edit, Fix, Safety
 from shardlint.site import Site
 
 VARIABLES = tuple(f"flax.nnx.{name}" for name in ("Param", "Variable", "BatchStat", "Cache", "Intermediate"))
@@ -22,6 +23,7 @@ LAYERS = tuple(
 """Layers that take `kernel_metadata={...}` and its like."""
 KEYS = ("out_sharding", "sharding", "sharding_names")
 """What the annotation is or was called."""
+OLDER = "releases of flax on the other side of the change do not know it by this key"
 
 _SWITCHES = ("flax_always_shard_variable", "use_eager_sharding", "FLAX_ALWAYS_SHARD_VARIABLE")
 
@@ -73,6 +75,17 @@ def _entries(display: ast.Dict) -> Iterator[Annotation]:
             yield Annotation(key.value, key, value)
 
 
+def renamed(site: Site, one: Annotation, write: str, why: str) -> Fix:
+    """The fix that writes another key; `why` is why it is unsafe."""
+    start, end = site.file.span(one.node)
+    if isinstance(one.node, ast.keyword):
+        edit = Edit(start, start + len(one.key), write)
+    else:
+        text = site.file.source.text
+        edit = Edit(start, end, text[start:end].replace(one.key, write))
+    return site.fix(Safety.UNSAFE, f"write {write}", [edit], why)
+
+
 def names_axes(value: Value) -> bool:
     """Whether a value is surely a spec, or a sequence of axis names and None with a name among them."""
     if isinstance(value, Made):
@@ -90,7 +103,7 @@ def eager(site: Site) -> bool | None:
     """
     if not site.runs("flax", ">=0.12"):
         return False
-    if not any(site.program.project.anywhere(word) for word in _SWITCHES):
+    if not any(site.anywhere(word) for word in _SWITCHES):
         return True
     found: list[object] = []
     for statement in _first(site.file.tree.body):

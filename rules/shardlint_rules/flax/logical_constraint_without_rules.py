@@ -23,31 +23,10 @@ class LogicalConstraintWithoutRules(Rule):
     Logical names get their mesh axes from rules. Without any, the constraint gives back what it was given (or, under
     `jax.set_mesh`, makes it whole on every device), and nothing is raised.
 
-    ## Example
-    ```python
-    class Mlp(nn.Module):
-        @nn.compact
-        def __call__(self, x):
-            return nn.with_logical_constraint(nn.Dense(16)(x), ("batch", "mlp"))
-
-    with jax.set_mesh(mesh):
-        y = jax.jit(model.apply)(variables, x)
-    ```
-
-    ## Use instead
-    ```python
-    class Mlp(nn.Module):
-        @nn.compact
-        def __call__(self, x):
-            return nn.with_logical_constraint(nn.Dense(16)(x), ("batch", "mlp"))
-
-    with jax.set_mesh(mesh), nn.logical_axis_rules([("batch", "data"), ("mlp", "model")]):
-        y = jax.jit(model.apply)(variables, x)
-    ```
-
     ## Evidence
-    Rows M3 and M3b of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. A project
-    without a mesh is left alone: it may be a library whose users set the rules, or made for one device.
+    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. A project
+    without a mesh is left alone: it may be a library whose users set the rules, or made for one device. So is a file
+    that makes no mesh where nothing marks the project's root: files outside of its folder may set the rules.
     """
 
     code = "SL512"
@@ -63,11 +42,13 @@ class LogicalConstraintWithoutRules(Rule):
             return
         if "rules" in given.keywords or len(given.positional) > 2 or rules_anywhere(site):
             return
-        if not any(site.program.project.anywhere(name) for name in _MESHES):
+        # Of files without a project around them, only what makes the mesh itself is no library.
+        said = site.anywhere if site.program.project.marked else site.file.says
+        if not any(map(said, _MESHES)):
             return
         yield site.finding(
             site.call,
-            "nothing in this project sets axis rules",
+            "nothing in this program sets axis rules",
             f"On {site.on('flax')} this shards nothing: only rules say which mesh axes logical names mean.",
             help="call it under nn.logical_axis_rules([(name, mesh axis), ...]), or write rules=...",
         )

@@ -33,22 +33,12 @@ class NnxParamCall(Rule):
     alone, then makes a scalar, which broadcasts, and so the layer runs and trains one number; an initializer of
     `nnx.initializers` raises `TypeError`.
 
-    ## Example
-    ```python
-    self.kernel = nnx.Param("kernel", nnx.with_metadata(nnx.initializers.normal(), shape=(8, 16)))
-    ```
-
-    ## Use instead
-    ```python
-    self.kernel = nnx.Param(nnx.with_metadata(nnx.initializers.normal())(rngs.params(), (8, 16)))
-    ```
-
     ## Fix safety
     Unsafe: it draws the key from the `rngs` of the function around it, which moves the ones drawn after it.
     Offered where there is an `rngs` and the shape is given.
 
     ## Evidence
-    Row L3i of the experiments, run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.6 and 0.12.12: the same on all of them.
+    Run on flax 0.10.4, 0.11.2, 0.12.0, 0.12.6 and 0.12.12: the same on all of them.
     """
 
     code = "SL514"

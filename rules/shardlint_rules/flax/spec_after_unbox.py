@@ -32,24 +32,11 @@ class SpecAfterUnbox(Rule):
     `nn.with_partitioning` keeps the axes of a variable in a box around it, and `unbox` gives the bare array. A bare
     array has no axes to tell: every spec comes back as `P()`, and all weights are replicated. Nothing is raised.
 
-    ## Example
-    ```python
-    variables = nn.unbox(model.init(key, x))
-    shardings = nn.get_sharding(variables, mesh)
-    ```
-
-    ## Use instead
-    ```python
-    boxed = model.init(key, x)
-    shardings = nn.get_sharding(boxed, mesh)
-    variables = nn.unbox(boxed)
-    ```
-
     ## Fix safety
     Unsafe: the weights are sharded then. Offered where the boxed variables have a name of their own.
 
     ## Evidence
-    Row M1e of the experiments, run on flax 0.10.4, 0.11.2, 0.12.6 and 0.12.12.
+    Run on flax 0.10.4, 0.11.2, 0.12.6 and 0.12.12.
     """
 
     code = "SL509"

@@ -38,25 +38,11 @@ class AxisMappingKey(Rule):
     nothing: the axis it was meant for is not split, and every device holds all of it. And `merge=True` lets the
     outer mapping win over the one that is being entered.
 
-    ## Example
-    ```python
-    Hidden = hax.Axis("hidden", 4096)
-    with mesh, hax.axis_mapping({"batch": "data", "hiden": "model"}):
-        weight = hax.shard(weight)
-    ```
-
-    ## Use instead
-    ```python
-    Hidden = hax.Axis("hidden", 4096)
-    with mesh, hax.axis_mapping({"batch": "data", "hidden": "model"}):
-        weight = hax.shard(weight)
-    ```
-
     ## Fix safety
     Unsafe: arrays with the axis are split from then on, and where the mesh does not divide it, an error is raised.
 
     ## Evidence
-    Rows N4, N5 and N10 of the experiments, run with haliax 1.3 on jax 0.4.30 and with 1.4.dev453 on jax 0.6.2 and
+    Run with haliax 1.3 on jax 0.4.30 and with 1.4.dev453 on jax 0.6.2 and
     0.12. Without `merge` the inner mapping replaces the outer one, as Levanter's two mappings need it: that is left
     alone.
     """
@@ -224,5 +210,6 @@ def _named_elsewhere(site: Site, key: str) -> bool:
     if said.search(site.file.source.text):
         return True
     return any(
-        file is None or said.search(file.source.text) for file in site.program.project.calling(_NAMING)
+        file is None or said.search(file.source.text)
+        for file in site.program.project.calling(site.file.path, _NAMING)
     )

@@ -21,8 +21,8 @@ class ConstraintToOwnSharding(Rule):
 
     ## What it does
     Reports `with_sharding_constraint(x, x.sharding)` in traced code, and the guards `hasattr(x, "sharding")` and
-    `getattr(x, "sharding", None)`, where `x` is surely a tracer. With `--pedantic` it also reports, as a likely
-    finding, a constraint of an array to its own sharding where the text does not prove that it is a tracer.
+    `getattr(x, "sharding", None)`, where `x` is surely a tracer. With `--certainty possible` it also reports
+    a constraint of an array to its own sharding where the text does not prove that it is a tracer.
 
     ## Why it hurts
     The sharding is not decided until the program is compiled. `x.sharding` raises `AttributeError`; `hasattr` is
@@ -30,34 +30,12 @@ class ConstraintToOwnSharding(Rule):
     function is called without jit, in a test say, which is how it goes unseen. And where it runs, a constraint of `x`
     to `x.sharding` moves nothing: `x` lies so already.
 
-    ## Example
-    ```python
-    @jax.jit
-    def step(x):
-        y = update(x)
-        if hasattr(x, "sharding"):
-            y = jax.lax.with_sharding_constraint(y, x.sharding)
-        return y
-    ```
-
-    ## Use instead
-    ```python
-    def make_step(sharding):
-        @jax.jit
-        def step(x):
-            return jax.lax.with_sharding_constraint(update(x), sharding)
-
-        return step
-
-    step = make_step(x.sharding)
-    ```
-
     ## Evidence
     Run on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12, in jit with and without a mesh in context, Auto or Explicit:
     always `AttributeError`, always False; under `grad` and `vmap` without jit too. Without a tracer the array comes
     back as it was (since jax 0.8 bound to its devices, if it was not). Left alone: arrays that a closure or `self`
     brings in, which are constants that do have a sharding, arguments that may be static, filter_jit, whose arguments
-    may be anything, and code that asks whether it is traced. The likely finding is for parameters and values of the
+    may be anything, and code that asks whether it is traced. The possible finding is for parameters and values of the
     function itself, in filter_jit too, and not where the array is another by the time of the constraint;
     `device_put(x, x.sharding)` makes a copy and is left alone.
     """
@@ -65,6 +43,7 @@ class ConstraintToOwnSharding(Rule):
     code = "SL208"
     name = "constraint-to-own-sharding"
     harm = Harm.SILENT
+    likely = ("does-nothing",)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (Calls(*_PLACING, near=(".sharding",)), Calls(*_ASKING, near=('"sharding"', "'sharding'")))
 
@@ -101,7 +80,9 @@ class ConstraintToOwnSharding(Rule):
             f"On {site.on('jax')} this moves nothing: `{own.id}` lies so already, and in traced code, where it has no "
             f"sharding, the constraint {traced}.",
             help=f"write the sharding that is meant, or hand in the one `{own.id}` has outside of the traced function",
-            certainty=Certainty.LIKELY,
+            certainty=Certainty.POSSIBLE,
+            form="does-nothing",
+            why=f"it is the sharding of `{own.id}` itself that is given",
         )
 
     def _guard(self, site: Site) -> Iterator[Finding]:

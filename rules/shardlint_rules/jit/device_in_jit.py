@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.jit.devices import is_device, single_device
+from shardlint_rules.jit.devices import is_device, of_a_named_platform, single_device
 from shardlint_rules.jit.placed import PLACING, knows_it_is_traced
 
 _PUT = "jax.device_put"
@@ -28,28 +28,12 @@ class DeviceInJit(Rule):
     A compiled program runs on one set of devices, so one value in it cannot be moved to one of them.
     `device_put(x, device)` is ignored without a word: the value stays where it is. The other spellings move the
     whole program to that device, or raise `ValueError: Received incompatible devices` when an argument was placed
-    on other devices before. As that may be what you want (a jit that runs on the host), it is likely only.
-
-    ## Example
-    ```python
-    @jax.jit
-    def step(params, x):
-        loss = apply(params, x)
-        return jax.device_put(loss, jax.devices()[0])
-    ```
-
-    ## Use instead
-    ```python
-    @jax.jit
-    def step(params, x):
-        return apply(params, x)
-
-    loss = jax.device_put(step(params, x), jax.devices()[0])
-    ```
+    on other devices before. As that may be what you want (a jit that runs on the host), it is possible only.
 
     ## Evidence
-    Rows B1b, B4 and A2c of the experiments, run on jax 0.4.38 to 0.12. Left alone: memory kinds, the bodies of
-    shard_map and pmap, and code that asks whether it is traced. A device as the sharding of
+    Run on jax 0.4.38 to 0.12. Left alone: memory kinds, the bodies of
+    shard_map and pmap, code that asks whether it is traced, and devices of a platform asked for by name
+    (`jax.devices("cpu")`). A device as the sharding of
     `with_sharding_constraint` raises: SL218.
     """
 
@@ -65,7 +49,9 @@ class DeviceInJit(Rule):
         if target is None or site.form != "call" or site.fate[0] == "dropped" or site.expected_to_fail:
             return
         told = self._message(site, target)
-        if told is None or (told[1] is Certainty.LIKELY and not site.likely):
+        if told is None or (told[1] is Certainty.POSSIBLE and not site.wants("single-device")):
+            return
+        if of_a_named_platform(site, target):
             return
         if site.region.traced not in ("always", "sometimes") or knows_it_is_traced(site):
             return
@@ -78,7 +64,8 @@ class DeviceInJit(Rule):
             message,
             help="move the result where the traced function is called: "
             f"jax.device_put(result, {' '.join(site.text(target).split())})",
-            certainty=certainty if site.region.proven else Certainty.LIKELY,
+            certainty=certainty if site.region.proven else Certainty.POSSIBLE,
+            form=_form(site, certainty),
         )
 
     def _message(self, site: Site, target: ast.expr) -> tuple[str, Certainty] | None:
@@ -91,5 +78,11 @@ class DeviceInJit(Rule):
                 f"On {site.on('jax')} this moves the whole compiled program to that device, or raises ValueError "
                 "if an argument was placed on others."
             )
-            return message, Certainty.LIKELY  # some use it to have a function run on the host
+            return message, Certainty.POSSIBLE  # some use it to have a function run on the host
         return None
+
+
+def _form(site: Site, certainty: Certainty) -> str:
+    if certainty is Certainty.POSSIBLE:
+        return "single-device"
+    return "" if site.region.proven else "maybe-traced"

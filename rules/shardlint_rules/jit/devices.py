@@ -4,33 +4,38 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import Binding, FileFacts
+from shardlint.facts import Binding
 from shardlint.program.api import DEVICE_LISTS
 from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Made, Place, options
+from shardlint.program.signatures import of_definition
+from shardlint.program.values import Api, Constant, Made, Place, options
 from shardlint.site import Site
 
 _TYPES = ("jax.Device", "jaxlib.xla_extension.Device", "jaxlib.xla_client.Device")
 _SINGLE = "jax.sharding.SingleDeviceSharding"
+_BACKEND = {"jax.devices": ("backend",), "jax.local_devices": ("process_index", "backend")}
+_DEPTH = 8
+Lists = frozenset[Place]
+"""The calls of `jax.devices` and its like that a device is taken from."""
+_NONE: Lists = frozenset()
 
 
-def is_device(site: Site, node: ast.AST, depth: int = 0) -> bool:
+def is_device(site: Site, node: ast.AST) -> bool:
     """Whether an expression is surely a device."""
-    if depth > 8:
-        return False
-    match node:
-        case ast.Subscript(slice=ast.Slice() | ast.Tuple()):
-            return False
-        case ast.Subscript(value=devices):
-            return _is_list(site, devices)
-        case ast.IfExp(body=body, orelse=orelse):
-            return is_device(site, body, depth + 1) and is_device(site, orelse, depth + 1)
-        case ast.Name(id=name):
-            bindings, scope = lookup(site.file, node, name)
-            if scope is None or not bindings or name in site.file.rebound_globals:
-                return False
-            return all(_binds_device(site, binding, depth) for binding in bindings)
-    return False
+    return _lists(site, Place(site.file, node)) is not None
+
+
+def of_a_named_platform(site: Site, node: ast.AST) -> bool:
+    """Whether a device, or the sharding of one, comes from `jax.devices("cpu")` or its like on some way.
+
+    Its platform is asked for by name, so it is not meant to be one of the devices the program runs on.
+    """
+    places = [Place(site.file, node)]
+    for option in options(site.value(node)):
+        if isinstance(option, Made) and option.api == _SINGLE and option.call is not None:
+            device = option.call.get("device", ("device", "memory_kind"))
+            places += [device] if device is not None else []
+    return any(_names_a_platform(site, call) for place in places for call in _lists(site, place) or ())
 
 
 def single_device(site: Site, node: ast.AST) -> bool:
@@ -44,25 +49,80 @@ def single_device(site: Site, node: ast.AST) -> bool:
     )
 
 
-def _is_list(site: Site, node: ast.AST) -> bool:
-    return all(isinstance(value, Made) and value.api in DEVICE_LISTS for value in options(site.value(node)))
+def _lists(site: Site, place: Place, depth: int = 0) -> Lists | None:
+    """Where a device comes from; None where an expression is not surely one."""
+    if depth > _DEPTH:
+        return None
+    file = place.file
+    match place.node:
+        case ast.Subscript(slice=ast.Slice() | ast.Tuple()):
+            return None
+        case ast.Subscript(value=devices):
+            return _listing(site, Place(file, devices))
+        case ast.IfExp(body=body, orelse=orelse):
+            return _all([_lists(site, Place(file, part), depth + 1) for part in (body, orelse)])
+        case ast.Name(id=name) as node:
+            bindings, scope = lookup(file, node, name)
+            if scope is None or not bindings or name in file.rebound_globals:
+                return None
+            return _all([_bound(site, place, binding, depth) for binding in bindings])
+    return None
 
 
-def _binds_device(site: Site, binding: Binding, depth: int) -> bool:
+def _all(found: list[Lists | None]) -> Lists | None:
+    known = [one for one in found if one is not None]
+    return _NONE.union(*known) if len(known) == len(found) else None
+
+
+def _listing(site: Site, place: Place) -> Lists | None:
+    """The calls that a list of devices may come from; None where it is not surely one."""
+    calls = []
+    for value in options(site.program.evaluator.value(place)):
+        if not isinstance(value, Made) or value.api not in DEVICE_LISTS or value.call is None:
+            return None
+        calls.append(value.call.place)
+    return frozenset(calls)
+
+
+def _bound(site: Site, place: Place, binding: Binding, depth: int) -> Lists | None:
+    file = place.file
     match binding.kind:
         case "assign" | "walrus" if binding.value is not None:
-            return is_device(site, binding.value, depth + 1)
+            return _lists(site, Place(file, binding.value), depth + 1)
         case "for" | "comprehension" if binding.value is not None and binding.index is None:
-            return _is_list(site, binding.value)
+            return _listing(site, Place(file, binding.value))
         case "unpack" if binding.value is not None:  # `first, *others = jax.devices()`: others has no value
-            target = site.file.parent(binding.node)
-            at_top = target is not None and isinstance(site.file.parent(target), ast.Assign)
-            return at_top and _is_list(site, binding.value)
+            target = file.parent(binding.node)
+            at_top = target is not None and isinstance(file.parent(target), ast.Assign)
+            return _listing(site, Place(file, binding.value)) if at_top else None
         case "param" if binding.annotation is not None and binding.value is None:
-            return _is_type(site, site.file, binding.annotation)
-    return False
+            if _is_type(site, Place(file, binding.annotation)):
+                return _given(site, place, binding, depth)
+    return None
 
 
-def _is_type(site: Site, file: FileFacts, annotation: ast.expr) -> bool:
-    value = site.program.evaluator.value(Place(file, annotation))
+def _is_type(site: Site, annotation: Place) -> bool:
+    value = site.program.evaluator.value(annotation)
     return isinstance(value, Api) and (value.name in _TYPES or value.written in _TYPES)
+
+
+def _given(site: Site, place: Place, binding: Binding, depth: int) -> Lists:
+    """Where those devices come from that calls of the function are seen to give for a parameter."""
+    node = binding.scope.node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return _NONE
+    found = _NONE
+    for end in site.program.flow.ends(place.file, node).found:
+        if end.kind == "called" and not end.wrappers:
+            given = of_definition(node).bind(site.program.evaluator.arguments(end.place)) or {}
+            if binding.name in given:
+                found |= _lists(site, given[binding.name], depth + 1) or _NONE
+    return found
+
+
+def _names_a_platform(site: Site, place: Place) -> bool:
+    api = site.program.evaluator.value(place)
+    if not isinstance(api, Made) or api.call is None:
+        return False
+    backend = api.call.get("backend", _BACKEND[api.api])
+    return backend is not None and site.program.evaluator.value(backend) != Constant(None)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.program.effects import called, only_returns
 from shardlint.program.reach import lookup
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.program.values import Items, Leaves, Made, Place, Table, Value, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
 from shardlint.site import Site
 from shardlint_rules.flax import sharded_init as init
-from shardlint_rules.jit.placed import PLACING
+from shardlint_rules.jit.own_manager import MANAGER_WORDS, own_manager
+from shardlint_rules.jit.placed import PLACED_WORDS, PLACING, asks_for_a_place
 
+_MAP = "jax.tree.map"
 _HALIAX = ("haliax.shard", "haliax.auto_sharded")
 # `jax.set_mesh(mesh)` is not here: as a statement it sets the mesh.
 _MANAGERS = (
@@ -32,42 +36,37 @@ class DiscardedPlacement(Rule):
     Arrays do not change: all of these return a new one. A dropped constraint leaves no operation in the compiled
     program, so the array stays where it was, often whole on one device, and nothing says so.
 
-    ## Example
-    ```python
-    @eqx.filter_jit
-    def make(key):
-        net = eqx.nn.Linear(16, 16, key=key)
-        eqx.filter_shard(net, sharding)
-        return net
-    ```
-
-    ## Use instead
-    ```python
-    @eqx.filter_jit
-    def make(key):
-        net = eqx.nn.Linear(16, 16, key=key)
-        net = eqx.filter_shard(net, sharding)
-        return net
-    ```
-
     ## Fix safety
     Unsafe: the placement takes effect, so memory and communication change. Given only where a plain name is placed and
     read again afterwards.
 
     ## Evidence
-    Row A4 of the experiments: the operation is in the jaxpr and gone from the compiled program, on jax 0.4.38 to 0.12.
-    Left alone: `jax.set_mesh(mesh)`, which is legal as a statement; calls a test expects to raise; probes in a `try`;
-    the last expression of a notebook cell; names starting with an underscore.
+    The operation is in the jaxpr and gone from the compiled program, on jax 0.4.38 to 0.12.
+    Left alone: `jax.set_mesh(mesh)`, which is legal as a statement; `device_put(x)`, which asks for no place; calls a
+    test expects to raise; probes in a `try`; the last expression of a notebook cell; names starting with an underscore.
     """
 
     code = "SL203"
     name = "discarded-placement"
     harm = Harm.SILENT
-    wakes = (Calls(*PLACING, *_MANAGERS), Calls(*_HALIAX, near=("haliax",)))
+    wakes = (
+        Calls(*PLACING, *_MANAGERS),
+        Calls(*_HALIAX, near=("haliax",)),
+        Calls(_MAP, near=PLACED_WORDS),
+        Statements("shard", "plac", "put", "constrain", "replicat", "commit", "distribut"),
+        Statements(*MANAGER_WORDS),
+    )
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a result that goes nowhere."""
+        entered = own_manager(site) if site.form == "statement" else None
+        if entered is not None:
+            yield self._own_manager(site, entered)
+            return
+        if site.form == "statement" or (site.form == "call" and site.api == _MAP):
+            yield from self._through(site)
+            return
         if site.form != "call":
             return
         fate, name = site.fate
@@ -78,7 +77,7 @@ class DiscardedPlacement(Rule):
                 yield self._manager(site)
             return
         first = site.call.args[0] if site.call.args else None
-        if first is None:
+        if first is None or (site.api in PLACING and not asks_for_a_place(site)):
             return
         value = " ".join(site.text(first).split())
         if fate == "never read":
@@ -88,6 +87,7 @@ class DiscardedPlacement(Rule):
                 f"{self._effect(site)}: {value} keeps the placement it has.",
                 help=f"use {name} below, or bind the result to the name that is used",
                 certainty=_certainty(site),
+                form="test" if _certainty(site) is Certainty.POSSIBLE else "",
             )
             return
         yield site.finding(
@@ -96,6 +96,33 @@ class DiscardedPlacement(Rule):
             f"{self._effect(site)}: {value} keeps the placement it has.",
             help=f"bind the result: {value} = {site.text(site.call.func)}({value}, ...)",
             fix=self._fix(site, first),
+            certainty=_certainty(site),
+            form="test" if _certainty(site) is Certainty.POSSIBLE else "",
+        )
+
+    def _through(self, site: Site) -> Iterator[Finding]:
+        """A call that comes to a placement: through `jax.tree.map`, or a function that does nothing else."""
+        fate, name = site.fate
+        if fate == "used" or site.expected_to_fail or _probe(site) or _shown(site):
+            return
+        evaluator = site.program.evaluator
+        function = called(evaluator, Place(site.file, site.call)) if site.form == "statement" else None
+        if site.form == "statement" and (function is None or not only_returns(function)):
+            return
+        made = _placements(evaluator.trees.expanded(site.value(site.call)))
+        if not made:
+            return
+        by = made[0].api.rpartition(".")[2]
+        where = made[0].call.place if made[0].call is not None else None
+        at = f" at line {where.line}" if where is not None and where.file is site.file else ""
+        value = _subject(site)
+        yield site.finding(
+            site.call.func,
+            f"its result, `{name}`, is never read" if name else "its result is dropped",
+            f"Arrays do not change in place; this returns what `{by}`{at} made: {value} keeps the placement it has.",
+            help=f"use {name} below"
+            if name
+            else f"bind the result: {value} = {site.text(site.call.func)}(...)",
             certainty=_certainty(site),
         )
 
@@ -115,6 +142,14 @@ class DiscardedPlacement(Rule):
             else f"write: with jax.set_mesh({argument}):",
         )
 
+    def _own_manager(self, site: Site, entered: str) -> Finding:
+        return site.finding(
+            site.call.func,
+            "a context manager that is never entered",
+            f"Called as a statement it does nothing: `{entered}` in it is not run.",
+            help=f"write: with {site.text()}:",
+        )
+
     def _fix(self, site: Site, first: ast.expr) -> Fix | None:
         if not isinstance(first, ast.Name):
             return None
@@ -131,6 +166,30 @@ class DiscardedPlacement(Rule):
         )
 
 
+def _placements(value: Value) -> list[Made]:
+    """The placements a value is, or has for leaves; none where it may be anything else."""
+    found: list[Made] = []
+    for option in options(value):
+        if isinstance(option, Leaves):
+            inner = _placements(option.of)
+        elif isinstance(option, Items) and not option.open:
+            inner = [one for item in option.items for one in _placements(item)]
+        elif isinstance(option, Table) and not option.open:
+            inner = [one for _, item in option.entries for one in _placements(item)]
+        else:
+            inner = [option] if isinstance(option, Made) and option.api in (*PLACING, *_HALIAX) else []
+        if not inner:
+            return []
+        found += inner
+    return found
+
+
+def _subject(site: Site) -> str:
+    """What a call places, as it is written."""
+    arguments = site.call.args[1:] if site.api == _MAP else site.call.args
+    return " ".join(site.text(arguments[0]).split()) if arguments else "the argument"
+
+
 def _certainty(site: Site) -> Certainty:
     """A test or benchmark may call only to see that it runs."""
     function = site.scope.function()
@@ -141,7 +200,7 @@ def _certainty(site: Site) -> Certainty:
     smoke = any(
         name.startswith(("test_", "bench")) or name.endswith(("_test.py", "_benchmark.py")) for name in names
     )
-    return Certainty.LIKELY if smoke and not site.region.proven else Certainty.PROVEN
+    return Certainty.POSSIBLE if smoke and not site.region.proven else Certainty.PROVEN
 
 
 def _probe(site: Site) -> bool:

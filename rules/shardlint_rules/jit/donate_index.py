@@ -21,7 +21,7 @@ from shardlint.program.signatures import (
 from shardlint.program.values import Function
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.jit.sharded import named
+from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
 
 
 class DonateIndex(Rule):
@@ -30,34 +30,22 @@ class DonateIndex(Rule):
     ## What it does
     Reports positions in `donate_argnums` that the function does not have, names in `donate_argnames` that it does not
     take, and arguments that are donated and static at once: of `jax.jit`, `pjit` and (static ones) `pmap`. Reports
-    negative positions where jax takes them for no argument: of `pmap`, and before jax 0.12 of all three.
+    negative positions where jax takes them for no argument: of `pmap`, and before jax 0.12 of all three. Reports
+    calls of what `pmap` made that give a donated argument by keyword.
 
     ## Why it hurts
     Wrapping the function raises ValueError. Positions count what can be given by position: keyword-only arguments,
     those filled by `functools.partial`, and the self of a bound method do not count, static arguments do. A negative
-    position is accepted and means nothing on the releases named: no memory is saved, and nothing says so.
-
-    ## Example
-    ```python
-    @functools.partial(jax.jit, static_argnames="steps", donate_argnums=(0, 1))
-    def train(state, steps):
-        return jax.lax.fori_loop(0, steps, lambda _, s: s * 0.5, state)
-    ```
-
-    ## Use instead
-    ```python
-    @functools.partial(jax.jit, static_argnames="steps", donate_argnums=(0,))
-    def train(state, steps):
-        return jax.lax.fori_loop(0, steps, lambda _, s: s * 0.5, state)
-    ```
+    position is accepted and means nothing on the releases named: no memory is saved, and nothing says so. Nor does
+    `pmap` donate what it is given by keyword (`jax.jit` does): the old state stays alive beside the new one.
 
     ## Fix safety
     Safe where a static argument is dropped from what is donated, as it is no array. Unsafe where a negative position
-    is counted from the front: the argument is donated from then on. Positions and names that mean nothing are not
-    rewritten: the text does not tell what was meant.
+    is counted from the front, or a keyword argument given by position: the argument is donated from then on. Positions
+    and names that mean nothing are not rewritten: the text does not tell what was meant.
 
     ## Evidence
-    Row D7 of the experiments, on jax 0.4.38 to 0.12. Functions with `*args` take any position and those with
+    Run on jax 0.4.38 to 0.12. Functions with `*args` take any position and those with
     `**kwargs` any name; pmap does not look whether a position exists.
     Negative positions: nothing is deleted and no buffer taken on 0.4.30 to 0.11.0; 0.12 counts them from behind, but
     not in pmap.
@@ -82,6 +70,7 @@ class DonateIndex(Rule):
             found = {_wrong(site, function, name) for function in functions}
             if found == {None}:
                 yield from _from_behind(site, keyword, functions)
+                yield from _by_keyword(site, functions)
             elif len(found) == 1 and (wrong := found.pop()) is not None:
                 label, advice, static = wrong
                 yield site.finding(
@@ -181,6 +170,48 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
         fix=_counted(site, keyword, functions),
         harm=Harm.COST,
     )
+
+
+def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+    """Donated arguments that are given to what pmap made by keyword."""
+    donated = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
+    if functions[0].api != PMAP or not donated:
+        return
+    for seen in calls(site, (PMAP,), DONATE_SETTINGS):
+        given = _undonated(seen, donated)
+        if not given:
+            continue
+        here = seen.file is site.file
+        shown = ", ".join(f"`{one.arg}`" for one in given)
+        at = "here" if here else f"at {seen.file.path.name}:{seen.call.lineno}"
+        yield site.finding(
+            given[0] if here else site.call.func,
+            f"{shown} given by keyword {at}, and pmap donates only what is given by position",
+            f"On {site.on('jax')} nothing is donated for {shown}: the old buffers stay beside the new ones.",
+            help=f"give {shown} by position",
+            fix=_given_by_position(site, seen) if here else None,
+            harm=Harm.COST,
+        )
+
+
+def _undonated(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
+    """The keyword arguments of a call that stand at donated positions."""
+    count, parameters, given = seen.count, seen.function.parameters, seen.call.keywords
+    if count is None or seen.arguments.open_keywords:
+        return []
+    known = parameters.positional if parameters is not None and not parameters.star else ()
+    unmet = [number for number in donated if number >= count]
+    named_so = {known[number] for number in unmet if number < len(known)}
+    if any(number >= len(known) for number in unmet) and not count:
+        return given  # the function takes nothing by position, or is not known
+    return [one for one in given if one.arg in named_so]
+
+
+def _given_by_position(site: Site, seen: SeenCall) -> Fix | None:
+    if seen.function.setting("in_axes") is not None:
+        return None  # what is given by keyword is split along its first dimension whatever in_axes says
+    why = "the arguments are donated from now on, and must not be used again"
+    return by_position(site, seen, seen.call.keywords, why)
 
 
 def _api(function: Jitted) -> str:

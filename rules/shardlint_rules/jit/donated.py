@@ -42,16 +42,16 @@ def handed_over(
     if values and all(_no_array(value) for value in values):
         return None
     if buffer.kind == "iterated" or any(_iterated(value) for value in values):
-        return Certainty.LIKELY  # what an iterator gives is often numpy
+        return Certainty.POSSIBLE  # what an iterator gives is often numpy
     if any(_no_array(value) for value in values):
-        return Certainty.LIKELY
+        return Certainty.POSSIBLE
     over_devices = bool(values) and all(_placed(value) for value in values)
     if call.api == PMAP or call.placed:
-        return Certainty.PROVEN if over_devices else Certainty.LIKELY
+        return Certainty.PROVEN if over_devices else Certainty.POSSIBLE
     if values and all(_fresh(value) for value in values):
         others = [argument for argument in call.arguments if argument not in arguments]
         alone = all(_stays(program, file, argument) for argument in others)
-        return Certainty.PROVEN if alone else Certainty.LIKELY
+        return Certainty.PROVEN if alone else Certainty.POSSIBLE
     return Certainty.PROVEN
 
 
@@ -187,17 +187,40 @@ def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
     """The functions of other files that call what this wrapper made."""
     flow, parent = site.program.flow, site.file.parent(site.call)
     if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-        ends = flow.ends(site.file, parent)
+        found, made = list(flow.ends(site.file, parent).found), parent.name
     elif site.form == "call":
-        ends = flow.calls(Place(site.file, site.call))
+        found, made = list(flow.calls(Place(site.file, site.call)).found), ""
     else:
         return []
-    found: dict[ast.AST, tuple[FileFacts, Scope]] = {}
-    for end in ends.found:
+    for maker in _makers(site, made):
+        for end in flow.ends(site.file, maker).found:
+            if end.kind == "called" and not end.wrappers:
+                found += flow.calls(end.place).found
+    scopes: dict[ast.AST, tuple[FileFacts, Scope]] = {}
+    for end in found:
         file = end.place.file
         if end.kind == "called" and file is not site.file:
             function = file.home(end.place.node).function()
             scope = function if function is not None else file.module
             if scope.kind in ("function", "module"):
-                found[scope.node] = (file, scope)
-    return list(found.values())
+                scopes[scope.node] = (file, scope)
+    return list(scopes.values())
+
+
+def _makers(site: Site, made: str) -> list[ast.AST]:
+    """The function that returns what this wrapper makes: `return jax.jit(step)`, or the decorated `def` it holds."""
+    scope = site.scope.function()
+    if scope is None:
+        return []
+    names = {made} if made else {site.text(target) for target in _targets(site)}
+    for statement in site.file.walked(scope).returns:
+        value = statement.value if isinstance(statement, ast.Return) else None
+        parts = value.elts if isinstance(value, ast.Tuple) else [value]
+        if any(part is site.call or (isinstance(part, ast.Name) and part.id in names) for part in parts):
+            return [scope.node]
+    return []
+
+
+def _targets(site: Site) -> list[ast.expr]:
+    parent = site.file.parent(site.call)
+    return parent.targets if isinstance(parent, ast.Assign) else []

@@ -6,28 +6,26 @@ import ast
 from collections.abc import Iterator
 from typing import cast
 
-from shardlint.facts import FileFacts
-from shardlint.program.reach import lookup
+from shardlint.program.donation import PMAP
 from shardlint.program.shapes import shape_of
 from shardlint.program.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
-from shardlint.program.values import Api, Function, Place, options
+from shardlint.program.values import Function, Place
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
+from shardlint_rules.jit.no_output import sliced, why_none
 from shardlint_rules.jit.results import results as counted
 from shardlint_rules.jit.results import returned_by
-
-_REDUCING = frozenset("sum mean min max prod any all argmax argmin std var item".split())
-_DEPTH = 6
 
 
 class DonationNotUsed(Rule):
     """A donated buffer that no output can take.
 
     ## What it does
-    Reports arguments donated to `jax.jit` and `pjit` of which every result has surely another shape: the function
-    returns only sums, means and the like, comparisons, or slices of the argument; or does not use the argument. And
-    more donated arguments than there are results: one `jax.tree.map(f, caches, slices)` has an array for each of the
-    caches, so none is left for the slices. A likely finding where shapes are not known from the text (`shardlint
+    Reports arguments donated to `jax.jit`, `pjit` and `pmap` of which every result has surely another shape: the
+    function returns only sums, means and the like, comparisons, or slices of the argument; or does not use the
+    argument. Also where it runs a model on it (`model.apply({"params": params}, x)`) and returns what that computes.
+    And more donated arguments than there are results: one `jax.tree.map(f, caches, slices)` has an array for each of
+    the caches, so none is left for the slices. A possible finding where shapes are not known from the text (`shardlint
     verify` tells from the compiled program); proven where a call gives an array of known shape and only slices of it
     return.
 
@@ -36,19 +34,11 @@ class DonationNotUsed(Rule):
     two copies live at a time. jax warns of it ("Some donated buffers were not usable") on one device, and on a mesh
     with Auto axes often not at all.
 
-    ## Example
-    ```python
-    trim = jax.jit(lambda x: x[1:-1], donate_argnums=0)
-    ```
-
     ## Use instead
-    ```python
-    trim = jax.jit(lambda x: x[1:-1])
-    ```
     Delete the array when it is no longer needed (`del x`), or donate an argument that has the shape of a result.
 
     ## Evidence
-    Row A6d and the donation table of the experiments, on jax 0.4.38 to 0.12: bytes of donated arguments against the
+    Run on jax 0.4.38 to 0.12: bytes of donated arguments against the
     alias bytes of the compiled program. Results are counted where the text shows every one of them: displays,
     `tree.map` with a function that returns one array, `optax.apply_updates`, arithmetic and array functions. With
     `keep_unused=True` an argument that is not used is handed over and its buffer taken: left alone.
@@ -58,31 +48,32 @@ class DonationNotUsed(Rule):
     code = "SL223"
     name = "donation-not-used"
     harm = Harm.COST
-    wakes = (Calls(*JITS, near=DONATE_SETTINGS),)
+    likely = ("count",)
+    wakes = (Calls(*JITS, PMAP, near=DONATE_SETTINGS),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a wrapper."""
         keyword = next((one for one in site.call.keywords if (one.arg or "").startswith("donate_arg")), None)
         if keyword is None or site.expected_to_fail:
             return
-        functions = list(wrappings(site.program, site.file, site.call, site.form))
+        functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
         if len(functions) != 1:
             return
         donated = _donated(site, functions[0])
-        lost = [(name, why) for name in donated if (why := _lost(site, functions[0], name))]
+        lost = [(name, why) for name in donated if (why := why_none(site, functions[0], name))]
         if not lost:
             yield from self._too_many(site, keyword, functions[0], donated)
             return
         shown = ", ".join(f"`{name}`" for name, _ in lost)
+        proven = all(_proven(site, functions[0], name) for name, _ in lost)
         yield site.finding(
             keyword,
             f"no result can take the buffer of {shown}: {lost[0][1]}",
             f"On {site.on('jax')} donating {shown} frees nothing: a buffer becomes only an output of its own shape, "
             "type and sharding.",
             help="do not donate it, and delete it when it is no longer needed",
-            certainty=Certainty.PROVEN
-            if all(_proven(site, functions[0], name) for name, _ in lost)
-            else Certainty.LIKELY,
+            certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
+            form="" if proven else "shape",
         )
 
     def _too_many(
@@ -109,7 +100,9 @@ class DonationNotUsed(Rule):
             f"On {site.on('jax')} one donation more than there are results frees nothing: a buffer becomes only "
             "an output of its own shape, type and sharding, and an output takes one.",
             help="donate as many arguments as there are results of their shape, and delete the others",
-            certainty=Certainty.LIKELY,
+            certainty=Certainty.POSSIBLE,
+            form="count",
+            why="every result that the function returns is in its text",
         )
 
 
@@ -120,7 +113,7 @@ def _proven(site: Site, function: Jitted, name: str) -> bool:
         return False
     file, node = function.inner.place.file, function.inner.node
     results = returned_by(file, node)
-    if not results or not all(isinstance(one, ast.Subscript) and _sliced(one, name) for one in results):
+    if not results or not all(isinstance(one, ast.Subscript) and sliced(one, name) for one in results):
         return False
     evaluator = site.program.evaluator
     for end in site.program.flow.calls(Place(site.file, site.call)).found:
@@ -153,98 +146,3 @@ def _donated(site: Site, function: Jitted) -> list[str]:
         return []
     chosen = [parameters.positional[index] for index in sorted(found) if index < len(parameters.positional)]
     return [*chosen, *(name for name in by_name if name in parameters.keyword_only)]
-
-
-def _lost(site: Site, function: Jitted, name: str) -> str | None:
-    """Why no result can take an argument's buffer; None where one may."""
-    if not isinstance(function.inner, Function) or name == "self":
-        return None
-    file, node = function.inner.place.file, function.inner.node
-    results = returned_by(file, node)
-    if not results:
-        return None
-    update = site.program.lifetimes.donations.updates.of(function.inner, name)
-    if update is not None and not update.used:
-        if function.setting("keep_unused") is not None or function.settings.open_keywords:
-            return None  # it is handed over all the same, and an output may take it
-        return "the function does not use it"
-    if all(_another_shape(site, file, name, result, 0) for result in results):
-        return "the function returns nothing of its shape"
-    return None
-
-
-def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth: int) -> bool:
-    """Whether a result surely has another shape or type than the parameter."""
-
-    def differs(part: ast.expr) -> bool:
-        return _another_shape(site, file, name, part, depth + 1)
-
-    match node:
-        case ast.Constant() | ast.Compare():
-            return True
-        case ast.Tuple() | ast.List():
-            return bool(node.elts) and all(differs(element) for element in node.elts)
-        case ast.Dict():
-            return bool(node.values) and all(differs(element) for element in node.values)
-        case ast.UnaryOp():
-            return differs(node.operand)
-        case ast.IfExp():
-            return differs(node.body) and differs(node.orelse)
-        case ast.Subscript():
-            return _sliced(node, name)
-        case ast.BinOp():
-            return _sliced(node, name) or (differs(node.left) and differs(node.right))
-        case ast.Call():
-            return _reduces(site, file, name, node)
-        case ast.Name() if depth < _DEPTH:
-            bindings, _ = lookup(file, node, node.id)
-            only = bindings[0] if len(bindings) == 1 and bindings[0].kind == "assign" else None
-            value = only.value if only is not None else None
-            # A list or dict may be filled later.
-            return value is not None and not isinstance(value, ast.List | ast.Dict) and differs(value)
-    return False
-
-
-def _sliced(node: ast.expr, name: str) -> bool:
-    """Whether a part of the parameter goes into it element by element."""
-    match node:
-        case ast.Subscript():
-            return _is(node.value, name) and _cuts(node.slice)
-        case ast.BinOp():
-            return _sliced(node.left, name) or _sliced(node.right, name)
-        case ast.UnaryOp():
-            return _sliced(node.operand, name)
-    return False
-
-
-def _is(node: ast.expr, name: str) -> bool:
-    return isinstance(node, ast.Name) and node.id == name
-
-
-def _cuts(index: ast.expr) -> bool:
-    """Whether an index or slice surely leaves something out."""
-    if isinstance(index, ast.Tuple):
-        return any(_cuts(element) for element in index.elts)
-    if isinstance(index, ast.Slice):
-        start = index.lower is not None and not (
-            isinstance(index.lower, ast.Constant) and index.lower.value == 0
-        )
-        return start or (isinstance(index.upper, ast.UnaryOp) and isinstance(index.upper.op, ast.USub))
-    return isinstance(index, ast.Constant) and isinstance(index.value, int)
-
-
-def _reduces(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
-    """Whether a call gives a scalar, or the parameter with fewer dimensions."""
-    func = call.func
-    if not isinstance(func, ast.Attribute) or any(one.arg == "keepdims" for one in call.keywords):
-        return False
-    found = options(site.program.evaluator.value(Place(file, func)))
-    if all(isinstance(option, Api) and option.name.startswith("jax.numpy.") for option in found):
-        if func.attr not in _REDUCING:
-            return False
-        if len(call.args) == 1 and not call.keywords:
-            return True
-        return bool(call.args) and _is(call.args[0], name)
-    if any(isinstance(option, Api) for option in found) or func.attr not in _REDUCING:
-        return False
-    return (not call.args and not call.keywords) or _is(func.value, name)

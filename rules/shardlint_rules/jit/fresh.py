@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import dataclass
 
-from shardlint.program.values import Api, Constant, Function, Value, options
+from shardlint.facts import FileFacts
+from shardlint.program.values import Api, Constant, Function, Place, Value, options
 from shardlint.site import Site
 from shardlint_rules.jit.optimizers import init_of
 
@@ -13,68 +15,114 @@ SHAPED = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"
 """Makers of an array of the shape they are given."""
 
 
+# They give the arrays of a model or state as another tree.
+_PARTS = (
+    "equinox.filter",
+    "flax.nnx.state",
+    "flax.nnx.to_pure_dict",
+    "flax.core.freeze",
+    "flax.core.unfreeze",
+)
+
+
 def makes_fresh(site: Site, node: ast.expr | ast.FunctionDef) -> str | None:
     """What a function given to jit makes of its argument's shapes, in words; None where it does more."""
-    if init_of(site, node):
+    return _of_function(site, Place(site.file, node))
+
+
+def _of_function(site: Site, place: Place) -> str | None:
+    if init_of(site, place):
         return "the optimizer's state"
-    words = [_of_value(site, option) for option in options(site.value(node))]
+    words = [_of_value(site, option) for option in options(site.program.evaluator.value(place))]
     return words[0] if all(words) else None
 
 
 def _of_value(site: Site, value: Value) -> str | None:
     if isinstance(value, Api):
         return f"the result of {value.name.rpartition('.')[2]}" if value.name in _LIKE else None
-    if not isinstance(value, Function) or value.place.file is not site.file:
+    if not isinstance(value, Function):
         return None
-    returned = _single_result(site, value)
-    names = {arg.arg for arg in (*value.node.args.posonlyargs, *value.node.args.args)}
-    return _of_result(site, returned, names) if returned is not None else None
+    args = value.node.args
+    body = _Body(site, value.place.file, {arg.arg for arg in (*args.posonlyargs, *args.args)})
+    returned = body.result(value)
+    return body.made(returned) if returned is not None else None
 
 
-def _single_result(site: Site, function: Function) -> ast.expr | None:
-    """What a function with nothing but a return statement returns."""
-    node = function.node
-    site.file.walked(site.file.scope(node))
-    if isinstance(node, ast.Lambda):
-        return node.body
-    body = [
-        part
-        for part in node.body
-        if not (isinstance(part, ast.Expr) and isinstance(part.value, ast.Constant))
-    ]
-    if len(body) == 1 and isinstance(body[0], ast.Return) and not isinstance(node, ast.AsyncFunctionDef):
-        return body[0].value
-    return None
+@dataclass
+class _Body:
+    """A function that only names things on the way to its result. `names` are its parameters and parts of them."""
 
+    site: Site
+    file: FileFacts
+    names: set[str]
 
-def _of_result(site: Site, node: ast.expr, names: set[str]) -> str | None:
-    if not isinstance(node, ast.Call) or any(keyword.arg != "dtype" for keyword in node.keywords):
+    def result(self, function: Function) -> ast.expr | None:
+        """What is returned; None for a function that does more than return."""
+        node = function.node
+        self.file.walked(self.file.scope(node))
+        if isinstance(node, ast.Lambda):
+            return node.body
+        named: dict[str, ast.expr] = {}
+        for statement in node.body:
+            match statement:
+                case ast.Expr(value=ast.Constant()):
+                    pass
+                case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                    if self._given(value):
+                        self.names.add(name)
+                    else:
+                        named[name] = value
+                        self.names.discard(name)
+                case ast.Return(value=ast.Name(id=name)) if name in named:
+                    return named[name]
+                case ast.Return(value=value) if not isinstance(node, ast.AsyncFunctionDef):
+                    return value
+                case _:
+                    return None
         return None
-    if init_of(site, node.func) and len(node.args) == 1 and _is(node.args[0], names):
-        return "the optimizer's state"
-    callee = site.value(node.func)
-    if not isinstance(callee, Api):
+
+    def made(self, node: ast.expr) -> str | None:
+        """What a returned expression makes of shapes alone, in words."""
+        if not isinstance(node, ast.Call) or any(keyword.arg != "dtype" for keyword in node.keywords):
+            return None
+        if (
+            init_of(self.site, Place(self.file, node.func))
+            and len(node.args) == 1
+            and self._given(node.args[0])
+        ):
+            return "the optimizer's state"
+        callee = self._value(node.func)
+        if not isinstance(callee, Api) or not node.args:
+            return None
+        word, scalars = callee.name.rpartition(".")[2], all(self._scalar(part) for part in node.args[1:])
+        if callee.name in _LIKE and self._given(node.args[0]):
+            return f"the result of {word}" if scalars else None
+        if callee.name in SHAPED and self._shape(node.args[0]):
+            return f"the result of {word}" if scalars else None
+        if callee.name == "jax.tree.map" and len(node.args) == 2 and self._given(node.args[1]):
+            return _of_function(self.site, Place(self.file, node.args[0]))
         return None
-    word = callee.name.rpartition(".")[2]
-    if callee.name in _LIKE and node.args and _is(node.args[0], names):
-        return f"the result of {word}" if all(_scalar(site, part) for part in node.args[1:]) else None
-    if callee.name in SHAPED and node.args and _is_shape(node.args[0], names):
-        return f"the result of {word}" if all(_scalar(site, part) for part in node.args[1:]) else None
-    if callee.name == "jax.tree.map" and len(node.args) == 2 and _is(node.args[1], names):
-        return makes_fresh(site, node.args[0])
-    return None
 
+    def _value(self, node: ast.expr) -> Value:
+        return self.site.program.evaluator.value(Place(self.file, node))
 
-def _is(node: ast.expr, names: set[str]) -> bool:
-    return isinstance(node, ast.Name) and node.id in names
+    def _given(self, node: ast.expr) -> bool:
+        """Whether an expression is a parameter or a part of one."""
+        match node:
+            case ast.Name():
+                return node.id in self.names
+            case ast.Attribute() | ast.Subscript():
+                return node.__dict__.get("attr") != "shape" and self._given(node.value)
+            case ast.Call(args=[first, *_]):
+                callee = self._value(node.func)
+                return isinstance(callee, Api) and callee.name in _PARTS and self._given(first)
+        return False
 
+    def _shape(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Attribute) and node.attr == "shape" and self._given(node.value)
 
-def _is_shape(node: ast.expr, names: set[str]) -> bool:
-    return isinstance(node, ast.Attribute) and node.attr == "shape" and _is(node.value, names)
-
-
-def _scalar(site: Site, node: ast.expr) -> bool:
-    """A fill value or dtype that is no array."""
-    if isinstance(node, ast.Attribute) and node.attr == "dtype":
-        return True
-    return isinstance(site.value(node), Constant | Api)
+    def _scalar(self, node: ast.expr) -> bool:
+        """A fill value or dtype that is no array."""
+        if isinstance(node, ast.Attribute) and node.attr == "dtype":
+            return True
+        return isinstance(self._value(node), Constant | Api)

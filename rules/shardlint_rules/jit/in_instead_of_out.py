@@ -18,33 +18,21 @@ class InInsteadOfOut(Rule):
 
     ## What it does
     Reports `jax.jit(lambda x: x, in_shardings=...)` without `out_shardings`, where a call gives it an array that the
-    text shows to be placed otherwise. Where no call shows that, the finding is likely.
+    text shows to be placed otherwise. Where no call shows that, the finding is possible.
 
     ## Why it hurts
     Such a function is written to place arrays. But `in_shardings` says how its arguments are placed already: for one
     that is committed to another sharding or device the call raises ValueError ("Sharding passed to jit does not match
     the sharding on the respective arg"). Only numpy arrays and fresh ones, which are bound to no device, are moved.
 
-    ## Example
-    ```python
-    place = jax.jit(lambda tree: tree, in_shardings=(target,))
-    x = jax.device_put(jnp.ones((8, 8)), NamedSharding(mesh, P("model", "data")))
-    x = place(x)
-    ```
-
     ## Use instead
-    ```python
-    place = jax.jit(lambda tree: tree, out_shardings=target)
-    x = jax.device_put(jnp.ones((8, 8)), NamedSharding(mesh, P("model", "data")))
-    x = place(x)
-    ```
     Outside of traced code `jax.device_put(x, target)` does the same.
 
     ## Fix safety
     Unsafe: what raised moves data between devices instead.
 
     ## Evidence
-    Row D5 of the experiments, on jax 0.4.38 to 0.12: a committed argument is never moved (but for meshes that differ
+    Run on jax 0.4.38 to 0.12: a committed argument is never moved (but for meshes that differ
     in the order of devices alone), `out_shardings` moves it.
     """
 
@@ -83,7 +71,11 @@ class InInsteadOfOut(Rule):
             f"On {site.on('jax')} this raises ValueError for an array that is placed otherwise; it never moves one.",
             help="place with out_shardings, or with jax.device_put",
             fix=_fix(site, keyword, count) if sure is not None else None,
-            certainty=Certainty.PROVEN if sure is not None else Certainty.LIKELY,
+            certainty=Certainty.PROVEN if sure is not None else Certainty.POSSIBLE,
+            form="" if sure is not None else "hands-through",
+            why=""
+            if sure is not None
+            else "it returns its argument as it is, which is of use only to place it",
         )
 
 

@@ -7,15 +7,14 @@ from collections.abc import Iterator
 
 from shardlint.program.reach import lookup
 from shardlint.program.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
-from shardlint.program.values import Function, Items, Place, Table, Value, Wrapped, options
+from shardlint.program.values import Function, Place, Table, Value, Wrapped
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.jit.handed_specs import Handed, handed
 from shardlint_rules.jit.keys_read import KeyRead, keys_read
-from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, value_of
+from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, tree_of, value_of
+from shardlint_rules.jit.structure import KEEPING, differ, is_tree, kind_of, returned_by
 from shardlint_rules.jit.trees import Display, container, display
-
-# What they return has the structure of what the function returns.
-_KEEPING = ("functools.partial", "jax.vmap", "jax.checkpoint", "jax.named_call")
 
 
 class InShardingsArity(Rule):
@@ -24,13 +23,13 @@ class InShardingsArity(Rule):
     ## What it does
     Reports a tuple or list for `in_shardings` of `jax.jit` and `pjit` whose length no call of the function can have,
     or that one of its calls does not have; and one for `out_shardings` whose length or kind is not that of what every
-    `return` of the function gives.
+    `return` of the function gives. Also where the specs are handed to a function of the project that makes the jit.
 
     Also a dict for `in_shardings`, and a dict of shardings for one argument that lacks a key which the function, or
     what it calls, reads of that argument.
 
-    With `--pedantic` also a tree that is most likely a container (`jax.tree.map` over the parameters) given to a
-    function of one argument, and keys that are read on some ways only, or that code not seen here may have added.
+    With `--certainty possible` also a tree that is most likely a container (`jax.tree.map` over the parameters) given
+    to a function of one argument, and keys that are read on some ways only, or that code not seen here may have added.
 
     ## Why it hurts
     The call raises ValueError: a tuple has one entry for each argument given by position (static ones do not count,
@@ -38,19 +37,7 @@ class InShardingsArity(Rule):
     goes for all. A dict is no tuple of arguments, even where there is one argument and that is a dict. For an argument
     that is a dict, a dict of shardings has exactly its keys.
 
-    ## Example
-    ```python
-    @functools.partial(jax.jit, in_shardings=(replicated, by_row))
-    def step(params, batch, key):
-        return params
-    ```
-
     ## Use instead
-    ```python
-    @functools.partial(jax.jit, in_shardings=(replicated, by_row, replicated))
-    def step(params, batch, key):
-        return params
-    ```
     Shardings for one argument that is itself a tuple or a dict are put in a tuple of one: `in_shardings=((a, b),)`,
     `in_shardings=({"tokens": a},)`.
 
@@ -59,7 +46,7 @@ class InShardingsArity(Rule):
     does not prove that it is a container: a single sharding in a tuple is as good, a tuple in a tuple is not.
 
     ## Evidence
-    Rows D1 and D8 of the experiments, on jax 0.4.38 to 0.12: the error comes with the call, not when wrapping. Counted
+    Run on jax 0.4.38 to 0.12: the error comes with the call, not when wrapping. Counted
     are the arguments left by `functools.partial` and by the self of a bound method; functions with `*args`, and those
     whose definition is not seen, are judged by their calls alone. On the same releases a dict for `in_shardings` raised
     whatever the function takes; a missing key raised ValueError where the argument had it, KeyError where it had not.
@@ -70,12 +57,17 @@ class InShardingsArity(Rule):
     code = "SL210"
     name = "in-shardings-arity"
     harm = Harm.CRASH
-    wakes = (Calls(*JITS, near=SHARDING_SETTINGS),)
+    likely = ("tree",)
+    wakes = (Calls(*JITS, near=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the keywords, or at calls that they do not fit."""
         if site.expected_to_fail or site.guarded:
+            return
+        if site.api == "jax.sharding.PartitionSpec":
+            for one in handed(site) if site.form == "call" else ():
+                yield from self._handed(site, one)
             return
         functions = list(wrappings(site.program, site.file, site.call, site.form))
         if functions:
@@ -83,6 +75,29 @@ class InShardingsArity(Rule):
             yield from self._container(site, functions)
             yield from self._keys(site, functions)
             yield from self._outputs(site, functions)
+
+    def _handed(self, site: Site, one: Handed) -> Iterator[Finding]:
+        """A tree of specs that does not fit the function which a helper compiles with it."""
+        function, value = one.function, tree_of(site, one.function, one.setting)
+        given = count_of(site, function, one.setting)
+        if one.setting == "in_shardings":
+            counted = counts(site, function)
+            if given is None or counted is None or counted.fits(given) or counted.with_static(given):
+                return
+            takes, has = f"takes {_takes(counted)}", several(given, "entry")
+        else:
+            returned = returned_by(site, function.inner)
+            if not is_tree(value) or not returned or not all(differ(value, each) for each in returned):
+                return
+            takes, has = f"returns {kind_of(returned[0])}", kind_of(value)
+        yield site.finding(
+            one.node,
+            f"{has} for the {one.setting} of the jit in `{one.helper}`, and {named(function)} {takes}",
+            f"On {site.on('jax')} every call of what it returns raises ValueError.",
+            help="give one entry for each argument, or one sharding for all"
+            if one.setting == "in_shardings"
+            else "give one entry for each result, or one sharding for all",
+        )
 
     def _inputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         keyword = site.keyword("in_shardings")
@@ -144,7 +159,11 @@ class InShardingsArity(Rule):
             "with one entry for each argument.",
             help="put it in a tuple: in_shardings=(...,)",
             fix=self._wrapped(site, keyword, found.surely) if one else None,
-            certainty=Certainty.PROVEN if found.surely else Certainty.LIKELY,
+            certainty=Certainty.PROVEN if found.surely else Certainty.POSSIBLE,
+            form="" if found.surely else "tree",
+            why=""
+            if found.surely
+            else "a tree of shardings is mostly made for a container of several arrays",
         )
 
     def _wrapped(self, site: Site, keyword: ast.keyword, surely: bool) -> Fix:
@@ -197,21 +216,22 @@ class InShardingsArity(Rule):
             else f"On {on} a call whose argument has the key raises ValueError, since a dict of shardings has the same "
             f"keys: {read}{more} is read at {where}.",
             help="give every key its sharding, or one sharding for the whole argument",
-            certainty=Certainty.PROVEN if surely else Certainty.LIKELY,
+            certainty=Certainty.PROVEN if surely else Certainty.POSSIBLE,
+            form="" if surely else "missing-key",
         )
 
     def _outputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         keyword = site.keyword("out_shardings")
-        given = value_of(site, functions[0], "out_shardings")
-        if keyword is None or not _is_tree(given):
+        given = tree_of(site, functions[0], "out_shardings")
+        if keyword is None or not is_tree(given):
             return
-        returned = [_returned(site, function.inner) for function in functions]
-        if not all(found and all(_differ(given, value) for value in found) for found in returned):
+        returned = [returned_by(site, function.inner) for function in functions]
+        if not all(found and all(differ(given, value) for value in found) for found in returned):
             return
         first = returned[0][0]
         yield site.finding(
             keyword,
-            f"{_kind(given)}, and {named(functions[0])} returns {_kind(first)}",
+            f"{kind_of(given)}, and {named(functions[0])} returns {kind_of(first)}",
             f"On {site.on('jax')} every call raises ValueError: out_shardings has the structure of the results.",
             help="give one entry for each result, or one sharding for all",
         )
@@ -239,7 +259,7 @@ def _entries(site: Site, node: ast.expr) -> list[Place]:
 
 def _definition(function: Value) -> Function | None:
     """The definition a jit runs, through partial and transforms that keep the arguments."""
-    while isinstance(function, Wrapped) and function.api.name in _KEEPING:
+    while isinstance(function, Wrapped) and function.api.name in KEEPING:
         function = function.inner
     return function if isinstance(function, Function) else None
 
@@ -254,44 +274,3 @@ def _lacks(table: Table, keys: tuple[str, ...]) -> bool:
     if inside is None:
         return True
     return isinstance(inside, Table) and not inside.open and len(keys) > 1 and _lacks(inside, keys[1:])
-
-
-def _is_tree(value: Value | None) -> bool:
-    return isinstance(value, Items | Table) and not value.open
-
-
-def _returned(site: Site, function: Value) -> list[Value]:
-    """What each `return` of a function gives; nothing where its definition is not seen."""
-    while isinstance(function, Wrapped) and function.api.name in _KEEPING:
-        function = function.inner
-    if not isinstance(function, Function) or isinstance(function.node, ast.AsyncFunctionDef):
-        return []
-    file, node = function.place.file, function.node
-    if isinstance(node, ast.Lambda):
-        return list(options(site.program.value(file, node.body)))
-    scope = file.walked(file.scope(node))
-    if any(not isinstance(one, ast.Return) or one.value is None for one in scope.returns):
-        return []
-    return [
-        v
-        for one in scope.returns
-        if one.value is not None
-        for v in options(site.program.value(file, one.value))
-    ]
-
-
-def _differ(given: Value | None, returned: Value) -> bool:
-    """Whether shardings surely cannot be those of a result."""
-    if isinstance(returned, Table) and not returned.open:
-        return isinstance(given, Items)
-    if not isinstance(returned, Items) or returned.open or returned.kind not in ("tuple", "list"):
-        return False
-    if not isinstance(given, Items):
-        return True
-    return given.kind != returned.kind or len(given.items) != len(returned.items)
-
-
-def _kind(value: Value | None) -> str:
-    if isinstance(value, Items):
-        return f"a {value.kind} of {len(value.items)}"
-    return "a dict"

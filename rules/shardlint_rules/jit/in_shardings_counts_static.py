@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from shardlint.program.signatures import JITS, Jitted, wrappings
@@ -24,26 +25,13 @@ class InShardingsCountsStatic(Rule):
     ValueError. With defaults the entries may fit by chance, and each stands for the argument after the one it was
     meant for.
 
-    ## Example
-    ```python
-    @functools.partial(jax.jit, static_argnums=1, in_shardings=(by_row, None, replicated))
-    def step(x, steps, params):
-        return x
-    ```
-
-    ## Use instead
-    ```python
-    @functools.partial(jax.jit, static_argnums=1, in_shardings=(by_row, replicated))
-    def step(x, steps, params):
-        return x
-    ```
-
     ## Fix safety
-    Safe where the entries of the static arguments are None: they say that they are for no array. Unsafe where they are
-    shardings, which may have been meant for another argument.
+    Safe where the entries of the static arguments are None, which say that they are for no array, and the others are
+    all the same, or named for their arguments (`params_sharding` for `params`). Unsafe where they are told by their
+    places alone, or an entry that is dropped is a sharding. None where an entry is named for another argument.
 
     ## Evidence
-    Row D3 of the experiments, on jax 0.4.38 to 0.12, by position and by `static_argnames`.
+    Run on jax 0.4.38 to 0.12, by position and by `static_argnames`.
     """
 
     code = "SL212"
@@ -66,12 +54,15 @@ class InShardingsCountsStatic(Rule):
             return
         static = {tuple(sorted(one.static)) for one in found if one is not None}
         dropped = sorted(position for one in static for position in one if position < given)
+        fix, kept = None, ""
+        if len(static) == 1:
+            fix, kept = _fix(site, keyword.value, dropped, functions[0])
         yield site.finding(
             keyword,
             f"{given} entries, {len(dropped)} of them for {_static(functions[0], dropped)}",
             f"On {site.on('jax')} every call of {named(functions[0])} raises ValueError: static arguments have none.",
-            help="drop the entries of static arguments",
-            fix=_fix(site, keyword.value, dropped) if len(static) == 1 else None,
+            help="drop the entries of static arguments" + (f"; not rewritten: {kept}" if kept else ""),
+            fix=fix,
         )
 
 
@@ -83,15 +74,43 @@ def _static(function: Jitted, positions: list[int]) -> str:
     return f"the static {shown}"
 
 
-def _fix(site: Site, value: ast.expr, dropped: list[int]) -> Fix | None:
+def _fix(site: Site, value: ast.expr, dropped: list[int], function: Jitted) -> tuple[Fix | None, str]:
+    """The fix; or why there is none, where more is to be said."""
+    if not isinstance(value, ast.Tuple | ast.List) or "#" in site.text(value):
+        return None, ""
+    if any(isinstance(element, ast.Starred) for element in value.elts):
+        return None, ""
+    text = _without(site, value, dropped)
+    if text is None:
+        return None, ""
+    names = function.parameters.positional if function.parameters is not None else ()
+    kept = [
+        (names[position] if position < len(names) else "", element)
+        for position, element in enumerate(value.elts)
+        if position not in dropped and site.value(element) != Constant(None)
+    ]
+    for name, element in kept:
+        other = _named_for(site, element, name, names)
+        if other:
+            return None, f"`{site.text(element)}` would be for `{name}`, and is named for `{other}`"
+    message = f"write: in_shardings={' '.join(text.split())}"
+    edits = [site.replace(value, text)]
+    if any(site.value(value.elts[position]) != Constant(None) for position in dropped):
+        why = "the entry dropped is a sharding, which may have been meant for another argument"
+        return site.fix(Safety.UNSAFE, message, edits, why), ""
+    same = len({site.text(element) for _, element in kept}) <= 1
+    if same or all(_words(name) & _words(site.text(element)) for name, element in kept):
+        return site.fix(Safety.SAFE, message, edits), ""
+    why = "which argument a sharding is for is told by its place alone"
+    return site.fix(Safety.UNSAFE, message, edits, why), ""
+
+
+def _without(site: Site, value: ast.expr, dropped: list[int]) -> str | None:
+    """The tuple or list without some of its elements."""
     import libcst as cst
 
     from shardlint import islands
 
-    if not isinstance(value, ast.Tuple | ast.List) or "#" in site.text(value):
-        return None
-    if any(isinstance(element, ast.Starred) for element in value.elts):
-        return None
     display = site.island(value)
     if not isinstance(display, cst.Tuple | cst.List):
         return None
@@ -102,14 +121,17 @@ def _fix(site: Site, value: ast.expr, dropped: list[int]) -> Fix | None:
     if isinstance(display, cst.Tuple) and len(kept) == 1 and not isinstance(comma, cst.Comma):
         comma = cst.Comma()
     kept[-1] = kept[-1].with_changes(comma=comma)
-    text = islands.code(display.with_changes(elements=kept))
-    nothing = all(site.value(value.elts[position]) == Constant(None) for position in dropped)
-    shown = " ".join(text.split())
-    if nothing:
-        return site.fix(Safety.SAFE, f"write: in_shardings={shown}", [site.replace(value, text)])
-    return site.fix(
-        Safety.UNSAFE,
-        f"write: in_shardings={shown}",
-        [site.replace(value, text)],
-        "the entry dropped is a sharding, which may have been meant for another argument",
-    )
+    return islands.code(display.with_changes(elements=kept))
+
+
+def _named_for(site: Site, entry: ast.expr, name: str, names: tuple[str, ...]) -> str:
+    """Another parameter than its own that the text of an entry names."""
+    words = _words(site.text(entry))
+    if words & _words(name):
+        return ""
+    return next((other for other in names if other != name and _words(other) and _words(other) <= words), "")
+
+
+def _words(text: str) -> set[str]:
+    """The words of a text; single letters say nothing."""
+    return {word for word in re.findall(r"[a-z]+", text.lower()) if len(word) > 1}

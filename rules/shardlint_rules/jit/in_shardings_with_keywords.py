@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
 
 from shardlint.program.signatures import JITS
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.jit.sharded import SeenCall, calls, may_be_none, value_of
+from shardlint_rules.jit.sharded import by_position, calls, may_be_none, value_of
 
 
 class InShardingsWithKeywords(Rule):
@@ -22,26 +21,14 @@ class InShardingsWithKeywords(Rule):
     jax matches `in_shardings` with positions only and raises ValueError for any keyword argument, a static one too:
     "pjit does not support kwargs when in_shardings is specified".
 
-    ## Example
-    ```python
-    step = jax.jit(lambda state, batch: state + batch, in_shardings=(replicated, by_row))
-    state = step(state, batch=batch)
-    ```
-
-    ## Use instead
-    ```python
-    step = jax.jit(lambda state, batch: state + batch, in_shardings=(replicated, by_row))
-    state = step(state, batch)
-    ```
-
     ## Fix safety
     Unsafe: the arguments follow the order of the parameters as it is now. Given where the definition is seen and no
     parameter is left out before the last one given.
 
     ## Evidence
-    Row D2 of the experiments, on jax 0.4.38 to 0.12. `in_shardings=None` asks for nothing and takes keywords;
-    `in_shardings=(None, None)` does not. With a value that may be None the finding is likely; `**kwargs`, which may be
-    empty, are left alone.
+    Run on jax 0.4.38 to 0.12. `in_shardings=None` asks for nothing and takes keywords;
+    `in_shardings=(None, None)` does not. With a value that may be None the finding is possible; `**kwargs`, which may
+    be empty, are left alone.
     """
 
     code = "SL211"
@@ -67,34 +54,12 @@ class InShardingsWithKeywords(Rule):
             if not here:
                 label = f"{names} given by keyword at {seen.file.path.name}:{seen.call.lineno}"
             yield site.finding(
-                given[0] if here else keyword,
+                given[0] if here else site.call.func,
                 label,
                 f"On {site.on('jax')} this raises ValueError: jax matches in_shardings with positions only.",
                 help=f"give {names} by position",
-                fix=_fix(site, seen, given) if here and nothing is False else None,
-                certainty=Certainty.PROVEN if nothing is False else Certainty.LIKELY,
+                fix=by_position(site, seen, given, "the arguments follow the order of the parameters")
+                if here and nothing is False
+                else None,
+                certainty=Certainty.PROVEN if nothing is False else Certainty.POSSIBLE,
             )
-
-
-def _fix(site: Site, seen: SeenCall, given: list[ast.keyword]) -> Fix | None:
-    parameters = seen.function.parameters
-    first = seen.count
-    if parameters is None or parameters.star or first is None or seen.arguments.open_keywords:
-        return None
-    order = {name: index for index, name in enumerate(parameters.positional)}
-    places = [order.get(one.arg or "") for one in given]
-    expected = set(range(first, first + len(given)))
-    if len(given) != len(seen.call.keywords) or {place for place in places if place is not None} != expected:
-        return None
-    by_place = {place: site.text(one.value) for place, one in zip(places, given, strict=True)}
-    edits = []
-    for index, one in enumerate(given):
-        text = by_place[first + index]
-        start, end = site.file.span(one)
-        edits.append(Edit(start, end, text))
-    arguments = [site.text(argument) for argument in seen.call.args]
-    arguments += [by_place[first + index] for index in range(len(given))]
-    shown = " ".join(f"{site.text(seen.call.func)}({', '.join(arguments)})".split())
-    return site.fix(
-        Safety.UNSAFE, f"write: {shown}", edits, "the arguments follow the order of the parameters"
-    )

@@ -29,24 +29,14 @@ class JitInitLosesSharding(Rule):
     `jax.set_mesh` with Auto axes whole on every device). Nothing is raised; it runs out of memory where the model
     itself would have fitted.
 
-    ## Example
-    ```python
-    params = jax.device_put(params, NamedSharding(mesh, P("data")))
-    state = jax.jit(optimizer.init)(params)
-    ```
-
     ## Use instead
-    ```python
-    params = jax.device_put(params, NamedSharding(mesh, P("data")))
-    state = optimizer.init(params)
-    ```
     Outside of jit `zeros_like` keeps the sharding. Or keep the jit and give it `out_shardings`.
 
     ## Fix safety
     Unsafe: without the jit the state is made array by array, and small counters stay on one device.
 
     ## Evidence
-    Rows A5c and P1 of the experiments, and `zeros_like` by itself, run on jax 0.4.38 to 0.12. With Explicit axes the
+    Run on jax 0.4.38 to 0.12. With Explicit axes the
     sharding is part of the type and is kept: left alone, as are optimizers without such a state (plain `sgd`) and
     a result that is placed on the spot. Making arrays inside jit on purpose, with `out_shardings`, is right.
     """
@@ -55,6 +45,7 @@ class JitInitLosesSharding(Rule):
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    assumes = True
     wakes = (Calls(*_JITS, near=PLACED_WORDS), Uses(*_JITS, near=PLACED_WORDS))
     fixes = "unsafe"
 
@@ -119,4 +110,4 @@ def _placed(site: Site, call: ast.Call) -> bool:
 
 def _given_sharded(site: Site, call: ast.Call) -> bool:
     """Whether the arrays the result is made like are spread over a mesh with Auto axes."""
-    return len(call.args) >= 1 and spread(site, site.value(call.args[0]), auto=True)
+    return len(call.args) >= 1 and spread(site, site.program.followed(site.value(call.args[0])), auto=True)

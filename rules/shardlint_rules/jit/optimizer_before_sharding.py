@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.program.reach import lookup
+from shardlint.program.values import Place
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.optimizers import init_of
@@ -26,23 +27,11 @@ class OptimizerBeforeSharding(Rule):
     device has to hold all of it at once, which the sharding was to avoid, and the step compiles twice.
     Parameters that were put on a device by hand make the step raise `Received incompatible devices`.
 
-    ## Example
-    ```python
-    state = optimizer.init(params)
-    params = jax.device_put(params, NamedSharding(mesh, P("data")))
-    ```
-
-    ## Use instead
-    ```python
-    params = jax.device_put(params, NamedSharding(mesh, P("data")))
-    state = optimizer.init(params)
-    ```
-
     ## Fix safety
     Unsafe: the state is made on other devices. Given only where both are whole lines of one block.
 
     ## Evidence
-    Rows A5a, A5b and P2 of the experiments, run on jax 0.4.38 to 0.12. Left alone: a state that is placed too, or
+    Run on jax 0.4.38 to 0.12. Left alone: a state that is placed too, or
     handed to anything but the step that takes it together with the parameters, and optimizers without a state of
     that size.
     """
@@ -66,14 +55,14 @@ class OptimizerBeforeSharding(Rule):
             state = name_of(site.file, call)
             if state is None or not _left_alone(site, state, name):
                 continue
-            keeps = init_of(site, call.func)
+            keeps = init_of(site, Place(site.file, call.func))
             yield site.finding(
                 call,
                 f"`{name}` is placed on the mesh at line {site.call.lineno}",
                 f"The state is made where {name} is now, whole on one device, until the first step moves it.",
                 help=f"make `{state.id}` after `{name}` is placed",
                 fix=self._fix(site, call, state),
-                certainty=Certainty.PROVEN if keeps else Certainty.LIKELY,
+                certainty=Certainty.PROVEN if keeps else Certainty.POSSIBLE,
             )
 
     def _fix(self, site: Site, call: ast.Call, state: ast.Name) -> Fix | None:
@@ -132,7 +121,7 @@ def _inits(site: Site, name: str) -> Iterator[ast.Call]:
         if site.file.home(call) is not site.scope or len(call.args) != 1 or call.lineno >= site.call.lineno:
             continue
         argument = _parameters(site, call.args[0])
-        if argument is None or argument.id != name or init_of(site, mention) is False:
+        if argument is None or argument.id != name or init_of(site, Place(site.file, mention)) is False:
             continue
         same = {id(binding.node) for binding in lookup(site.file, argument, name)[0]} == placed
         if same and not spread(site, site.value(argument)):

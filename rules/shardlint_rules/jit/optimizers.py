@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.values import Made, Value, options
+from shardlint.program.values import Made, Place, Value, options
 from shardlint.site import Site
 
 # Optimizers and transforms whose state holds an array as large as each parameter. `sgd` does with momentum only.
@@ -42,8 +42,9 @@ def _keeps(site: Site, value: Value, depth: int) -> bool | None:
     return None
 
 
-def init_of(site: Site, node: ast.AST) -> bool | None:
+def init_of(site: Site, place: Place) -> bool | None:
     """Whether an expression is the `init` of an optimizer with such a state; None where it may be one."""
+    node = place.node
     if not isinstance(node, ast.Attribute) or node.attr != "init":
         return False
-    return keeps_state(site, site.value(node.value))
+    return keeps_state(site, site.program.evaluator.value(Place(place.file, node.value)))

@@ -9,8 +9,10 @@ from shardlint.program.meshes import Mesh, Spec, leaves
 from shardlint.program.values import (
     Api,
     CallArguments,
+    Constant,
     Function,
     Items,
+    Leaves,
     Made,
     Place,
     Table,
@@ -36,6 +38,16 @@ _MADE_ON = {"jax.make_array_from_callback": 1, "jax.make_array_from_process_loca
 _DEPTH = 6
 ASKS_TRACED = ("Tracer", "is_concrete", "trace_state_clean", "in_jit", "under_jit", "eval_context")
 """What code says that asks whether it is traced."""
+
+
+def asks_for_a_place(site: Site) -> bool:
+    """Whether a call of a placing function says where to: `device_put(x)` and `device_put(x, None)` do not."""
+    if site.arguments.open_positional or site.arguments.open_keywords:
+        return True
+    where = site.argument(PLACING[site.api])
+    return where is not None and not all(
+        isinstance(option, Constant) and option.value is None for option in options(site.value(where))
+    )
 
 
 def target(site: Site, value: Made) -> Value:
@@ -73,15 +85,28 @@ def shards(site: Site, value: Value, auto: bool = False) -> bool:
 
     `auto` asks for a mesh whose axes are surely Auto too.
     """
-    found = leaves(value)
-    return bool(found) and all(_splits(site, leaf, auto) for leaf in found)
+    found = leaves(site.program.evaluator.trees.expanded(value))
+    enough = any if site.assuming else all  # of several specs one that splits
+    return bool(found) and enough(_splits(site, leaf, auto) for leaf in found)
 
 
 def _splits(site: Site, value: Value, auto: bool) -> bool:
-    parts = named(site, value)
-    if parts is None or not any(entry.axes for entry in parts[1].entries):
+    parts = site.sharding_parts(value)
+    if parts is None:
         return False
-    return not auto or (parts[0] is not None and has_auto_axes(site, parts[0]))
+    specs = [site.spec_of(option) for option in options(parts[1])]
+    enough = any if site.assuming else all  # of several specs one that splits
+    if not enough(_names_an_axis(site, spec) for spec in specs):
+        return False
+    mesh = site.mesh_of(parts[0])
+    return not auto or (mesh is not None and has_auto_axes(site, mesh))
+
+
+def _names_an_axis(site: Site, spec: Spec | None) -> bool:
+    if spec is None:
+        return False
+    computed = site.assuming and spec.open  # `P(*axes)`
+    return computed or any(entry.axes for entry in spec.entries)
 
 
 def has_auto_axes(site: Site, mesh: Mesh) -> bool:
@@ -102,7 +127,10 @@ def spread(site: Site, value: Value, auto: bool = False, depth: int = 0) -> bool
             return bool(entries) and all(spread(site, item, auto, depth + 1) for _, item in entries)
     found = options(value)
     if len(found) > 1:
-        return all(spread(site, option, auto, depth + 1) for option in found)
+        enough = any if site.assuming else all  # what a loop makes of it stays where it is
+        return enough(spread(site, option, auto, depth + 1) for option in found)
+    if isinstance(value, Leaves):
+        return spread(site, value.of, auto, depth + 1)
     if not isinstance(value, Made) or value.call is None:
         return False
     if value.api == "jax.tree.map" and value.call.positional:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.facts import FileFacts
-from shardlint.program.reach import lookup, may_refer
+from shardlint.program.reach import readers
 
 
 def name_of(file: FileFacts, node: ast.AST) -> ast.Name | None:
@@ -23,18 +23,9 @@ def name_of(file: FileFacts, node: ast.AST) -> ast.Name | None:
 
 def reads(file: FileFacts, target: ast.Name, only: bool = True) -> Iterator[ast.Name]:
     """The reads that this binding of a name reaches; with `only`, and no other binding."""
-    home = file.home(target)
-    # A name declared global is read outside of the function that binds it.
-    mentions = (
-        file.mentions(target.id) if target.id in home.outer_names else file.mentions_in(home, target.id)
-    )
-    for use in mentions:
-        if isinstance(use, ast.Name) and use is not target and isinstance(use.ctx, ast.Load):
-            if not may_refer(file, use, target.id, target):
-                continue
-            nodes = [binding.node for binding in lookup(file, use, target.id)[0]]
-            if target in nodes and (not only or len(nodes) == 1):
-                yield use
+    for use, alone in readers(file, target):
+        if alone or not only:
+            yield use
 
 
 def calls_of(file: FileFacts, maker: ast.Call) -> Iterator[ast.Call]:

@@ -1,4 +1,4 @@
-"""What SL210 to SL213 share: the entries given to `in_shardings`, what they are for, and the calls they meet."""
+"""What SL210 to SL213 and SL222 share: entries given to `in_shardings`, what they are for, and the calls they meet."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from shardlint.facts import FileFacts
 from shardlint.program.guards import expected_to_fail
-from shardlint.program.signatures import SHARDING_SETTINGS, Jitted, jitted, positions
+from shardlint.program.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, positions
 from shardlint.program.values import CallArguments, Constant, Items, Made, Place, Table, Value, options
+from shardlint.rule import Edit, Fix, Safety
 from shardlint.site import Site
 
 
@@ -36,9 +37,15 @@ def value_of(site: Site, function: Jitted, name: str) -> Value | None:
     return site.program.evaluator.value(place, function.settings.environment)
 
 
+def tree_of(site: Site, function: Jitted, name: str) -> Value | None:
+    """The same, with what `jax.tree.map` makes of a tree seen as a tree."""
+    value = value_of(site, function, name)
+    return site.program.evaluator.trees.expanded(value) if value is not None else None
+
+
 def count_of(site: Site, function: Jitted, name: str) -> int | None:
     """How many entries a tuple or list of shardings has; None where it is no such thing or not told."""
-    value = value_of(site, function, name)
+    value = tree_of(site, function, name)
     return len(value.items) if isinstance(value, Items) and not value.open else None
 
 
@@ -83,8 +90,10 @@ def counts(site: Site, function: Jitted) -> Counts | None:
     return Counts(least, None if parameters.star else most, static)
 
 
-def calls(site: Site) -> Iterator[SeenCall]:
-    """The calls of what the site wraps, in this file and others, that run nothing else."""
+def calls(
+    site: Site, apis: tuple[str, ...] = JITS, settings: tuple[str, ...] = SHARDING_SETTINGS
+) -> Iterator[SeenCall]:
+    """The calls of what the site wraps with one of `settings`, in this file and others, that run nothing else."""
     program, parent = site.program, site.file.parent(site.call)
     if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
         ends = program.flow.ends(site.file, parent)
@@ -97,15 +106,17 @@ def calls(site: Site) -> Iterator[SeenCall]:
         file, call = end.place.file, end.place.node
         if end.kind != "called" or not isinstance(call, ast.Call) or expected_to_fail(file, call):
             continue
-        found = [jitted(option, program.evaluator) for option in options(program.value(file, call.func))]
-        mine = [one for one in found if one is not None and _asked_by(one, site)]
+        found = [
+            jitted(option, program.evaluator, apis) for option in options(program.value(file, call.func))
+        ]
+        mine = [one for one in found if one is not None and _asked_by(one, site, settings)]
         if mine and len(mine) == len(found):
             yield SeenCall(file, call, mine[0], program.evaluator.arguments(Place(file, call)))
 
 
-def _asked_by(function: Jitted, site: Site) -> bool:
-    """Whether the shardings of a function are written in the site's call."""
-    for name in SHARDING_SETTINGS:
+def _asked_by(function: Jitted, site: Site, settings: tuple[str, ...]) -> bool:
+    """Whether the settings of a function are written in the site's call."""
+    for name in settings:
         place = function.setting(name)
         if place is not None and place.file is site.file:
             return site.file.parent(site.file.parent(place.node) or place.node) is site.call
@@ -122,3 +133,25 @@ def several(count: int, what: str) -> str:
     """ "1 entry", "2 entries"."""
     plural = what[:-1] + "ies" if what.endswith("y") else what + "s"
     return f"{count} {what if count == 1 else plural}"
+
+
+def by_position(site: Site, seen: SeenCall, given: list[ast.keyword], why: str) -> Fix | None:
+    """The unsafe fix that gives keyword arguments of a call by position, where the definition tells their order."""
+    parameters = seen.function.parameters
+    first = seen.count
+    if parameters is None or parameters.star or first is None or seen.arguments.open_keywords:
+        return None
+    order = {name: index for index, name in enumerate(parameters.positional)}
+    places = [order.get(one.arg or "") for one in given]
+    expected = set(range(first, first + len(given)))
+    if len(given) != len(seen.call.keywords) or {place for place in places if place is not None} != expected:
+        return None
+    by_place = {place: site.text(one.value) for place, one in zip(places, given, strict=True)}
+    edits = []
+    for index, one in enumerate(given):
+        start, end = site.file.span(one)
+        edits.append(Edit(start, end, by_place[first + index]))
+    arguments = [site.text(argument) for argument in seen.call.args]
+    arguments += [by_place[first + index] for index in range(len(given))]
+    shown = " ".join(f"{site.text(seen.call.func)}({', '.join(arguments)})".split())
+    return site.fix(Safety.UNSAFE, f"write: {shown}", edits, why)

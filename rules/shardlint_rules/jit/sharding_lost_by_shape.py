@@ -30,23 +30,11 @@ class ShardingLostByShape(Rule):
     `jax.set_mesh`), while `x` is spread over all. Accumulators and moments made like this need the memory of the
     whole array on one device, and are moved at their first use.
 
-    ## Example
-    ```python
-    w = jax.device_put(w, NamedSharding(mesh, P("data")))
-    momentum = jnp.zeros(w.shape, w.dtype)
-    ```
-
-    ## Use instead
-    ```python
-    w = jax.device_put(w, NamedSharding(mesh, P("data")))
-    momentum = jnp.zeros_like(w)
-    ```
-
     ## Fix safety
     Safe: the numbers and the type are the same, and the array lies where the other one does.
 
     ## Evidence
-    Row D10 of the experiments, run on jax 0.4.38 to 0.12: `zeros(x.shape)`, `ones`, `full` and `empty` lie on one
+    Run on jax 0.4.38 to 0.12: `zeros(x.shape)`, `ones`, `full` and `empty` lie on one
     device, `zeros_like` and the others follow x (also with `shape=x.shape`, which is left alone). Left alone too:
     arrays that are placed, made with `device=`, or compared and printed, and traced code, where the compiler decides.
     """
@@ -55,6 +43,7 @@ class ShardingLostByShape(Rule):
     name = "sharding-lost-by-shape"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    assumes = True
     wakes = (Calls(*SHAPED, near=_CALLED, within=_WHOLE),)
     fixes = "safe"
 

@@ -5,14 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import Scope
 from shardlint.program.contexts import SET_KINDS, Context, ContextKind, MeshContext
-from shardlint.program.meshes import MESH_MAKERS
-from shardlint.program.reach import lookup
-from shardlint.program.values import Made, options
+from shardlint.program.values import Made
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
+from shardlint_rules.jit.mesh_meant import mesh_meant
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.given import SHARDED_JITS, TAKERS, Given, given, jitted
 
@@ -41,7 +39,7 @@ class SpecNeedsMesh(Rule):
     `device_put`, when every way to the call is known and none has a mesh in context that serves it. For a
     jit the ways to its calls count, since that is when its shardings are read.
 
-    With `--pedantic` also where not all ways are known and a mesh is at hand: the function, or one around
+    With `--certainty possible` also where not all ways are known and a mesh is at hand: the function, or one around
     it, is given a mesh that nobody is seen to enter; or a constraint stands before the `with mesh:` of its
     own function.
 
@@ -58,34 +56,14 @@ class SpecNeedsMesh(Rule):
     | the same outside a jit | yes | not for an array made on one device |
     | `pjit(in_shardings=P)` | yes | never |
 
-    ## Example
-    ```python
-    mesh = jax.make_mesh((4, 2), ("data", "model"))
-
-    @jax.jit
-    def block(x):
-        return jax.lax.with_sharding_constraint(x * 2, P("data"))
-
-    block(x)
-    ```
-
     ## Use instead
-    ```python
-    mesh = jax.make_mesh((4, 2), ("data", "model"))
-
-    @jax.jit
-    def block(x):
-        return jax.lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("data")))
-
-    block(x)
-    ```
-    or call it under `with jax.set_mesh(mesh):`.
+    Or call it under `with jax.set_mesh(mesh):`.
 
     ## Fix safety
     Unsafe: it names the one mesh that is visible there, and you may want the mesh of the context.
 
     ## Evidence
-    Rows C1, C2, D6, B6, F07h-k and F20e-h of the experiments, run on jax 0.4.38 to 0.12. Up to 0.4.38
+    Run on jax 0.4.38 to 0.12. Up to 0.4.38
     `jax.jit` and `device_put` take no bare spec at all. A function that may have callers out of sight,
     code that asks for a mesh first, a mesh set by a helper or fixture, and the bodies of `shard_map` are
     left alone. A mesh that is a parameter counts only in files that enter no mesh, named by none that do
@@ -95,6 +73,7 @@ class SpecNeedsMesh(Rule):
     code = "SL214"
     name = "spec-needs-mesh"
     harm = Harm.CRASH
+    likely = ("entered-below", "mesh-parameter")
     wakes = (Calls(_PUT, *CONSTRAINTS), SHARDED_JITS)
     fixes = "unsafe"
 
@@ -105,15 +84,17 @@ class SpecNeedsMesh(Rule):
             return
         problem = self._problem(site) if specs and not _asks_first(site) else None
         if problem is None:
-            yield from self._likely(site, specs) if site.likely else ()
+            yield from self._unproven(site, specs) if site.wants("entered-below", "mesh-parameter") else ()
             return
         label, message = problem
         help = "give it a NamedSharding, or call it under jax.set_mesh(mesh)"
         if site.api == _PJIT:
             help = "give it a NamedSharding, or use jax.jit, which reads the mesh that jax.set_mesh sets"
-        yield site.finding(specs[0].node, label, message, help=help, fix=self._fix(site, specs))
+        fix, kept = self._fix(site, specs)
+        help += f"; not rewritten: {kept}" if kept else ""
+        yield site.finding(specs[0].node, label, message, help=help, fix=fix)
 
-    def _likely(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
+    def _unproven(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
         """A mesh is at hand, and callers that are not seen may not have entered it."""
         nodes = [one.node for one in specs] or [one for one in _arguments(site) if returns_spec(site, one)]
         if not nodes or (site.form == "partial" and site.decorated is None):
@@ -127,7 +108,9 @@ class SpecNeedsMesh(Rule):
                 f"On {on} this raises {error} unless a caller has entered a mesh: a spec alone does not say which.",
                 help=f"move it into the `with` at line {later.line}, or give it a NamedSharding",
                 fix=self._named(site, nodes, later.mesh) if later.mesh is not None else None,
-                certainty=Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE,
+                form="entered-below",
+                why=f"the same function enters a mesh at line {later.line}",
             )
             return
         parameter = ignored_parameter(site)
@@ -140,7 +123,9 @@ class SpecNeedsMesh(Rule):
             "say which mesh.",
             help=f"write NamedSharding({parameter.name}, ...) where {parameter.name} is given",
             fix=self._named(site, nodes, parameter.name) if parameter.always else None,
-            certainty=Certainty.LIKELY,
+            certainty=Certainty.POSSIBLE,
+            form="mesh-parameter",
+            why=f"`{parameter.name}` is a parameter, and nothing that is seen enters it",
         )
 
     def _problem(self, site: Site) -> tuple[str, str] | None:
@@ -205,9 +190,13 @@ class SpecNeedsMesh(Rule):
 
     # the fix
 
-    def _fix(self, site: Site, specs: list[Given]) -> Fix | None:
-        mesh = _visible_mesh(site)
-        return self._named(site, [one.node for one in specs], mesh) if mesh is not None else None
+    def _fix(self, site: Site, specs: list[Given]) -> tuple[Fix | None, str]:
+        """The fix; or why there is none."""
+        entered = self._context(site)
+        mesh = mesh_meant(site, entered.contexts if entered is not None else ())
+        if mesh.name is None:
+            return None, mesh.why
+        return self._named(site, [one.node for one in specs], mesh.name), ""
 
     def _named(self, site: Site, nodes: list[ast.expr], mesh: str) -> Fix:
         name, imports = site.spell("jax.sharding.NamedSharding")
@@ -243,28 +232,3 @@ def _surely_a_mesh(context: MeshContext) -> bool:
     if context.mesh is not None or context.kind != "with mesh":
         return True
     return context.place.text().rpartition(".")[2].lstrip("_") in ("mesh", "device_mesh", "global_mesh")
-
-
-def _visible_mesh(site: Site) -> str | None:
-    """The one name that stands for a mesh at the call: a parameter `mesh`, else a name bound to one."""
-    found: list[str] = []
-    for scope in site.scope.outward():
-        if scope.kind == "class":
-            continue
-        for name in site.file.walked(scope).bindings:
-            if name not in found and _stands_for_mesh(site, scope, name):
-                found.append(name)
-        if "mesh" in found and scope.kind in ("function", "lambda"):
-            return "mesh"
-    return found[0] if len(found) == 1 else None
-
-
-def _stands_for_mesh(site: Site, scope: Scope, name: str) -> bool:
-    bindings, owner = lookup(site.file, site.call, name)
-    if owner is not scope or not bindings:
-        return False
-    if name == "mesh" and all(binding.kind == "param" for binding in bindings):
-        return True
-    values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
-    found = [option for value in values for option in options(value)]
-    return all(isinstance(option, Made) and option.api in MESH_MAKERS for option in found)

@@ -13,6 +13,7 @@ from shardlint.program.values import (
     Api,
     CallArguments,
     ClassValue,
+    Leaves,
     Made,
     Parameter,
     Place,
@@ -56,7 +57,7 @@ def container(program: Program, value: Value) -> Container | None:
 
 
 def _one(program: Program, value: Value) -> Container | None:
-    if isinstance(value, Table):
+    if isinstance(value, Table) or (isinstance(value, Leaves) and value.kind == "dict"):
         return Container("a dict", True)
     if not isinstance(value, Made):
         return None

@@ -10,6 +10,8 @@ from shardlint.program.buffers import Use
 from shardlint.program.donation import DONATING
 from shardlint.program.guards import expected_to_fail
 from shardlint.program.reads import Reading, read_object
+from shardlint.program.signatures import jitted
+from shardlint.program.values import options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.donated import (
@@ -23,6 +25,9 @@ from shardlint_rules.jit.donated import (
     taken,
     written,
 )
+from shardlint_rules.jit.kept import Kept, kept
+from shardlint_rules.jit.no_output import unwrapped, why_none
+from shardlint_rules.jit.spare import fills_another
 
 
 class UseAfterDonate(Rule):
@@ -31,38 +36,28 @@ class UseAfterDonate(Rule):
     ## What it does
     Reports reads of a name (or attribute, or alias) whose buffer was given as a donated argument to a function of
     `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` before, and was not bound anew since; also the donating call itself
-    where a loop runs it again with the same arrays.
+    where a loop runs it again with the same arrays. Also attributes that keep what another method donates: after
+    `self.best = self.params`, the next `self.params = self._step(self.params)` deletes the array under both names.
 
     ## Why it hurts
     A donated buffer becomes the memory of an output, and the array that held it is deleted by the call. Reading it
     raises `RuntimeError: Array has been deleted`.
 
-    ## Example
-    ```python
-    step = jax.jit(lambda state: state * 0.9, donate_argnums=0)
-    new_state = step(state)
-    change = jnp.abs(new_state - state).sum()
-    ```
-
     ## Use instead
-    ```python
-    step = jax.jit(lambda state: state * 0.9, donate_argnums=0)
-    before = jnp.copy(state)
-    state = step(state)
-    change = jnp.abs(state - before).sum()
-    ```
     `before = state` and `jnp.asarray(state)` are the same buffer; `jnp.copy` and `state.copy()` are others. Or do not
     donate the argument.
 
     ## Evidence
-    Rows A6a, A6b, A6c2 and D7 of the experiments, on jax 0.4.38 to 0.12, CPU too. The array is deleted only if an
+    Run on jax 0.4.38 to 0.12, CPU too. The array is deleted only if an
     output can take its buffer (same shape, type and sharding), so a finding is certain only where the text shows one:
     the function returns an update of the argument (`params - rate * grads`, `state.replace(...)`, `jax.tree.map` over
-    it), or the result is bound to a name that says so (`new_state = step(state)`). Everything else is likely. Left
+    it), or of another one that is like it (`step(params, reference)` with `reference` a copy of `params`), or the
+    result is bound to a name that says so (`new_state = step(state)`). Everything else is possible. Left
     alone: `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted`, `zeros_like`, which a deleted array still answers;
     numpy arrays; arguments given to pmap by keyword, which it does not donate; `nnx.jit`, which updates its modules in
     place; a donation inside traced code, which does nothing. Where an argument is copied first because the function
-    wants another sharding, or other arguments lie on other devices, the copy is donated: likely too.
+    wants another sharding, or other arguments lie on other devices, the copy is donated: possible too. Where no output
+    can take the buffer nothing is deleted: SL223.
     """
 
     code = "SL220"
@@ -78,6 +73,22 @@ class UseAfterDonate(Rule):
                     yield from (
                         self._here(site, use) if file is site.file else self._elsewhere(site, file, use)
                     )
+
+        if site.scope.kind == "class" or site.scope.function() is not None:
+            for one in kept(site):
+                yield self._kept(site, one)
+
+    def _kept(self, site: Site, one: Kept) -> Finding:
+        text, line = site.text(one.node), one.call.call.lineno
+        return site.finding(
+            one.node,
+            f"`{one.name}` is the same buffer, which the call at line {line} donates the next time",
+            f"On {site.on('jax')} reading `{one.name}` (line {one.read.lineno}) raises after that: "
+            f"{name_of(one.call.api)} gave its memory to an output, and the array is deleted.",
+            help=f"keep a copy: jax.tree.map(jnp.copy, {text})",
+            certainty=Certainty.PROVEN if one.surely else Certainty.POSSIBLE,
+            form="" if one.surely else "kept",
+        )
 
     def _here(self, site: Site, use: Use) -> Iterator[Finding]:
         certainty = certainty_of(site, site.file, use)
@@ -95,9 +106,10 @@ class UseAfterDonate(Rule):
         yield site.finding(
             use.node,
             label,
-            _message(site, use),
+            _message(site, use, certainty),
             help=_advice(name, use),
             certainty=certainty,
+            form="" if certainty is Certainty.PROVEN else "maybe-read",
         )
 
     def _elsewhere(self, site: Site, file: FileFacts, use: Use) -> Iterator[Finding]:
@@ -107,16 +119,24 @@ class UseAfterDonate(Rule):
         name = written(file, read_object(use.node))
         yield site.finding(
             asked(site),
-            f"`{name}` is read at {place(site, file, use.node)}, after the call at line "
+            f"`{name}` is donated at {place(site, file, use.node)}, and given again in the next turn of the loop"
+            if use.again
+            else f"`{name}` is read at {place(site, file, use.node)}, after the call at line "
             f"{use.death.call.call.lineno} donated it",
-            _message(site, use),
+            _message(site, use, certainty),
             help=_advice(name, use),
             certainty=certainty,
+            form="" if certainty is Certainty.PROVEN else "maybe-read",
         )
 
 
-def _message(site: Site, use: Use) -> str:
+def _message(site: Site, use: Use, certainty: Certainty) -> str:
     api = name_of(use.death.call.api)
+    if certainty is not Certainty.PROVEN:
+        return (
+            f"On {site.on('jax')} this raises if an output of {api} took the donated buffer, which deletes the array; "
+            "where none can, the donation only warns."
+        )
     return f"On {site.on('jax')} this raises: {api} gave its memory to an output, and the array is deleted."
 
 
@@ -139,15 +159,28 @@ def certainty_of(site: Site, file: FileFacts, use: Use) -> Certainty | None:
     if region.proven:
         return None  # inside a trace a donation does nothing
     certainty = handed_over(program, file, call, use.death.held, use.death.argument)
-    if certainty is None:
+    if certainty is None or _finds_no_output(site, file, use):
         return None
     array = use.death.argument.array or is_array(program, file, use.death.held)
     sure = (use.reading is Reading.DATA or (use.reading is Reading.IF_ARRAY and array)) and taken(
         file, call, use.death.argument, use.below, array
     )
+    sure = sure or (use.again and fills_another(program, file, call, use.death.argument))
     if not sure or region.traced == "sometimes" or _tests_it(file, use.node):
-        return Certainty.LIKELY
+        return Certainty.POSSIBLE
     return certainty
+
+
+def _finds_no_output(site: Site, file: FileFacts, use: Use) -> bool:
+    """Whether no output can take the buffer: then the array lives on, and SL223 speaks of the donation."""
+    name = use.death.argument.name
+    if name is None or use.death.argument.taken:
+        return False
+    found = [
+        jitted(unwrapped(option), site.program.evaluator, DONATING)
+        for option in options(site.program.value(file, use.death.call.call.func))
+    ]
+    return all(one is not None and why_none(site, one, name) is not None for one in found)
 
 
 def _tests_it(file: FileFacts, node: ast.AST) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from itertools import islice
 
 from shardlint.facts import Binding, FileFacts, Scope
 from shardlint.program.flow import End
@@ -158,6 +157,8 @@ def _origin(site: Site, node: ast.expr) -> Binding | None:
     if not isinstance(node, ast.Name):
         return None
     bindings, _ = lookup(site.file, node, node.id)
+    if any(binding.kind == "more" for binding in bindings):
+        return None
     first = [binding for binding in bindings if binding.kind in ("param", "for", "comprehension")]
     for binding in bindings:
         if binding not in first:
@@ -262,8 +263,8 @@ def _uses(site: Site, origin: Binding) -> Iterator[ast.Name]:
 
 def _treated_as_more(site: Site, origin: Binding, but: ast.Attribute | None = None) -> bool:
     """Whether the code does to it what takes a dimension, or asks for its rank. `but` is one mention to forgive."""
-    uses = list(islice(_uses(site, origin), _MANY + 1))
-    return len(uses) > _MANY or any(not _harmless(site, use, but) for use in uses)
+    uses = enumerate(_uses(site, origin))
+    return any(count == _MANY or not _harmless(site, use, but) for count, use in uses)
 
 
 def _harmless(site: Site, use: ast.Name, but: ast.Attribute | None) -> bool:

@@ -10,7 +10,7 @@ from typing import Literal
 from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
-from shardlint.program.values import ClassValue, Function, Parameter, Place, Value, options
+from shardlint.program.values import Api, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.site import Site
 
 CONSTRAINTS = {
@@ -20,9 +20,21 @@ CONSTRAINTS = {
 """Constraints, and the argument that holds their shardings."""
 # Since which jax a mesh made without axis_types has Explicit axes.
 _EXPLICIT_SINCE = {"jax.make_mesh": ">=0.9", "jax.sharding.AbstractMesh": ">=0.12"}
+# A constraint by logical names, which becomes one of those.
+LOGICAL = "flax.linen.with_logical_constraint"
+_CONSTRAINING = tuple((name, name.rpartition(".")[2]) for name in (*CONSTRAINTS, LOGICAL))
 _BEFORE_TYPES = "<0.5.3"
-# What shows that a project means Explicit axes.
-_EXPLICIT_WORDS = ("Explicit", "reshard", "out_sharding", "auto_axes", "explicit_axes")
+# What shows that a project means Explicit axes; `out_sharding` is a keyword of NNX's variables too.
+_EXPLICIT_WORDS = (
+    "AxisType.Explicit",
+    "AxisTypes.Explicit",
+    "auto_axes",
+    "explicit_axes",
+    "jax.reshard",
+    "sharding.reshard",
+    "import reshard",
+)
+_NNX = "nnx"
 _DEPTH = 3
 # A function called through these has the parameters it was written with.
 _SAME_PARAMETERS = (
@@ -58,9 +70,74 @@ def written_for_auto(site: Site, api: str) -> bool:
     return since is not None and site.pinned("jax", since.replace(">=", "<")) and not speaks_of_explicit(site)
 
 
+def constrained_nearby(site: Site) -> FileFacts | None:
+    """A file that runs together with the site's and constrains arrays over a mesh that the text does not tell."""
+    for file in site.program.together(site.file):
+        for name, word in _CONSTRAINING:
+            if file.says(word) and any(
+                _may_be_over(site.program, file, node, name) for node in file.mentions(word)
+            ):
+                return file
+    return None
+
+
+def _may_be_over(program: Program, file: FileFacts, node: ast.AST, name: str) -> bool:
+    """Whether a mention is a call of the constraint `name` with axes of some mesh that is not known."""
+    call = file.parent(node)
+    if not isinstance(call, ast.Call) or call.func is not node or not isinstance(node, ast.expr):
+        return False
+    if not any(isinstance(one, Api) and one.name == name for one in options(program.value(file, node))):
+        return False
+    argument = sharding_argument(call, name)
+    if argument is None:
+        return name == LOGICAL
+    found = list(targets(program, file, argument))
+    return not found or any(target.names_an_axis and not target.meshes for target in found)
+
+
+def sharding_argument(call: ast.Call, name: str) -> ast.expr | None:
+    """The argument of a constraint that says how to shard."""
+    if name not in CONSTRAINTS:
+        return None
+    keyword = next((one.value for one in call.keywords if one.arg == CONSTRAINTS[name]), None)
+    if keyword is not None:
+        return keyword
+    starred = any(isinstance(one, ast.Starred) for one in call.args[:2])
+    return call.args[1] if len(call.args) > 1 and not starred else None
+
+
 def speaks_of_explicit(site: Site) -> bool:
     """Whether the project has a word for Explicit axes anywhere."""
-    return any(site.program.project.anywhere(word) for word in _EXPLICIT_WORDS)
+    if any(site.anywhere(word) for word in _EXPLICIT_WORDS):
+        return True
+    return site.anywhere("out_sharding") and not site.anywhere(_NNX)
+
+
+def makes_explicit_meshes(site: Site) -> bool:
+    """Whether some mesh of the project may have Explicit axes: code names the type, or a call (tests aside) no type."""
+    turned = tuple(api for api in _EXPLICIT_SINCE if turned_explicit(site, api))
+    return site.program.once(
+        site.file, ("makes explicit meshes", turned), lambda: _makes_explicit(site, turned)
+    )
+
+
+def _makes_explicit(site: Site, turned: tuple[str, ...]) -> bool:
+    program, path = site.program, site.file.path
+    for file in program.project.holding(path, ("Explicit",)):
+        if file is None or file.mentions("Explicit"):
+            return True
+    names = tuple(api.rpartition(".")[2] for api in turned)
+    for file in program.project.calling(path, names) if names else ():
+        if file is None:
+            return True
+        for node in (node for name in names for node in file.mentions(name)):
+            call = file.parent(node)
+            if isinstance(call, ast.Call) and call.func is node:
+                made = options(program.value(file, call))
+                meshes = [mesh_of(one, program.evaluator) for one in made]
+                if any(mesh is not None and mesh.axis_types in ("default", "unknown") for mesh in meshes):
+                    return True
+    return False
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ class ConstraintOnExplicitMesh(Rule):
     `AxisType.Explicit`, and `jax.reshard` with a sharding over a mesh whose axes are Auto. A mesh whose
     axes became Explicit because none were said is SL307.
 
-    With `--pedantic` also a constraint by a bare spec under `jax.set_mesh` of an Explicit mesh: it passes
+    With `--certainty possible` also a constraint by a bare spec under `jax.set_mesh` of an Explicit mesh: it passes
     if the array is sharded so already. And one over a mesh that is not followed (`self.mesh`, a parameter),
-    where every mesh that the project makes and hands around, tests aside, says `AxisType.Explicit`.
+    where every mesh that the program makes and hands around, tests aside, says `AxisType.Explicit`.
 
     ## Why it hurts
     Each of the two serves one kind of axes, and raises on the other:
@@ -39,29 +39,15 @@ class ConstraintOnExplicitMesh(Rule):
     A spec that names no axis is taken by all of them, but over Explicit axes a constraint moves nothing: under
     `jax.set_mesh` it is an assertion, elsewhere it is passed over.
 
-    ## Example
-    ```python
-    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
-
-    @jax.jit
-    def block(x):
-        return jax.lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("data")))
-    ```
-
     ## Use instead
-    ```python
-    @jax.jit
-    def block(x):
-        return jax.reshard(x * 2, NamedSharding(mesh, P("data")))
-    ```
-    or a mesh with Auto axes.
+    Or a mesh with Auto axes.
 
     ## Fix safety
     Unsafe: which of the two is meant is yours to say, and `reshard` in a jit needs its array on the mesh
     already. `filter_shard` is not rewritten, since `reshard` takes arrays only.
 
     ## Evidence
-    Row C5 of the experiments, run on jax 0.7.2 to 0.12 (0.6.2 raises too, but has no `reshard`; up to 0.8.1 it
+    Run on jax 0.7.2 to 0.12 (0.6.2 raises too, but has no `reshard`; up to 0.8.1 it
     is `jax.sharding.reshard`). Left alone: a mesh that mixes types; a mesh that is not known, where some mesh of
     the project is not Explicit. Meshes that stay in the function that makes them, that stand in where none is
     given, or that are made for a flag which no call gives, do not count.
@@ -70,6 +56,7 @@ class ConstraintOnExplicitMesh(Rule):
     code = "SL313"
     name = "constraint-on-explicit-mesh"
     harm = Harm.CRASH
+    likely = ("project-mesh",)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     wakes = (Calls(*CONSTRAINTS, _RESHARD),)
     fixes = "unsafe"
@@ -91,16 +78,16 @@ class ConstraintOnExplicitMesh(Rule):
 
     def _on_any_mesh(self, site: Site, target: Target) -> Finding | None:
         """The mesh is not followed, but whichever it is, its axes are Explicit."""
-        if not site.program.project.anywhere("Explicit") or _own_axes(site):
+        if not site.anywhere("Explicit") or _own_axes(site):
             return None
-        made = site.program.shared_meshes("explicit")
+        made = site.program.shared_meshes(site.file, "explicit")
         if not made:
             return None
         first = made[0]
         where = f"line {first.line}" if first.path == site.file.path else f"{first.path.name}:{first.line}"
-        every = f"the one mesh that the project hands around, made at {where}, has Explicit axes"
+        every = f"the one mesh that the program hands around, made at {where}, has Explicit axes"
         if len(made) > 1:
-            every = f"every mesh that the project hands around has Explicit axes, as that of {where}"
+            every = f"every mesh that the program hands around has Explicit axes, as that of {where}"
         on = site.on("jax")
         return site.finding(
             site.call.func,
@@ -112,7 +99,9 @@ class ConstraintOnExplicitMesh(Rule):
             "passed over.",
             help="write jax.reshard, or make the mesh with AxisType.Auto",
             fix=self._to_reshard(site),
-            certainty=Certainty.LIKELY,
+            certainty=Certainty.POSSIBLE,
+            form="project-mesh",
+            why="no mesh with other axes is handed around in the program",
         )
 
     def _on_mesh(self, site: Site, target: Target) -> Finding | None:
@@ -146,7 +135,8 @@ class ConstraintOnExplicitMesh(Rule):
                     "Auto ones only.",
                     help="write jax.reshard, or make the mesh with AxisType.Auto",
                     fix=self._to_reshard(site),
-                    certainty=Certainty.LIKELY if asserts else Certainty.PROVEN,
+                    certainty=Certainty.POSSIBLE if asserts else Certainty.PROVEN,
+                    form="set-mesh" if asserts else "",
                 )
         return None
 
@@ -180,7 +170,8 @@ class ConstraintOnExplicitMesh(Rule):
             "unless the array is sharded so already.",
             help="write jax.reshard, or make the mesh with AxisType.Auto",
             fix=self._to_reshard(site) if not entered else None,
-            certainty=Certainty.PROVEN if entered else Certainty.LIKELY,
+            certainty=Certainty.PROVEN if entered else Certainty.POSSIBLE,
+            form="" if entered else "bare-spec",
         )
 
     def _to_reshard(self, site: Site) -> Fix | None:
@@ -212,8 +203,7 @@ def _may_be_set(site: Site) -> bool:
     around = site.program.around(site.file, site.call)
     if any(one.kind != "with mesh" for one in around.contexts):
         return True
-    project = site.program.project
-    return not around.complete and any(project.anywhere(word) for word in ("set_mesh", "use_mesh"))
+    return not around.complete and any(site.anywhere(word) for word in ("set_mesh", "use_mesh"))
 
 
 def _renamed(site: Site, names: dict[str, str]) -> list[Edit]:

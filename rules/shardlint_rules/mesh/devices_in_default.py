@@ -36,20 +36,6 @@ class DevicesInDefault(Rule):
     imports it: `jax.distributed.initialize()` then raises, `XLA_FLAGS` and `jax_platforms` set later are
     not read, and on a machine without such a device (`jax.devices("gpu")`) the import itself raises.
 
-    ## Example
-    ```python
-    def make_buffer(size, device=jax.devices("cpu")[0]):
-        return jax.device_put(jnp.zeros(size), device)
-    ```
-
-    ## Use instead
-    ```python
-    def make_buffer(size, device=None):
-        if device is None:
-            device = jax.devices("cpu")[0]
-        return jax.device_put(jnp.zeros(size), device)
-    ```
-
     ## Fix safety
     Safe: the same devices, asked for when the function is called. It is offered for a parameter that the
     function may rebind; for the fields of a class say `default_factory`.

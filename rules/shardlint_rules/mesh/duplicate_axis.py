@@ -22,19 +22,11 @@ class DuplicateAxis(Rule):
     A mesh axis can split one dimension of an array only. `P("data", "data")` itself is accepted, so
     nothing is seen until the sharding is made: `DuplicateSpecError` (`ValueError` up to jax 0.4.38).
 
-    ## Example
-    ```python
-    scores = NamedSharding(mesh, P("data", "model", "model"))
-    ```
-
     ## Use instead
-    ```python
-    scores = NamedSharding(mesh, P("data", "model", None))
-    ```
     Which dimension keeps the axis is yours to say.
 
     ## Evidence
-    Row F01 of the experiments; `shard_map` raises when it is called. Run on jax 0.4.38 to 0.12. A spec of
+    `Shard_map` raises when it is called. Run on jax 0.4.38 to 0.12. A spec of
     logical names, turned into mesh axes by rules, may repeat a name, and `P.UNCONSTRAINED` may repeat:
     both are left alone.
     """
@@ -42,6 +34,7 @@ class DuplicateAxis(Rule):
     code = "SL302"
     name = "duplicate-axis"
     harm = Harm.CRASH
+    assumes = True
     wakes = WAKES
 
     def check(self, site: Site) -> Iterator[Finding]:

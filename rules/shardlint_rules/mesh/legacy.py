@@ -9,17 +9,14 @@ from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.contexts import MeshContext
 from shardlint.program.meshes import MESH_MAKERS, Mesh, spec_of
-from shardlint.program.values import Api, Function, Made, Parameter, Place, Value, Wrapped, options
+from shardlint.program.values import Api, Made, Parameter, Place, Wrapped, options
 from shardlint.rule import Edit
 from shardlint.site import Site
-from shardlint.targets import Targets
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, axis_types, written_for_auto
+from shardlint_rules.mesh.origin import refused
+from shardlint_rules.mesh.running import names, running, through
+from shardlint_rules.upgrade.readers import imports, readers, uses_any
 
-# What reads the mesh of `with mesh:` and not the one of jax.set_mesh, by a word that shows it.
-READ_THE_OLD = {
-    "pjit": "pjit, which reads its specs against `with mesh:` only",
-    "thread_resources": "thread_resources, which jax.set_mesh does not fill",
-}
 _HALIAX = "haliax, which reads the mesh of `with mesh:`"
 _FLAX = "flax before 0.12.2, which reads the mesh of `with mesh:`"
 # The parts of Flax that look for a mesh in context.
@@ -35,8 +32,7 @@ _FLAX_READS = (
 _JITS = ("jit", "pjit", "filter_jit")
 _EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for a fresh array"
 _PMAP = "pmap, which raises under jax.set_mesh"
-
-_LOOKED_INTO = 100
+_MUCH = "more than is looked at"
 
 
 def entered(
@@ -68,49 +64,47 @@ def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
 
 def moves_with(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
     """What must change together with a `with mesh:` when it becomes `with jax.set_mesh(mesh):`."""
-    project = site.program.project
-    found = [why for word, why in READ_THE_OLD.items() if project.anywhere(word)]
-    return [*found, *libraries(site.program, site.targets), *_in_the_block(site, node)]
+    return [*readers(site).said, *libraries(site), *_in_the_block(site, node)]
 
 
-def libraries(program: Program, targets: Targets) -> list[str]:
-    """Libraries that read the old context on the project's releases, as far as the project uses that part."""
-    project = program.project
-    found = [_HALIAX] if project.anywhere("haliax") else []
-    if project.anywhere("flax") and not targets.allows("flax", ">=0.12.2"):
-        if any(map(project.anywhere, _FLAX_READS)):
+def libraries(site: Site, joined: bool = False) -> list[str]:
+    """Libraries that read the old context on the project's releases, as far as what runs with the site uses that part.
+
+    `joined` counts all that must change together with the site's file.
+    """
+    found = [_HALIAX] if imports(site, "haliax", joined) else []
+    if not site.targets.allows("flax", ">=0.12.2") and imports(site, "flax", joined):
+        if uses_any(site, _FLAX_READS, joined):
             found.append(_FLAX)
     return found
 
 
 def _in_the_block(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
+    """What runs in a block, itself or in the functions it calls, and raises under jax.set_mesh."""
+    run = running(site.program, Place(site.file, node))
     found = []
-    if any(_eager_bare(site, call) for call in _calls(node)):
+    if any(_eager_bare(site.program, place) for place in run.calls):
         found.append(_EAGER)
-    if site.program.project.anywhere("pmap") and _runs_pmap(site, node):
+    if any(_of_pmap(site.program, place) for place in run.calls):
         found.append(_PMAP)
+    if run.more:
+        found.append(_MUCH)
     return found
 
 
-def _runs_pmap(site: Site, node: ast.With | ast.AsyncWith) -> bool:
-    """Whether a block runs something made by pmap, itself or in the functions it calls."""
-    todo = [Place(site.file, call) for call in _calls(node)]
-    seen: set[ast.AST] = set()
-    while todo and len(seen) < _LOOKED_INTO:
-        place = todo.pop()
-        if not isinstance(place.node, ast.Call):
-            continue
-        for option in options(site.program.value(place.file, place.node.func)):
-            inner: Value = option
-            while isinstance(inner, Wrapped):
-                if inner.api.name == "jax.pmap":
-                    return True
-                inner = inner.inner
-            if isinstance(inner, Function) and inner.node not in seen:
-                seen.add(inner.node)
-                file = inner.place.file
-                scopes = file.inner_scopes(file.scope(inner.node))
-                todo += [Place(file, call) for scope in scopes for call in scope.calls]
+def _of_pmap(program: Program, place: Place) -> bool:
+    assert isinstance(place.node, ast.Call)
+    return any(through(one, "jax.pmap") for one in options(program.value(place.file, place.node.func)))
+
+
+def _eager_bare(program: Program, place: Place) -> bool:
+    call = place.node
+    assert isinstance(call, ast.Call)
+    for name in names(program, place) & set(CONSTRAINTS):
+        given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == CONSTRAINTS[name])]
+        values = [one for node in given for one in options(program.value(place.file, node))]
+        if any(spec_of(one, program.evaluator) is not None for one in values):
+            return True
     return False
 
 
@@ -123,20 +117,6 @@ def _calls(node: ast.With | ast.AsyncWith) -> Iterator[ast.Call]:
         if isinstance(part, ast.Call):
             yield part
         todo.extend(ast.iter_child_nodes(part))
-
-
-def _eager_bare(site: Site, call: ast.Call) -> bool:
-    for option in options(site.value(call.func)):
-        if not isinstance(option, Api) or option.name not in CONSTRAINTS:
-            continue
-        given = [
-            *call.args[1:2],
-            *(one.value for one in call.keywords if one.arg == CONSTRAINTS[option.name]),
-        ]
-        evaluator = site.program.evaluator
-        if any(spec_of(one, evaluator) is not None for node in given for one in options(site.value(node))):
-            return True
-    return False
 
 
 def _on_the_host(site: Site, node: ast.With | ast.AsyncWith) -> bool:
@@ -177,7 +157,9 @@ def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, c
         return "not all axes of the mesh are Auto"
     if not _on_the_host(site, statement):
         return "nothing shows that it runs outside traced code, where alone jax.set_mesh may be called"
-    return "; ".join(f"in it runs {why}" for why in _in_the_block(site, statement))
+    inside = [f"in it runs {why}" for why in _in_the_block(site, statement)]
+    mismatch = refused(site.program, running(site.program, Place(site.file, statement)))
+    return "; ".join([*inside, mismatch] if mismatch else inside)
 
 
 def _has_auto_axes(site: Site, mesh: Mesh) -> bool:

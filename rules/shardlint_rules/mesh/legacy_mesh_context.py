@@ -10,8 +10,10 @@ from shardlint.program.contexts import MeshContext
 from shardlint.program.values import Api, Made, Value, options
 from shardlint.rule import Finding, Fix, Harm, Rule, Safety, Withs
 from shardlint.site import Site
-from shardlint_rules.mesh.legacy import items, moves_with, stays, surely_a_mesh, to_set_mesh
+from shardlint_rules.mesh.legacy import items, libraries, stays, surely_a_mesh, to_set_mesh
+from shardlint_rules.mesh.set_already import set_already
 from shardlint_rules.upgrade import joint
+from shardlint_rules.upgrade.readers import file_imports, readers
 
 
 class LegacyMeshContext(Rule):
@@ -38,22 +40,6 @@ class LegacyMeshContext(Rule):
     | inside traced code | allowed | raises |
     | fresh arrays | on one device | replicated over the mesh |
 
-    ## Example
-    ```python
-    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
-
-    with mesh:
-        step(batch)
-    ```
-
-    ## Use instead
-    ```python
-    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
-
-    with jax.set_mesh(mesh):
-        step(batch)
-    ```
-
     ## Fix safety
     Unsafe: fresh arrays are then replicated over the mesh. It is offered only for a mesh with Auto axes,
     outside traced code, in a project without haliax or an older flax, and where no constraint outside jit
@@ -61,7 +47,7 @@ class LegacyMeshContext(Rule):
     files, or nothing does; the finding says what keeps it.
 
     ## Evidence
-    The table of mesh contexts of the experiments, and rows C2, F13, F20, F26, F27; run on jax 0.10.2 and
+    The rows of the table above were run on jax 0.10.2 and
     0.12, where `with mesh:` warns (0.8.3 does not). A context that both old and new releases serve may be
     chosen by a version test, which is left alone. So are files that use haliax: it needs the old context.
     """
@@ -75,7 +61,7 @@ class LegacyMeshContext(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each `with` that enters a mesh."""
-        if site.file.says("haliax") or site.guarded or site.expected_to_fail:
+        if file_imports(site.file, "haliax") or site.guarded or site.expected_to_fail:
             return
         item = site.file.parent(site.syntax)
         statement = site.file.parent(item) if item is not None else None
@@ -91,21 +77,21 @@ class LegacyMeshContext(Rule):
     ) -> Finding:
         text = site.text(item.context_expr)
         traced = site.program.region(site.file, item.context_expr).traced in ("always", "sometimes")
-        moving = moves_with(site, statement)
-        fix = None
+        fix: Fix | None = None
         if traced:
             help = "this is traced code, where jax.set_mesh raises: set the mesh where the jitted function is called"
-        elif moving:
-            fix = joint.fix(site)
-            kept = joint.kept(site, moving) or stays(site, statement, item, context)
-            help = f"write jax.set_mesh({text}) together with {'; '.join(moving)}" + (
-                f"; {kept}" if kept else ""
-            )
         else:
-            fix = self._fix(site, context, text)
-            kept = "" if fix is not None else stays(site, statement, item, context)
+            moved = self._moved(site, statement, item, context)
+            fix = moved if isinstance(moved, Fix) else None
             help = f"write with jax.set_mesh({text}):, under which fresh arrays are replicated over the mesh"
-            help += f"; not rewritten: {kept}" if kept else ""
+            help += f"; {moved}" if isinstance(moved, str) else ""
+        line = set_already(site, statement, item)
+        if line is not None and not traced:
+            fix = None
+            help = (
+                f"leave `{text}` out, as jax.set_mesh at line {line} sets it already: what reads only the old context "
+                "(pjit, thread_resources) has to be moved first"
+            )
         return site.finding(
             item.context_expr,
             "a deprecated mesh context",
@@ -114,12 +100,18 @@ class LegacyMeshContext(Rule):
             fix=fix,
         )
 
-    def _fix(self, site: Site, context: MeshContext, text: str) -> Fix | None:
+    def _moved(
+        self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext
+    ) -> Fix | str:
+        """The fix, or why there is none."""
+        if readers(site).said:
+            return joint.carried(site)
+        kept = [*libraries(site), stays(site, statement, item, context)]
         edits = to_set_mesh(site, context)
         if edits is None:
-            return None
+            return f"not rewritten: {'; '.join(filter(None, kept)) or 'it is not written as one'}"
         why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
-        return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
+        return site.fix(Safety.UNSAFE, f"write jax.set_mesh({site.text(item.context_expr)})", edits, why)
 
 
 def _said_otherwise(value: Value) -> bool:

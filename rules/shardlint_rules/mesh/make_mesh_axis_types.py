@@ -13,11 +13,17 @@ from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.mesh.axis_types import (
     CONSTRAINTS,
+    constrained_nearby,
+    sharding_argument,
     speaks_of_explicit,
     targets,
     turned_explicit,
     written_for_auto,
 )
+
+# Releases whose make_mesh warns where it is not told.
+_WARNS = ">=0.8.1,<0.9"
+_UNSPOKEN = "nothing in this project speaks of them"
 
 
 class MakeMeshAxisTypes(Rule):
@@ -27,9 +33,12 @@ class MakeMeshAxisTypes(Rule):
     Reports `jax.make_mesh` and `AbstractMesh` without `axis_types` where a `with_sharding_constraint` or
     `eqx.filter_shard` of the project has a sharding over that mesh.
 
-    Also where nothing in the project speaks of Explicit axes, and it pins a release of jax that made Auto
-    ones while it is checked for a newer one (`--target`). Without such a pin, only with `--pedantic`: the
-    old default may be meant.
+    Also where nothing that runs with the file speaks of Explicit axes, and it pins a release of jax that made Auto
+    ones while it is checked for a newer one (`--target`); or some file that this one imports, or that imports it,
+    constrains arrays by specs or by Flax's logical names. Without either, only with `--certainty possible`: meshes
+    by which arrays are only placed do as well with Explicit axes.
+
+    On jax 0.8.1 to 0.8.3 `make_mesh` without `axis_types` makes Auto axes, and warns of what is to come.
 
     ## Why it hurts
     The default was Auto and became Explicit: for `make_mesh` with jax 0.9, for `AbstractMesh` with 0.12.
@@ -37,43 +46,27 @@ class MakeMeshAxisTypes(Rule):
     to with_sharding_constraint can only refer to Auto axes`, and many operations ask for an `out_sharding`.
     `jax.sharding.Mesh` stays Auto.
 
-    ## Example
-    ```python
-    mesh = jax.make_mesh((4, 2), ("data", "model"))
-
-    @jax.jit
-    def block(x):
-        return jax.lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("data")))
-    ```
-
-    ## Use instead
-    ```python
-    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-
-    @jax.jit
-    def block(x):
-        return jax.lax.with_sharding_constraint(x * 2, NamedSharding(mesh, P("data")))
-    ```
-
     ## Fix safety
     Safe where the constraint surely is over this mesh: the program raises as it stands, and the fix says
     what the default was. Unsafe elsewhere: you may have meant Explicit axes.
 
     ## Evidence
-    Rows F09j, F11b, L2g and C5 of the experiments, run on jax 0.10.2 and 0.12; on 0.8.3 and before the
-    mesh is Auto.
+    Run on jax 0.10.2 and 0.12; on 0.8.3 and before the mesh is Auto. That 0.8.1 began to warn is from jax's changelog;
+    0.8.3 was seen to.
     """
 
     code = "SL307"
     name = "make-mesh-axis-types"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.9"}
+    likely = ("meets-constraints",)
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
     wakes = (Calls("jax.make_mesh", "jax.sharding.AbstractMesh"),)
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or not turned_explicit(site, site.api):
+        warned = site.api == "jax.make_mesh" and site.runs("jax", _WARNS)
+        if site.form != "call" or not (warned or turned_explicit(site, site.api)):
             return
         if (
             site.expected_to_fail
@@ -86,33 +79,62 @@ class MakeMeshAxisTypes(Rule):
         if types is not None and site.value(types) != Constant(None):
             return
         constraint = _over(site)
-        name = site.api.rpartition(".")[2]
-        if constraint is not None:
-            file, call = constraint
-            where = f"line {call.lineno}" if file is site.file else f"{file.path.name}:{call.lineno}"
-            yield site.finding(
-                site.call,
-                "its axes are Explicit",
-                f"On {site.on('jax')} {name} makes Explicit axes unless told otherwise, and the constraint at "
-                f"{where} raises ValueError: it may name Auto axes only.",
-                help="say axis_types=(jax.sharding.AxisType.Auto,) * n, or constrain by jax.reshard",
-                fix=self._fix(site, types, Safety.SAFE),
-            )
-        elif (for_auto := written_for_auto(site, site.api)) or not speaks_of_explicit(site):
-            known = (
-                "the jax that it pins made Auto axes"
-                if for_auto
-                else "nothing in this project speaks of them"
-            )
-            yield site.finding(
-                site.call,
-                "its axes are Explicit",
-                f"On {site.on('jax')} {name} makes Explicit axes unless told otherwise, and {known}: "
-                "constraints raise, and many operations ask for an out_sharding.",
-                help="say axis_types=(jax.sharding.AxisType.Auto,) * n",
-                fix=self._fix(site, types, Safety.SAFE if for_auto else Safety.UNSAFE),
-                certainty=Certainty.PROVEN if for_auto else Certainty.LIKELY,
-            )
+        if constraint is not None and turned_explicit(site, site.api):
+            yield self._constrained(site, types, *constraint)
+        elif site.runs("jax", _WARNS):
+            yield self._warned(site, types)
+        elif written_for_auto(site, site.api):
+            yield self._explicit(site, types, "the jax that it pins made Auto axes", Safety.SAFE)
+        elif not speaks_of_explicit(site):
+            yield from self._unspoken(site, types)
+
+    def _constrained(self, site: Site, types: ast.expr | None, file: FileFacts, call: ast.Call) -> Finding:
+        where = f"line {call.lineno}" if file is site.file else f"{file.path.name}:{call.lineno}"
+        return site.finding(
+            site.call,
+            "its axes are Explicit",
+            f"On {site.on('jax')} {_name(site)} makes Explicit axes unless told otherwise, and the constraint at "
+            f"{where} raises ValueError: it may name Auto axes only.",
+            help="say axis_types=(jax.sharding.AxisType.Auto,) * n, or constrain by jax.reshard",
+            fix=self._fix(site, types, Safety.SAFE),
+        )
+
+    def _warned(self, site: Site, types: ast.expr | None) -> Finding:
+        return site.finding(
+            site.call,
+            "jax 0.9 makes its axes Explicit",
+            f"On {site.on('jax')} this warns: its axes are Auto, and from jax 0.9 on Explicit unless told otherwise. "
+            "Constraints raise then, and many operations ask for an out_sharding.",
+            help="say axis_types=(jax.sharding.AxisType.Auto,) * n",
+            fix=self._fix(site, types, Safety.SAFE),
+            harm=Harm.REMOVED,
+        )
+
+    def _unspoken(self, site: Site, types: ast.expr | None) -> Iterator[Finding]:
+        if not site.wants("meets-constraints", "never-explicit"):
+            return
+        near = constrained_nearby(site)
+        if near is None:
+            found = "no file that runs with this one has a word for Explicit axes"
+            yield self._explicit(site, types, _UNSPOKEN, Safety.UNSAFE, "never-explicit", found)
+        else:
+            found = f"{near.path.name} constrains arrays by specs, and nothing in the program speaks of Explicit axes"
+            yield self._explicit(site, types, _UNSPOKEN, Safety.UNSAFE, "meets-constraints", found)
+
+    def _explicit(
+        self, site: Site, types: ast.expr | None, known: str, safety: Safety, form: str = "", why: str = ""
+    ) -> Finding:
+        return site.finding(
+            site.call,
+            "its axes are Explicit",
+            f"On {site.on('jax')} {_name(site)} makes Explicit axes unless told otherwise, and {known}: "
+            "constraints raise, and many operations ask for an out_sharding.",
+            help="say axis_types=(jax.sharding.AxisType.Auto,) * n",
+            fix=self._fix(site, types, safety),
+            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
+            form=form,
+            why=why,
+        )
 
     def _fix(self, site: Site, types: ast.expr | None, safety: Safety) -> Fix | None:
         names = site.argument("axis_names")
@@ -138,6 +160,10 @@ class MakeMeshAxisTypes(Rule):
             call = appended(site.node, "axis_types", text)
             edits = [site.replace(site.call, call), *imports]
         return site.fix(safety, f"add axis_types={text}", edits, why)
+
+
+def _name(site: Site) -> str:
+    return site.api.rpartition(".")[2]
 
 
 def _over(site: Site) -> tuple[FileFacts, ast.Call] | None:
@@ -170,9 +196,5 @@ def _constraints(program: Program, home: FileFacts) -> Iterator[tuple[FileFacts,
 def _shardings(program: Program, file: FileFacts, call: ast.Call) -> ast.expr | None:
     for option in options(program.value(file, call.func)):
         if isinstance(option, Api) and option.name in CONSTRAINTS:
-            keyword = next((one.value for one in call.keywords if one.arg == CONSTRAINTS[option.name]), None)
-            if keyword is not None:
-                return keyword
-            if len(call.args) > 1 and not any(isinstance(one, ast.Starred) for one in call.args[:2]):
-                return call.args[1]
+            return sharding_argument(call, option.name)
     return None

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.program.meshes import mesh_of
-from shardlint.program.values import options
+from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.mesh.axis_types import axis_types
+from shardlint_rules.mesh.axis_types import axis_types, makes_explicit_meshes
 
 
 class MeshCopyDropsTypes(Rule):
@@ -18,7 +18,7 @@ class MeshCopyDropsTypes(Rule):
 
     ## What it does
     Reports `Mesh(other.devices, other.axis_names)`, also with the devices rearranged, where `other` is a
-    mesh with Explicit axes, or axes of several types. With `--pedantic` also where the types of `other` are
+    mesh with Explicit axes, or axes of several types. With `--certainty possible` also where the types of `other` are
     not known.
 
     ## Why it hurts
@@ -26,24 +26,12 @@ class MeshCopyDropsTypes(Rule):
     Nothing is raised: arrays on it lose the sharding from their types, the compiler chooses again, and
     together with arrays on the first mesh they raise `ValueError`.
 
-    ## Example
-    ```python
-    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
-    backwards = Mesh(mesh.devices[::-1], mesh.axis_names)
-    ```
-
-    ## Use instead
-    ```python
-    mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Explicit,) * 2)
-    backwards = Mesh(mesh.devices[::-1], mesh.axis_names, axis_types=mesh.axis_types)
-    ```
-
     ## Fix safety
     Safe: the names are the other mesh's, so there is one type for each of them.
 
     ## Evidence
-    Run on jax 0.6.2 to 0.12. A copy of a mesh that has Auto axes is left alone, and so is one that says
-    its types.
+    Run on jax 0.6.2 to 0.12. Left alone: copies of a mesh that has Auto axes, also of that of `with mesh:`
+    (`thread_resources`) and of any mesh of a project that makes none with Explicit axes; copies that say their types.
     """
 
     code = "SL314"
@@ -71,7 +59,7 @@ class MeshCopyDropsTypes(Rule):
             return
         meshes = [mesh_of(option, site.program.evaluator) for option in options(site.value(names.value))]
         kept = {mesh is not None and axis_types(site, mesh) == "auto" for mesh in meshes}
-        if kept == {True}:
+        if kept == {True} or (None in meshes and self._made_auto(site, names.value)):
             return
         proven = kept == {False} and all(mesh is not None and mesh.axis_types != "unknown" for mesh in meshes)
         yield site.finding(
@@ -81,8 +69,15 @@ class MeshCopyDropsTypes(Rule):
             if proven
             else f"On {site.on('jax')} the copy has Auto axes, whatever those of `{other}` are. Nothing is raised.",
             fix=self._fix(site, other),
-            certainty=Certainty.PROVEN if proven else Certainty.LIKELY,
+            certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
+            form="" if proven else "unknown-types",
         )
+
+    def _made_auto(self, site: Site, other: ast.expr) -> bool:
+        """Whether a mesh out of sight is surely an Auto one: of `with mesh:`, or in a project that makes no others."""
+        found = options(site.program.followed(site.value(other)))
+        entered = all(isinstance(one, Api) and "thread_resources" in one.name for one in found)
+        return entered or not makes_explicit_meshes(site)
 
     def _fix(self, site: Site, other: str) -> Fix:
         from shardlint_rules.mesh.appending import appended

@@ -9,10 +9,11 @@ from typing import ClassVar
 from shardlint.program.contexts import SET_KINDS, Context, ContextKind
 from shardlint.program.liveness import reads_after
 from shardlint.program.values import Api, options
-from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.legacy import to_set_mesh
+from shardlint_rules.upgrade.places import is_the_library
 
 _NEW = ("jax.sharding.get_abstract_mesh", "jax._src.mesh.get_abstract_mesh", "jax.sharding.get_mesh")
 _OLD = (
@@ -33,6 +34,9 @@ class MeshEmptyGuard(Rule):
     it has its mesh from `with mesh:`; and `thread_resources.env.physical_mesh.empty` where every way has it
     from `jax.set_mesh`.
 
+    Also any read of `thread_resources.env.physical_mesh` on jax from 0.7.1, where the function does not ask for the
+    mesh of `jax.set_mesh` while some file of the project sets one; where none does, with `--certainty possible`.
+
     ## Why it hurts
     The two contexts do not know each other, so `empty` is True there, always. The helper takes itself for
     running without a mesh and returns early: the array stays on one device, or replicated, and nothing is
@@ -43,37 +47,13 @@ class MeshEmptyGuard(Rule):
     | `jax.sharding.get_abstract_mesh()`, `get_mesh()` | empty | the mesh |
     | `thread_resources.env.physical_mesh` | the mesh | empty |
 
-    ## Example
-    ```python
-    @jax.jit
-    def block(x):
-        if jax.sharding.get_abstract_mesh().empty:
-            return x
-        return jax.lax.with_sharding_constraint(x, P("data"))
-
-    with mesh:
-        block(x)
-    ```
-
-    ## Use instead
-    ```python
-    @jax.jit
-    def block(x):
-        if jax.sharding.get_abstract_mesh().empty:
-            return x
-        return jax.lax.with_sharding_constraint(x, P("data"))
-
-    with jax.set_mesh(mesh):
-        block(x)
-    ```
-
     ## Fix safety
     Unsafe: the constraint comes into force, and fresh arrays are replicated over the mesh. `with mesh:` is
     rewritten only in the same file and where nothing else reads it (SL315); `thread_resources` becomes
     `get_abstract_mesh()`.
 
     ## Evidence
-    Rows F26 and F27 of the experiments, run on jax 0.6.2 to 0.12 (there `jax.sharding.use_mesh` for
+    Run on jax 0.6.2 to 0.12 (there `jax.sharding.use_mesh` for
     `set_mesh`). A function that asks both, and one with callers out of sight, are left alone.
     """
 
@@ -90,8 +70,14 @@ class MeshEmptyGuard(Rule):
         if site.form not in ("call", "name") or site.expected_to_fail or site.guarded or _asks_both(site):
             return
         mesh = _physical(site) if old else site.call
-        if mesh is None or not _places(site):
+        if mesh is None:
             return
+        found = list(self._guarding(site, mesh, old)) if _places(site) else []
+        yield from found
+        if old and not found and site.runs("jax", ">=0.7.1") and site.wants("one-context", "old-context"):
+            yield from self._one_context(site, mesh)
+
+    def _guarding(self, site: Site, mesh: ast.expr, old: bool) -> Iterator[Finding]:
         for guard in _guards(site, mesh):
             wanted = SET_KINDS if old else _ENTERED
             context = site.program.context(site.file, guard)
@@ -103,13 +89,30 @@ class MeshEmptyGuard(Rule):
             else:
                 yield self._unseen(site, guard, context, "`with mesh:`", self._set_anew(site, context))
 
+    def _one_context(self, site: Site, mesh: ast.expr) -> Iterator[Finding]:
+        """A read of the old context in a project that sets the new one."""
+        if site.program.context(site.file, mesh).only(*_ENTERED) or is_the_library(site.program.project.root):
+            return
+        setting = next(filter(site.anywhere, ("jax.set_mesh", "sharding.set_mesh")), None)
+        yield site.finding(
+            mesh,
+            "does not see jax.set_mesh",
+            f"On {site.on('jax')} this is the mesh of `with mesh:` alone: under `jax.set_mesh(mesh)` it is empty.",
+            help="ask jax.sharding.get_abstract_mesh() too, where this one is empty",
+            certainty=Certainty.POSSIBLE,
+            form="one-context" if setting else "old-context",
+            why=f"the project sets meshes by {setting}, and this function does not ask for them"
+            if setting
+            else "whoever calls it may set the mesh the newer way",
+        )
+
     def _nothing_else(self, site: Site, guard: ast.Attribute, *kinds: ContextKind) -> bool:
         """Whether no mesh of the other kind is around what is known."""
         around = site.program.around(site.file, guard)
         if any(one.kind not in kinds for one in around.contexts):
             return False
         # Callers out of sight could set a mesh, if anything of the project does.
-        return around.complete or kinds == SET_KINDS or not any(map(site.program.project.anywhere, _SETTING))
+        return around.complete or kinds == SET_KINDS or not any(map(site.anywhere, _SETTING))
 
     def _unseen(
         self, site: Site, guard: ast.Attribute, context: Context, by: str, fix: Fix | None

@@ -26,7 +26,7 @@ class MeshShapeAndNames(Rule):
     name; a shape that is a number, or has a -1. `("data")` is a string, which names one axis: `("data",)`
     is a tuple.
 
-    With `--pedantic` also a function that computes a list of names and then gives the mesh its
+    With `--certainty possible` also a function that computes a list of names and then gives the mesh its
     parameter instead, and a mesh of one device that has all but some of the axes of another mesh of the
     project: code written for that one cannot run under it.
 
@@ -35,24 +35,16 @@ class MeshShapeAndNames(Rule):
     argument (axis_names)`. A name that stands twice is accepted, but the mesh then has that axis once: an
     array sharded over it raises `INVALID_ARGUMENT` from inside the compiler.
 
-    ## Example
-    ```python
-    mesh = Mesh(jax.devices(), ("data", "model"))
-    ```
-
-    ## Use instead
-    ```python
-    mesh = Mesh(np.array(jax.devices()).reshape(-1, 2), ("data", "model"))
-    ```
-
     ## Evidence
-    Rows F08 and F09 of the experiments, run on jax 0.4.38 to 0.12. Devices whose dimensions the text does
+    Run on jax 0.4.38 to 0.12. Devices whose dimensions the text does
     not tell, and names from a configuration, are left alone.
     """
 
     code = "SL304"
     name = "mesh-shape-and-names"
     harm = Harm.CRASH
+    likely = ("stand-in", "unused-names")
+    assumes = True
     wakes = (Calls(_MESH, _MAKE, _ABSTRACT),)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -152,7 +144,9 @@ class MeshShapeAndNames(Rule):
             f'On {site.on("jax")} what names "{axis}", as the mesh made at {where} has it, raises ValueError under '
             "this mesh of one device.",
             help="give a mesh that stands in for another all of its axes",
-            certainty=Certainty.LIKELY,
+            certainty=Certainty.POSSIBLE,
+            form="stand-in",
+            why=f"its axes are among those of the mesh made at {where}",
         )
 
     def _raises(self, site: Site, node: ast.expr, label: str, error: str, help: str) -> Finding:
@@ -181,7 +175,9 @@ class MeshShapeAndNames(Rule):
                     f"The mesh gets the names as they were given, in their order; `{name}` may have another.",
                     help=f"write {name}",
                     harm=Harm.SILENT,
-                    certainty=Certainty.LIKELY,
+                    certainty=Certainty.POSSIBLE,
+                    form="unused-names",
+                    why=f"`{name}` begins as `{node.id}`, is changed, and nothing reads it after",
                 )
         return None
 

@@ -31,27 +31,15 @@ class MeshSizeHardCoded(Rule):
     is written out too (`--xla_force_host_platform_device_count`, `jax_num_cpu_devices`), where the product
     of the sizes is another number.
 
-    With `--pedantic` also `jax.make_mesh` for fewer devices than there are: it takes the first ones and
+    With `--certainty possible` also `jax.make_mesh` for fewer devices than there are: it takes the first ones and
     leaves the rest idle, which a test may want.
 
     ## Why it hurts
     Too many: `ValueError: Number of devices 8 must be >= the product of mesh_shape`. Of all devices
     reshaped, and of `create_device_mesh`, fewer raise too. Fewer for `make_mesh`: silently idle devices.
 
-    ## Example
-    ```python
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-    mesh = Mesh(np.array(jax.devices()).reshape(4, 4), ("data", "model"))
-    ```
-
-    ## Use instead
-    ```python
-    os.environ["XLA_FLAGS"] = "--xla_force_host_platform_device_count=8"
-    mesh = Mesh(np.array(jax.devices()).reshape(-1, 2), ("data", "model"))
-    ```
-
     ## Evidence
-    Rows F09a, F09b and F10b of the experiments, run on jax 0.4.38 to 0.12. A mesh over given devices, a
+    Run on jax 0.4.38 to 0.12. A mesh over given devices, a
     number of devices that may be set elsewhere (`setdefault`, a function, two numbers in one file) and
     sizes that are computed are left alone.
     """
@@ -83,7 +71,8 @@ class MeshSizeHardCoded(Rule):
                 f"With the {count} simulated devices of line {line}, {count - wanted} stay idle, and nothing says so.",
                 help="take the size of one axis from jax.device_count()",
                 harm=Harm.COST,
-                certainty=Certainty.LIKELY,
+                certainty=Certainty.POSSIBLE,
+                form="idle-devices",
             )
             return
         yield site.finding(

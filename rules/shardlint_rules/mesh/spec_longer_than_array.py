@@ -34,23 +34,13 @@ class SpecLongerThanArray(Rule):
     sharding too (on a mesh with Explicit axes not since jax 0.12): then `device_put` and `jit` refuse it later. `P()`
     is replicated for every rank.
 
-    ## Example
-    ```python
-    weights = jax.device_put(np.zeros((8, 8)), NamedSharding(mesh, P("data", "model", None)))
-    ```
-
-    ## Use instead
-    ```python
-    weights = jax.device_put(np.zeros((8, 8)), NamedSharding(mesh, P("data", "model")))
-    ```
-
     ## Fix safety
     Safe, and offered where only `None`s are too many: a spec may be shorter than the array, and `P()` says of
     every array what `P(None)` says of those with a dimension. Which axis is too many is yours to say.
 
     ## Evidence
-    Row F03 of the experiments, run on jax 0.4.38 to 0.12. Arrays whose dimensions the text does not tell
-    are left alone, and so are pytrees. The likely finding is left out where the code asks for the rank, where it
+    Run on jax 0.4.38 to 0.12. Arrays whose dimensions the text does not tell
+    are left alone, and so are pytrees. The possible finding is left out where the code asks for the rank, where it
     uses the array as one with dimensions, or where names (`batch`), annotations or callers say that it has some.
     `jax.reshard` takes such a spec on a mesh with Auto axes, and is left alone.
     """
@@ -58,6 +48,8 @@ class SpecLongerThanArray(Rule):
     code = "SL303"
     name = "spec-longer-than-array"
     harm = Harm.CRASH
+    likely = ("any-shape",)
+    assumes = True
     wakes = (Calls(*_GIVEN, *MAKING),)
     fixes = "safe"
 
@@ -72,8 +64,8 @@ class SpecLongerThanArray(Rule):
         if spec is None or spec.open:
             return
         shape = None if site.api in MAKING else shape_of(site.program.evaluator, Place(site.file, array))
-        if shape is None and site.likely:
-            yield from self._likely(site, array, sharding, spec)
+        if shape is None and site.wants("rank-tested", "any-rank", "any-shape"):
+            yield from self._unproven(site, array, sharding, spec)
         if shape is None or len(shape) >= len(spec.entries):
             return
         has = {0: "no dimensions", 1: "one dimension"}.get(len(shape), f"{len(shape)} dimensions")
@@ -87,7 +79,7 @@ class SpecLongerThanArray(Rule):
             fix=self._fix(site, spec, len(shape)),
         )
 
-    def _likely(self, site: Site, array: ast.expr, sharding: ast.expr, spec: Spec) -> Iterator[Finding]:
+    def _unproven(self, site: Site, array: ast.expr, sharding: ast.expr, spec: Spec) -> Iterator[Finding]:
         """What names, uses and tests tell of an array whose dimensions no literal tells."""
         most = rank_at_most(site, array) if site.api not in MAKING else None
         replicated = all(entry.known and not entry.axes and not entry.unconstrained for entry in spec.entries)
@@ -116,7 +108,9 @@ class SpecLongerThanArray(Rule):
             help="write P(): replicated, for every rank"
             if replicated
             else "write at most one entry a dimension",
-            certainty=Certainty.LIKELY,
+            certainty=Certainty.POSSIBLE,
+            form="rank-tested" if most is not None else "any-shape" if site.api in MAKING else "any-rank",
+            why="the shape is taken from an array that may have any rank" if site.api in MAKING else "",
             fix=self._fix(site, spec, 0) if replicated else None,
         )
 

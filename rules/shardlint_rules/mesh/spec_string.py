@@ -19,26 +19,13 @@ class SpecString(Rule):
 
     ## What it does
     Reports entries of a literal spec that are an empty string, several axes in one string, a set, or a
-    tuple or list with `None` inside. With `--pedantic` also a list as the only entry: `P(["data",
+    tuple or list with `None` inside. With `--certainty possible` also a list as the only entry: `P(["data",
     "model"])`.
 
     ## Why it hurts
     An empty string is taken for `None` since jax 0.5.3: the dimension is replicated and nothing is said.
     Two axes in one string are looked up as one axis, which no mesh has. A set raises `TypeError`. `None`
     inside a tuple is looked up as an axis. A list is one entry, so both axes split the first dimension.
-
-    ## Example
-    ```python
-    rows = P("")
-    both = P("data,model")
-    ```
-
-    ## Use instead
-    ```python
-    rows = P(None)
-    both = P("data", "model")      # one axis a dimension
-    flat = P(("data", "model"))    # both axes split the first dimension
-    ```
 
     ## Fix safety
     Safe for an empty string, which becomes the `None` it is taken for (up to jax 0.4.38 it raised), and
@@ -48,12 +35,13 @@ class SpecString(Rule):
     to you.
 
     ## Evidence
-    Row F05 of the experiments, run on jax 0.4.38 to 0.12.
+    Run on jax 0.4.38 to 0.12.
     """
 
     code = "SL306"
     name = "spec-string"
     harm = Harm.SILENT
+    assumes = True
     wakes = (Calls("jax.sharding.PartitionSpec"),)
     fixes = "both"
 
@@ -78,7 +66,7 @@ class SpecString(Rule):
                 yield self._set(site, node)
             case Items(kind="tuple" | "list", items=items, open=False) if Constant(None) in items:
                 yield self._holds_none(site, node)
-            case Items(kind="list", items=items, open=False) if len(items) > 1 and _alone(site):
+            case Items(kind="list", items=items) if isinstance(node, ast.List) and len(items) > 1 and _alone(site):
                 yield self._list(site, node)
 
     def _empty(self, site: Site, node: ast.expr) -> Finding:
@@ -142,7 +130,7 @@ class SpecString(Rule):
             "a list is one entry",
             "All of these axes split the first dimension; the other dimensions are replicated.",
             help=f"write {callee}({spread}) for one axis a dimension, or a tuple if it is meant so",
-            certainty=Certainty.LIKELY,
+            certainty=Certainty.POSSIBLE,
         )
 
 

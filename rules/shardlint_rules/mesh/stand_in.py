@@ -22,7 +22,7 @@ def fuller(site: Site) -> tuple[Mesh, str] | None:
     shape = shape_of(site.program.evaluator, Place(site.file, devices))
     if not shape or any(size != 1 for size in shape) or site.program.project.is_test(site.file.path):
         return None
-    for file in site.program.project.calling(_MAKERS):
+    for file in site.program.project.calling(site.file.path, _MAKERS):
         if file is None:
             return None
         for word in _MAKERS:

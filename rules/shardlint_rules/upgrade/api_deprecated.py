@@ -25,22 +25,6 @@ class ApiDeprecated(Rule):
     It raises on a later release; for many names the finding says on which. Until then most of them print a
     DeprecationWarning at every import.
 
-    ## Example
-    ```python
-    from jax.experimental.shard_map import shard_map
-    from jax.sharding import PartitionSpec as P
-
-    mean = shard_map(local_mean, mesh, in_specs=P("data"), out_specs=P(), check_rep=False)
-    ```
-
-    ## Use instead
-    ```python
-    from jax import shard_map
-    from jax.sharding import PartitionSpec as P
-
-    mean = shard_map(local_mean, mesh=mesh, in_specs=P("data"), out_specs=P(), check_vma=False)
-    ```
-
     ## Fix safety
     Safe, and made only where another name of the same thing takes the old one's place. `shard_map` is
     rewritten where every call of it in the file can be: on the releases that deprecate it, the old function
@@ -53,8 +37,7 @@ class ApiDeprecated(Rule):
     no mesh, pjit whose shardings name their mesh becomes `jax.jit`.
 
     ## Evidence
-    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py. Rows G12 and F20
-    of the experiments for shard_map and pjit.
+    Each entry was probed on nine releases from jax 0.4.13 to 0.12 by scripts/observe_api.py.
     """
 
     code = "SL902"
@@ -72,9 +55,8 @@ class ApiDeprecated(Rule):
         name = use.dotted if use.entry.kind == "namespace" else use.entry.name
         fix, help = renamed(site, use), use.entry.advice
         if fix is None and use.entry.name in (pjit.NAME, *ambient.OLD):
-            fix = joint.fix(site)
-            kept = joint.kept(site) if fix is None else ""
-            help += f"; {kept}" if kept else ""
+            moved = joint.carried(site)
+            fix, help = (None, f"{help}; {moved}") if isinstance(moved, str) else (moved, help)
         yield site.finding(
             use.node,
             f"deprecated since jax {show(use.entry.deprecated)}",

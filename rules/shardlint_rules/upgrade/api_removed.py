@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from shardlint.program.values import Constant
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
+from shardlint.unused import without_lines
 from shardlint.versions import show
 from shardlint_rules.upgrade import ambient, device_put, joint, positional
-from shardlint_rules.upgrade.importing import whole_line
 from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
 from shardlint_rules.upgrade.renaming import renamed
 from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, woken_names
@@ -30,22 +30,6 @@ class ApiRemoved(Rule):
     ## Why it hurts
     The import or the attribute raises, often in a branch that is run late: at the first checkpoint, or on
     more than one device only.
-
-    ## Example
-    ```python
-    import jax
-
-    with jax.sharding.use_mesh(mesh):
-        train()
-    ```
-
-    ## Use instead
-    ```python
-    import jax
-
-    with jax.set_mesh(mesh):
-        train()
-    ```
 
     ## Fix safety
     Safe where another name of the same thing takes the old one's place on the target release; an older
@@ -126,7 +110,7 @@ class ApiRemoved(Rule):
         block = site.file.parent(statement)
         blocks = [getattr(block, name, []) for name in ("body", "orelse", "finalbody")]
         alone = any(statements == [statement] for statements in blocks)
-        edit = site.replace(statement, "pass") if alone else whole_line(site.file, statement)
+        edit = site.replace(statement, "pass") if alone else without_lines(site.file, statement)
         return site.fix(Safety.SAFE, "leave it out: this is what the release does", [edit])
 
     def _not_yet(self, site: Site, use: Use) -> Iterator[Finding]:
@@ -142,7 +126,7 @@ class ApiRemoved(Rule):
             f"not in {site.on('jax')}",
             f"On {site.on('jax')} ({source}) this raises {error}: {use.entry.name} came with jax {since}.",
             help=f"require jax>={since}, or ask first: hasattr({module}, {last!r})",
-            certainty=certainty(site, use) if exact(site, "jax") else Certainty.LIKELY,
+            certainty=certainty(site, use) if exact(site, "jax") else Certainty.POSSIBLE,
         )
 
 
@@ -154,7 +138,8 @@ def carried(site: Site, use: Use) -> tuple[Fix | None, str]:
     elif name in device_put.NAMES:
         made = device_put.fix(site, name)
     elif name in ambient.OLD:
-        return joint.fix(site), joint.kept(site)
+        moved = joint.carried(site)
+        return (None, moved) if isinstance(moved, str) else (moved, "")
     else:
         return None, ""
     return (None, f"not rewritten: {made}") if isinstance(made, str) else (made, "")

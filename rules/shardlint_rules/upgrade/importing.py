@@ -7,6 +7,7 @@ import re
 
 from shardlint.facts import FileFacts
 from shardlint.rule import Edit
+from shardlint.unused import without_lines
 
 _FROM = re.compile(r"from\s+(?P<module>[\w.]+)\s+import\b")
 
@@ -23,7 +24,7 @@ def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list
     if other is not None and not (alone and _followed(file, statement)):
         there = any((found.asname or found.name) == local and found.name == last for found in other.names)
         joined = [] if there else [_join(file, other, text)]
-        return [*joined, whole_line(file, statement) if alone else _without(file, statement, alias)]
+        return [*joined, without_lines(file, statement) if alone else _without(file, statement, alias)]
     if alone:
         start, _ = file.span(statement)
         match = _FROM.match(file.text(statement))
@@ -85,11 +86,3 @@ def _followed(file: FileFacts, statement: ast.stmt) -> bool:
     starts = file.source.line_starts
     after = file.source.text[end : starts[line] if line < len(starts) else len(file.source.text)]
     return bool(before.strip() or after.strip()) or "#" in file.text(statement)
-
-
-def whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
-    """An edit that takes a statement away with its line."""
-    line = statement.end_lineno or statement.lineno
-    starts = file.source.line_starts
-    end = starts[line] if line < len(starts) else len(file.source.text)
-    return Edit(file.source.offset(statement.lineno, 0), end, "")

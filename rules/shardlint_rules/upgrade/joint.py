@@ -8,8 +8,7 @@ that are in one file share one set of edits.
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -24,15 +23,18 @@ from shardlint.site import Site
 from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh
 from shardlint_rules.upgrade import ambient, pjit
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
+from shardlint_rules.upgrade.readers import by_hand as entered_by_hand
+from shardlint_rules.upgrade.readers import renamed, sets_a_mesh
 
 # Where any of it may stand. A docstring costs a parse and no more.
 _WHERE = (
-    "pjit", "thread_resources", "enter_context(", ".__enter__(", "shard_map", r"(?:)with\b[^:]{0,200}[mM]esh",
+    "pjit", "thread_resources", "enter_context(", ".__enter__(", "shard_map", "set_mesh", "use_mesh",
+    r"(?:)with\b[^:]{0,200}[mM]esh", r"(?m)^[ \t]*(?:async[ \t]+)?with[ \t(]+[\w.]+\s*(?:as\b|[:,)\\])",
 )  # fmt: skip
-_BY_HAND = re.compile(r"enter_context\(\s*[\w.]*[mM]esh\b|\b[\w.]*[mM]esh\.__enter__\(")
+_TAKEN = "pjit: another file takes it from this one"
 # Since when `with mesh:` is reported, and so rewritten.
 _WARNS = ">=0.10.1"
-_SHOWN = 3
+_SHOWN_MOST = 3
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,8 @@ class Plan:
 
     contexts: int = 0
     moved: bool = False
+    unsure: bool = False
+    """Whether a mesh may be entered where that is not seen."""
     readers: int = 0
     files: list[Path] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
@@ -79,41 +83,58 @@ _Block = tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]
 
 
 def plan(site: Site) -> Plan:
-    """The plan for the site's project."""
-    return site.program.once("joint plan", lambda: _plan(site))
+    """The plan for all that the site's file is joined to by imports."""
+    return site.program.once(site.file, "joint plan", lambda: _plan(site), joined=True)
 
 
 def _plan(site: Site) -> Plan:
-    found = Plan(moved=any(map(site.program.project.anywhere, ("set_mesh", "use_mesh"))))
+    found = Plan()
     entered_meshes: set[ast.AST] = set()
     shard_maps: list[tuple[FileFacts, ast.Call]] = []
-    for file in site.program.project.holding(_WHERE):
+    for file in site.program.project.holding(site.file.path, _WHERE, joined=True):
         if file is None:
-            found.obstacles.append(Obstacle(None, 0, "too many files have to do with it to look at them all"))
+            found.unsure = True
+            found.obstacles.append(
+                Obstacle(None, 0, "the project is too large to be searched for what reads it")
+            )
             return found
-        before = (found.contexts, found.readers)
-        for what in _blocks(site, file):
-            found.contexts += 1
-            entered_meshes |= _made_at(site, file, what[1].context_expr)
-            found.obstacles += _kept_block(_at(site, file, what[1].context_expr), what)
-        for node in _pjits(site.program, file):
-            found.readers += 1
-            found.obstacles += _kept_pjit(_at(site, file, node), node)
-        for node in _reads(site.program, file):
-            found.readers += 1
-            found.obstacles += _kept_read(_at(site, file, node), node)
-        found.obstacles += _by_hand(file)
+        _add_file(site, file, found)
+        for _, item, _ in _blocks(site, file):
+            entered_meshes |= _made_at(site, file, item.context_expr)
         shard_maps += ((file, call) for call in _shard_maps(site.program, file))
-        if before != (found.contexts, found.readers):
-            found.files.append(file.path)
     for file, call in shard_maps:
         if _on_another_mesh(site, file, call, entered_meshes):
             why = "shard_map over a mesh that is not the one entered, which raises under jax.set_mesh"
             found.obstacles.append(Obstacle(file.path, call.lineno, why))
-    found.obstacles += (Obstacle(None, 0, why) for why in libraries(site.program, site.targets))
+    found.obstacles += (Obstacle(None, 0, why) for why in libraries(site, joined=True))
     if found.contexts and not site.runs("jax", _WARNS):
         found.obstacles.append(Obstacle(None, 0, f"on {site.on('jax')} `with mesh:` is not yet deprecated"))
     return found
+
+
+def _add_file(site: Site, file: FileFacts, found: Plan) -> None:
+    """Count in what a file enters and reads."""
+    found.moved = found.moved or sets_a_mesh(site.program, file)
+    for what in _blocks(site, file):
+        found.contexts += 1
+        found.obstacles += _kept_block(_at(site, file, what[1].context_expr), what)
+    for node in pjit.uses(site.program, file):
+        found.readers += 1
+        found.obstacles += _kept_pjit(_at(site, file, node), node)
+    for alias in renamed(file):
+        if alias.asname and taken_elsewhere(_at(site, file, alias), alias.asname):
+            found.readers += 1
+            found.obstacles.append(Obstacle(file.path, alias.lineno, _TAKEN))
+    for node in ambient.uses(site.program, file):
+        found.readers += 1
+        found.obstacles += _kept_read(_at(site, file, node), node)
+    for by_hand in entered_by_hand(file):
+        found.unsure = True
+        line = getattr(by_hand, "lineno", 1)
+        found.obstacles.append(Obstacle(file.path, line, "a mesh is entered, but not by a `with` statement"))
+    parts = (_blocks(site, file), _pjits(site.program, file), _reads(site.program, file))
+    if any(True for part in parts for _ in part):
+        found.files.append(file.path)
 
 
 def _at(site: Site, file: FileFacts, node: ast.AST) -> Site:
@@ -142,12 +163,6 @@ def _kept_block(at: Site, block: _Block) -> Iterator[Obstacle]:
         yield Obstacle(at.file.path, statement.lineno, f"{text}: the text does not show that it is a mesh")
     elif why := stays(at, statement, item, context):
         yield Obstacle(at.file.path, statement.lineno, f"{text}: {why}")
-
-
-def _by_hand(file: FileFacts) -> Iterator[Obstacle]:
-    for match in _BY_HAND.finditer(file.source.text):
-        line = file.source.position(match.start())[0]
-        yield Obstacle(file.path, line, "a mesh is entered, but not by a `with` statement")
 
 
 def _made_at(site: Site, file: FileFacts, node: ast.expr) -> set[ast.AST]:
@@ -180,31 +195,32 @@ def _on_another_mesh(site: Site, file: FileFacts, call: ast.Call, entered_meshes
 # what reads the mesh
 
 
-def _pjits(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return (node for node in pjit.uses(program, file) if not _left(file, node))
+def _moving(file: FileFacts, nodes: Iterable[ast.expr]) -> Iterator[ast.expr]:
+    return (node for node in nodes if not _left(file, node))
+
+
+def _guarded(at: Site, node: ast.expr, what: str) -> Iterator[Obstacle]:
+    if guarded(at.file, node) and not expected_to_fail(at.file, node):
+        yield Obstacle(at.file.path, node.lineno, f"{what}: it is chosen by release, which is left alone")
 
 
 def _kept_pjit(at: Site, node: ast.expr) -> Iterator[Obstacle]:
+    if _left(at.file, node):
+        yield from _guarded(at, node, "pjit")
+        return
     why = pjit.as_jit(at, node, True)
     if isinstance(why, str):
         yield Obstacle(at.file.path, node.lineno, f"pjit: {why}")
         return
     root = _root(node)
     if root is not None and isinstance(node, ast.Name) and taken_elsewhere(at, root.id):
-        yield Obstacle(at.file.path, node.lineno, "pjit: another file takes it from this one")
-    fresh = pjit.fresh_argument(at, node)
-    if fresh is not None:
-        why = (
-            "an array made there is replicated over the mesh under jax.set_mesh, and in_shardings refuses it"
-        )
-        yield Obstacle(fresh.file.path, fresh.line, f"{why}; put it in place with jax.device_put first")
-
-
-def _reads(program: Program, file: FileFacts) -> Iterator[ast.expr]:
-    return (node for node in ambient.uses(program, file) if not _left(file, node))
+        yield Obstacle(at.file.path, node.lineno, _TAKEN)
 
 
 def _kept_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
+    if _left(at.file, node):
+        yield from _guarded(at, node, "thread_resources")
+        return
     written = {one.written for one in options(at.value(node)) if isinstance(one, Api)}
     why: list[Edit] | str = ambient.as_new(at, node)
     if any("._src." in name for name in written):
@@ -216,11 +232,17 @@ def _kept_read(at: Site, node: ast.expr) -> Iterator[Obstacle]:
 # what is done
 
 
-def fix(site: Site) -> Fix | None:
-    """All that moves in the site's file, where all of the project can move."""
+def carried(site: Site) -> Fix | str:
+    """All that moves in the site's file, where all of the project can move; or why nothing does."""
     found = plan(site)
-    if not found.moves:
-        return None if found.entered else _alone(site)
+    if found.moves:
+        return _together(site, found)
+    if found.entered or found.unsure:
+        return _shown(site, found)
+    return _alone(site)
+
+
+def _together(site: Site, found: Plan) -> Fix | str:
     edits: list[Edit] = []
     file = site.file
     for _, item, _ in _blocks(site, file):
@@ -231,24 +253,31 @@ def fix(site: Site) -> Fix | None:
         *((node, ambient.as_new(_at(site, file, node), node)) for node in _reads(site.program, file)),
     ):
         if isinstance(new, str):
-            return None  # the file is not what it was when the plan was made
+            return f"not rewritten: {new}"
         edits += new
         drops |= _dropped(node)
+    if not edits:
+        return "not rewritten: it is chosen by release, or a test expects it to fail"
     others = [path.name for path in found.files if path != file.path]
     why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
     if others:
-        shown = ", ".join(others[:_SHOWN]) + (", ..." if len(others) > _SHOWN else "")
+        shown = ", ".join(others[:_SHOWN_MOST]) + (", ..." if len(others) > _SHOWN_MOST else "")
         why += f"; it works only together with what moves in {shown}"
+    message = "write jax.set_mesh, jax.jit and get_abstract_mesh() together"
     return site.fix(
-        Safety.UNSAFE,
-        "write jax.set_mesh, jax.jit and get_abstract_mesh() together",
-        _once(edits),
-        why,
-        sorted(drops),
+        Safety.UNSAFE, message, _once(edits), why, sorted(drops), together=[str(path) for path in found.files]
     )
 
 
-def _alone(site: Site) -> Fix | None:
+def _pjits(program: Program, file: FileFacts) -> Iterator[ast.expr]:
+    return _moving(file, pjit.uses(program, file))
+
+
+def _reads(program: Program, file: FileFacts) -> Iterator[ast.expr]:
+    return _moving(file, ambient.uses(program, file))
+
+
+def _alone(site: Site) -> Fix | str:
     """pjit as jax.jit in a project that enters no mesh by `with`: there the two are the same."""
     edits: list[Edit] = []
     drops: set[str] = set()
@@ -256,28 +285,26 @@ def _alone(site: Site) -> Fix | None:
         at = _at(site, site.file, node)
         new = pjit.as_jit(at, node, False)
         root = _root(node)
-        if isinstance(new, str) or not pjit.needs_no_context(at, node):
-            return None
+        if isinstance(new, str):
+            return f"not rewritten: {Obstacle(site.file.path, node.lineno, new).shown(site.file.path)}"
+        if not pjit.needs_no_context(at, node):
+            return "not rewritten: nothing in the program enters a mesh, so its callers decide"
         if root is not None and isinstance(node, ast.Name) and taken_elsewhere(at, root.id):
-            return None
+            return f"not rewritten: {Obstacle(site.file.path, node.lineno, _TAKEN).shown(site.file.path)}"
         edits += new
         drops |= _dropped(node)
-    if not edits or any(_by_hand(site.file)):
-        return None
+    if not edits:
+        return "not rewritten: nothing in the program enters a mesh, so whoever uses it decides"
     why = "only under a `with mesh:` that is entered elsewhere are they not the same"
     return site.fix(Safety.UNSAFE, "write jax.jit", _once(edits), why, sorted(drops))
 
 
-def kept(site: Site, said: Collection[str] = ()) -> str:
-    """Why nothing moves, as a clause; empty where all moves, or nothing is to be said beyond what was."""
-    found = plan(site)
-    if not found.entered and not found.obstacles and found.readers:
-        return "not rewritten: nothing in the project enters a mesh, so its callers decide"
-    new = [one for one in found.obstacles if one.path is not None or one.why not in said]
-    if not new or not found.readers:
-        return ""
-    shown = "; ".join(one.shown(site.file.path) for one in new[:_SHOWN])
-    more = f"; and {len(new) - _SHOWN} more" if len(new) > _SHOWN else ""
+def _shown(site: Site, found: Plan) -> str:
+    if not found.obstacles:
+        return "not rewritten: what reads the mesh is chosen by release, or a test expects it to fail"
+    first = sorted(found.obstacles, key=lambda one: one.path != site.file.path)
+    shown = "; ".join(one.shown(site.file.path) for one in first[:_SHOWN_MOST])
+    more = f"; and {len(first) - _SHOWN_MOST} more" if len(first) > _SHOWN_MOST else ""
     return f"not rewritten, as all of it moves together or nothing does: {shown}{more}"
 
 

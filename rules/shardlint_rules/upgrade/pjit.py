@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.meshes import SHARDINGS, leaves
-from shardlint.program.values import Api, Constant, Made, Place, options
+from shardlint.program.values import Api, Constant, Made, options
 from shardlint.rule import Edit
 from shardlint.site import Site
 from shardlint_rules.upgrade.places import references
@@ -24,7 +24,6 @@ _POSITIONS = (
     "donate_argnames",
 )
 _OLD_NAMES = {"in_axis_resources": "in_shardings", "out_axis_resources": "out_shardings"}
-_FRESH = ("jax.numpy.", "jax.random.")
 
 
 def uses(program: Program, file: FileFacts) -> Iterator[ast.Name | ast.Attribute]:
@@ -135,56 +134,3 @@ def needs_no_context(site: Site, node: ast.expr) -> bool:
         leaf for given in shardings(site, node) for way in options(site.value(given)) for leaf in leaves(way)
     ]
     return all(leaf == Constant(None) or (isinstance(leaf, Made) and leaf.api in SHARDINGS) for leaf in every)
-
-
-def fresh_argument(site: Site, node: ast.expr) -> Place | None:
-    """An array made under a mesh context that a pjit with a spec for it is called with.
-
-    Under jax.set_mesh it is replicated over the mesh, and jax.jit refuses it where in_shardings says otherwise.
-    """
-    found = _call(site, node)
-    specs = _specs(found[0], found[1]) if found is not None else None
-    if found is None or specs is None:
-        return None
-    made = found[0]
-    function = site.file.parent(made)
-    if isinstance(function, ast.FunctionDef):
-        ends = site.program.flow.ends(site.file, function)
-    else:
-        ends = site.program.flow.calls(Place(site.file, made))
-    for end in ends.found:
-        if end.kind != "called" or not isinstance(end.place.node, ast.Call):
-            continue
-        file = end.place.file
-        for index, argument in enumerate(end.place.node.args):
-            spec = specs if not isinstance(specs, ast.Tuple) else _entry(specs, index)
-            if spec is None or not _shards(site, spec):
-                continue
-            for one in options(site.program.value(file, argument)):
-                if isinstance(one, Made) and one.call is not None and one.api.startswith(_FRESH):
-                    if site.program.context(one.call.place.file, one.call.place.node).contexts:
-                        return Place(file, argument)
-    return None
-
-
-def _specs(call: ast.Call, before: int) -> ast.expr | None:
-    if len(call.args) > before:
-        return call.args[before]
-    return next(
-        (one.value for one in call.keywords if one.arg in ("in_shardings", "in_axis_resources")), None
-    )
-
-
-def _entry(specs: ast.Tuple, index: int) -> ast.expr | None:
-    return specs.elts[index] if index < len(specs.elts) else None
-
-
-def _shards(site: Site, node: ast.expr) -> bool:
-    """Whether a spec names an axis for certain."""
-    for one in options(site.value(node)):
-        if isinstance(one, Constant):
-            return False
-        spec = site.spec_of(one)
-        if spec is None or not any(entry.known and entry.axes for entry in spec.entries):
-            return False
-    return True

@@ -187,14 +187,21 @@ def _patched(site: Site, dotted: str) -> bool:
 
 def certainty(site: Site, use: Use) -> Certainty:
     """Annotations that are never evaluated raise nothing by themselves."""
-    if use.form != "attribute" or not _postponed(site.file):
+    return Certainty.PROVEN if use.form != "attribute" else evaluated(site.file, use.node)
+
+
+def evaluated(file: FileFacts, node: ast.AST) -> Certainty:
+    """Whether an expression surely runs with the code around it: annotations may never be evaluated."""
+    if _of_a_local(file, node):
+        return Certainty.POSSIBLE
+    if not _postponed(file):
         return Certainty.PROVEN
-    inner: ast.AST = use.node
-    for outer in site.file.ancestors(use.node):
+    inner: ast.AST = node
+    for outer in file.ancestors(node):
         if isinstance(outer, ast.arg):
-            return Certainty.LIKELY
+            return Certainty.POSSIBLE
         if isinstance(outer, ast.AnnAssign) and inner is outer.annotation:
-            return Certainty.LIKELY
+            return Certainty.POSSIBLE
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
             arguments = outer.args
             every = (
@@ -205,11 +212,23 @@ def certainty(site: Site, use: Use) -> Certainty:
                 arguments.kwarg,
             )
             annotations = [outer.returns, *(arg.annotation for arg in every if arg is not None)]
-            return Certainty.LIKELY if inner in annotations else Certainty.PROVEN
+            return Certainty.POSSIBLE if inner in annotations else Certainty.PROVEN
         if isinstance(outer, ast.stmt):
             return Certainty.PROVEN
         inner = outer
     return Certainty.PROVEN
+
+
+def _of_a_local(file: FileFacts, node: ast.AST) -> bool:
+    """Whether an expression is in the annotation of a local variable, which Python does not evaluate."""
+    inner: ast.AST = node
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.AnnAssign):
+            return inner is outer.annotation and file.home(outer).kind == "function"
+        if isinstance(outer, ast.stmt):
+            return False
+        inner = outer
+    return False
 
 
 def _postponed(file: FileFacts) -> bool:
@@ -224,7 +243,11 @@ def _postponed(file: FileFacts) -> bool:
 @lru_cache(maxsize=64)
 def is_the_library(root: Path) -> bool:
     """Whether the checked project is jax or jaxlib, which define these names."""
-    if (root / "jax" / "_src").is_dir() or ((root / "_src").is_dir() and root.name in ("jax", "jaxlib")):
+    if (
+        (root / "jax" / "_src").is_dir()
+        or (root.name == "jax" and (root / "_src").is_dir())
+        or root.name == "jaxlib"
+    ):
         return True
     try:
         project = tomllib.loads((root / "pyproject.toml").read_text("utf-8")).get("project", {})

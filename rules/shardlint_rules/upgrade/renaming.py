@@ -15,6 +15,8 @@ from shardlint_rules.upgrade.places import Use, imports_of
 from shardlint_rules.upgrade.shard_map import new_call
 from shardlint_rules.upgrade.table import table
 
+# What enters a mesh that is there again is deprecated.
+_UNCOVERED = ("SL315",)
 _SHARD_MAP = "jax.experimental.shard_map.shard_map"
 _USE_MESH = "jax.sharding.use_mesh"
 # Modules that `import jax` brings along, so that `jax.tree.map` needs no import of its own.
@@ -37,9 +39,9 @@ def renamed(site: Site, use: Use) -> Fix | None:
     if edits is None or text is None:
         return None
     drops = [use.root.id] if use.root is not None else []
-    return site.fix(
-        Safety.SAFE, f"write {text[0]}", [*edits, site.replace(use.node, text[0]), *text[1]], drops=drops
-    )
+    edits = [*edits, site.replace(use.node, text[0]), *text[1]]
+    uncovers = _UNCOVERED if new == "jax.sharding.Mesh" else ()
+    return site.fix(Safety.SAFE, f"write {text[0]}", edits, drops=drops, uncovers=uncovers)
 
 
 def _there(site: Site, name: str) -> bool:
@@ -88,6 +90,8 @@ def _entered(site: Site, node: ast.expr) -> bool:
 def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
     """Take the name from where it lives now. What it is called in the file stays, but for `use_mesh`."""
     file = site.file
+    if _still_raises(site, use, alias):
+        return None
     bound = alias.asname or alias.name
     local = bound
     edits: list[Edit] = []
@@ -109,7 +113,21 @@ def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
             if local != bound:
                 edits.append(site.replace(node, local))
     moved = move_import(file, alias, new, local)
-    return site.fix(Safety.SAFE, f"import {new}", [*moved, *edits]) if moved else None
+    uncovers = _UNCOVERED if new == "jax.sharding.Mesh" else ()
+    return site.fix(Safety.SAFE, f"import {new}", [*moved, *edits], uncovers=uncovers) if moved else None
+
+
+def _still_raises(site: Site, use: Use, alias: ast.alias) -> bool:
+    """Whether the statement imports another name that is gone for good: then it is to be written anew as a whole."""
+    statement = site.file.parent(alias)
+    if not isinstance(statement, ast.ImportFrom) or use.entry.state(site.target("jax")) != "removed":
+        return False
+    for other in [one for one in statement.names if one is not alias]:
+        entry = table().names.get(f"{statement.module}.{other.name}")
+        if entry is not None and entry.state(site.target("jax")) == "removed":
+            if entry.replacement is None or not entry.rename_is_enough:
+                return True
+    return False
 
 
 def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
@@ -154,7 +172,9 @@ def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
         start, end = file.span(alias)
         edits.append(Edit(start, end, alias.name.partition(".")[0]))
         bound = alias.name.partition(".")[0]
-    return site.fix(Safety.SAFE, f"write {', '.join(dict.fromkeys(messages))}", edits, drops=[bound])
+    uncovers = _UNCOVERED if any(text.endswith("Mesh") for text in messages) else ()
+    message = f"write {', '.join(dict.fromkeys(messages))}"
+    return site.fix(Safety.SAFE, message, edits, drops=[bound], uncovers=uncovers)
 
 
 def _written(site: Site, node: ast.AST) -> list[str]:

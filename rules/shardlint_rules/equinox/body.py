@@ -1,0 +1,244 @@
+"""Constraints written into the body of a function: on its parameters first, and on what it returns."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from shardlint.imports import spell
+from shardlint.rule import Edit
+from shardlint.site import Site
+from shardlint_rules.equinox.given_shardings import Each, Given, One
+from shardlint_rules.equinox.layout import assigned, indented, line_length
+from shardlint_rules.equinox.wrapped import Definition, NotRewritten
+
+
+def input_lines(shard: str, names: list[str], asked: Given, spare: int, what: str, room: int) -> list[str]:
+    """Statements that rebind parameters to their constrained selves. The last `spare` parameters have defaults."""
+    if asked is None:
+        return []
+    if isinstance(asked, One):
+        if len(names) == 1 and not asked.surely:
+            raise NotRewritten(f"`{asked.text}` may be one sharding or a tuple that holds one")
+        joined = ", ".join(names)
+        many = f"({joined})" if len(names) > 1 else joined
+        return assigned(joined, shard, many, asked.text, room) if names else []
+    if not len(names) - spare <= len(asked.texts) <= len(names):
+        raise NotRewritten(
+            f"in_shardings has {len(asked.texts)} entries and {what} {len(names)} positional parameters"
+        )
+    pairs = [(name, text) for name, text in zip(names, asked.texts, strict=False) if text is not None]
+    calls = ", ".join(f"{shard}({name}, {text})" for name, text in pairs)
+    together = f"{', '.join(name for name, _ in pairs)} = {calls}"
+    if not pairs:
+        return []
+    if len(together) <= room and "\n" not in together:
+        return [together]
+    return [line for name, text in pairs for line in assigned(name, shard, name, text, room)]
+
+
+class Body:
+    """The edits of one function's body. `names` are the parameters that positions fill."""
+
+    def __init__(self, site: Site, function: Definition, names: list[str], spare: int) -> None:
+        self.site = site
+        self.file = site.file
+        self.function = function
+        self.names, self.spare = names, spare
+        self.edits: list[Edit] = []
+        self.shown: list[str] = []
+        first = function.body[0]
+        docstring = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+        if docstring and len(function.body) == 1:
+            raise NotRewritten(f"`{function.name}` has no body")
+        self.first = function.body[1] if docstring else first
+        self.shard, imported = spell(site.program, self.file, self.first, "equinox.filter_shard")
+        self.edits += imported
+
+    def constrain_inputs(self, asked: Given, comments: list[str]) -> None:
+        """Rebind the parameters, above everything else in the body."""
+        if asked is None:
+            return
+        if self.function.args.vararg is not None:
+            raise NotRewritten(f"`*{self.function.args.vararg.arg}` hides which entry is for which argument")
+        room = line_length(self.file) - self._indent()
+        what = f"`{self.function.name}`"
+        lines = input_lines(self.shard, self.names, asked, self.spare, what, room)
+        self.shown += [" ".join("".join(lines).split())] if len(lines) == 1 else lines
+        if lines:
+            self._insert([*comments, *lines])
+        elif comments:
+            raise NotRewritten("a comment beside the keywords would be lost")
+
+    def constrain_results(self, asked: Given, comments: list[str]) -> None:
+        """Constrain every returned value."""
+        if asked is None:
+            return
+        for statement in self.file.walked(self.file.scope(self.function)).returns:
+            value = statement.value
+            if value is None or (isinstance(value, ast.Constant) and value.value is None):
+                continue
+            assert isinstance(statement, ast.Return)
+            if comments:
+                comments = self._above(statement, comments)
+            if (
+                isinstance(asked, Each)
+                and isinstance(value, ast.Tuple)
+                and not any(isinstance(e, ast.Starred) for e in value.elts)
+            ):
+                self._each_result(asked, statement, value)
+            else:
+                self._whole_result(asked, statement, value)
+        if comments:
+            raise NotRewritten("a comment beside the keywords would be lost")
+
+    def _above(self, statement: ast.Return, comments: list[str]) -> list[str]:
+        """Comments above a statement; those that cannot be put there."""
+        source = self.file.source
+        start = self.file.span(statement)[0]
+        begin = source.line_starts[statement.lineno - 1]
+        indent = source.text[begin:start]
+        if indent.strip():
+            return comments
+        self.edits.append(Edit(begin, begin, "".join(f"{indent}{one}{source.newline}" for one in comments)))
+        return []
+
+    def _each_result(self, asked: Each, statement: ast.Return, value: ast.Tuple) -> None:
+        if len(value.elts) != len(asked.texts):
+            entries, values = len(asked.texts), len(value.elts)
+            raise NotRewritten(
+                f"out_shardings has {entries} entries and `{self.function.name}` returns {values} values"
+            )
+        pairs = list(zip(value.elts, asked.texts, strict=True))
+        parts = ("..." if text is None else f"{self.shard}(..., {text})" for text in asked.texts)
+        self.shown.append(f"return {', '.join(parts)}")
+        texts = [
+            self.site.text(one) if text is None else f"{self.shard}({self.site.text(one)}, {text})"
+            for one, text in pairs
+        ]
+        indent, unit = self._lead(statement), self._unit()
+        column = len(indent or "")
+        long = column + len(f"return {', '.join(texts)}") > line_length(self.file)
+        if long and indent is not None and statement.lineno == statement.end_lineno:
+            lines = [
+                indented(self.shard, self.site.text(one), text, indent + unit, unit, line_length(self.file))
+                if text is not None
+                else self.site.text(one)
+                for one, text in pairs
+            ]
+            inside = "".join(f"{indent}{unit}{line},\n" for line in lines)
+            self.edits.append(self.site.replace(statement, f"return (\n{inside}{indent})"))
+            return
+        for element, text in pairs:
+            if text is not None:
+                start, end = self.file.span(element)
+                self.edits.append(Edit(start, start, f"{self.shard}("))
+                self.edits.append(Edit(end, end, f", {text})"))
+
+    def _whole_result(self, asked: One | Each, statement: ast.Return, value: ast.expr) -> None:
+        if isinstance(asked, One):
+            text = asked.text
+        else:
+            if None in asked.texts:
+                raise NotRewritten(
+                    f"`return {self.site.text(value)}` does not show its parts, and one of them has None"
+                )
+            if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
+                raise NotRewritten(
+                    f"out_shardings is a tuple and `return {self.site.text(value)}` is no tuple of its length"
+                )
+            text = f"({', '.join(text for text in asked.texts if text is not None)})"
+        self.shown.append(f"return {self.shard}(..., {text})")
+        self._wrap(statement, value, text)
+
+    def _wrap(self, statement: ast.Return, value: ast.expr, text: str) -> None:
+        whole = self.site.text(statement)
+        start, end = self.file.span(value)
+        begin = self.file.span(statement)[0]
+        bare = isinstance(value, ast.Tuple) and not self.site.text(value).startswith("(")
+        written = f"({self.site.text(value)})" if bare else self.site.text(value)
+        before, after = whole[: start - begin], whole[end - begin :]
+        indent, unit = self._lead(statement), self._unit()
+        if (
+            indent is not None
+            and "\n" in whole
+            and before.count("(") == 1
+            and after.rstrip().endswith(")")
+            and "," not in after
+        ):
+            # It stands in brackets of its own: they become the call's.
+            bracket = begin + before.index("(")
+            newline = "" if "\n" in after else "\n" + indent
+            gap = "" if before[before.index("(") - 1].isspace() else " "
+            self.edits.append(Edit(bracket, bracket, f"{gap}{self.shard}"))
+            self.edits.append(Edit(end, end, f",\n{indent}{unit}{text},{newline}"))
+            return
+        one_line = f"return {self.shard}({written}, {text})"
+        simple = "\n" not in whole and len(indent or "") + len(one_line) <= line_length(self.file)
+        if (
+            simple
+            or indent is None
+            or whole != f"return {self.site.text(value)}"
+            or self._spans_a_string(value)
+        ):
+            opening, closing = ("(", ")") if bare else ("", "")
+            self.edits.append(Edit(start, start, f"{self.shard}({opening}"))
+            self.edits.append(Edit(end, end, f"{closing}, {text})"))
+            return
+        inner = re.sub(r"\n(?=[ \t]*\S)", f"\n{unit}", written.replace("\r\n", "\n"))
+        lead = indent + unit
+        wrapped = f"return {self.shard}(\n{lead}{inner},\n{lead}{text},\n{indent})"
+        self.edits.append(self.site.replace(statement, wrapped))
+
+    def _spans_a_string(self, value: ast.expr) -> bool:
+        return any(
+            isinstance(part, ast.JoinedStr | ast.Constant) and part.lineno != part.end_lineno
+            for part in ast.walk(value)
+        )
+
+    def _lead(self, statement: ast.stmt) -> str | None:
+        """What a statement is indented by; None where it shares its line."""
+        source = self.file.source
+        text = source.text[source.line_starts[statement.lineno - 1] : self.file.span(statement)[0]]
+        return None if text.strip() else text
+
+    def _unit(self) -> str:
+        """What a block is indented by."""
+        outer, inner = self._lead(self.function), self._lead(self.first)
+        return inner[len(outer) :] if inner is not None and outer is not None and inner != outer else "    "
+
+    # where new lines go
+
+    def _start(self) -> int:
+        """Offset of the first statement, its decorators included."""
+        decorators = getattr(self.first, "decorator_list", [])
+        first = decorators[0] if decorators else self.first
+        start = self.file.span(first)[0]
+        return self.file.source.text.rindex("@", 0, start) if decorators else start
+
+    def _line_start(self) -> int:
+        return self.file.source.line_starts[self.file.source.position(self._start())[0] - 1]
+
+    def _indent(self) -> int:
+        return self._start() - self._line_start()
+
+    def _insert(self, lines: list[str]) -> None:
+        """Put statements before the first one and the comments above it, which speak of it."""
+        source = self.file.source
+        start = self._start()
+        line = source.position(start)[0]
+        indent = source.text[source.line_starts[line - 1] : start]
+        if indent.strip():
+            if any(text.startswith("#") for text in lines):
+                raise NotRewritten("a comment beside the keywords would be lost")
+            self.edits.append(Edit(start, start, "".join(f"{text}; " for text in lines)))
+            return
+        while line > 1 and source.line(line - 1).lstrip().startswith("#"):
+            line -= 1
+        if line > 1 and source.line(line - 1).endswith("\\"):
+            raise NotRewritten(f"the body of `{self.function.name}` starts on a continued line")
+        at = source.line_starts[line - 1]
+        text = "".join(f"{indent}{part}{source.newline}" for text in lines for part in text.split("\n"))
+        if isinstance(self.first, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            text += source.newline
+        self.edits.append(Edit(at, at, text))

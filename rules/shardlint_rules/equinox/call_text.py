@@ -1,0 +1,133 @@
+"""A call without some of its arguments, comments kept with what they speak of."""
+
+from __future__ import annotations
+
+import ast
+import io
+import re
+import tokenize
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from shardlint.rule import Edit
+from shardlint.site import Site
+from shardlint.splice import Layer
+
+_HASH = re.compile(r"#[^\r\n]*")
+_AFTER = re.compile(r"[ \t]*(?:#[^\r\n]*)?")
+
+
+@dataclass(frozen=True)
+class Cut:
+    """The edits that leave a call with fewer arguments, and its text then. `comments` are those of each that went."""
+
+    edits: tuple[Edit, ...]
+    text: str
+    drops: tuple[str, ...]
+    comments: dict[ast.keyword, list[str]]
+
+
+@dataclass
+class _Chunk:
+    """An argument with what stands before it, its comma, and the comment behind that: places in the call's text."""
+
+    node: ast.AST
+    begin: int
+    start: int
+    stop: int
+    end: int
+    own: list[str] = field(default_factory=list)
+
+
+def cut(site: Site, gone: set[ast.keyword], instead: Mapping[ast.keyword, str] = MappingProxyType({})) -> Cut:
+    """The site's call without some keyword arguments, and with text `instead` of others.
+
+    With no arguments left the call is its function; a `functools.partial` with nothing bound, what it was of.
+    """
+    chunks = _chunks(site)
+    kept = [chunk for chunk in chunks if chunk.node not in gone]
+    dropped: list[ast.AST] = list(gone)
+    base = site.file.span(site.call)[0]
+    if site.form == "call" and not kept:
+        edits = [Edit(site.file.span(site.call.func)[1] - base, len(site.text()), "")]
+    elif site.form == "partial" and len(kept) == 1 and not instead:
+        edits = [Edit(0, len(site.text()), site.text(site.call.args[0]))]
+        dropped.append(site.call.func)
+    else:
+        edits = list(_edits(site.text(), chunks, kept))
+        edits += [
+            Edit(chunk.start, chunk.stop, instead[chunk.node])
+            for chunk in kept
+            if isinstance(chunk.node, ast.keyword) and chunk.node in instead
+        ]
+    names = {part.id: None for node in dropped for part in ast.walk(node) if isinstance(part, ast.Name)}
+    said = {chunk.node: chunk.own for chunk in chunks if isinstance(chunk.node, ast.keyword)}
+    moved = tuple(Edit(edit.start + base, edit.end + base, edit.text) for edit in edits)
+    text = Layer.of(edits).made(site.text())
+    return Cut(moved, text, tuple(names), {node: said[node] for node in gone})
+
+
+def _edits(call: str, chunks: list[_Chunk], kept: list[_Chunk]) -> Iterator[Edit]:
+    for chunk in chunks:
+        if chunk not in kept:
+            yield Edit(chunk.begin, chunk.end, "")
+    if kept and kept[0] is not chunks[0]:
+        lead = call[kept[0].begin : kept[0].start]
+        if not lead.strip() and "\n" not in lead:
+            yield Edit(kept[0].begin, kept[0].start, "")
+    last = chunks[-1]
+    if kept and kept[-1] is not last and "," not in _HASH.sub("", call[last.stop : last.end]):
+        comma = kept[-1].stop + call[kept[-1].stop : kept[-1].end].index(",")
+        yield Edit(comma, comma + 1, "")
+
+
+def _brackets(site: Site) -> tuple[int, int]:
+    """Where the brackets of the call's arguments are in its text."""
+    start = site.file.span(site.call)[0]
+    after = site.file.span(site.call.func)[1] - start
+    text = site.text()
+    return text.index("(", after), len(text) - 1
+
+
+def _chunks(site: Site) -> list[_Chunk]:
+    call, base = site.text(), site.file.span(site.call)[0]
+    opening, closing = _brackets(site)
+    nodes: list[ast.AST] = sorted(
+        [*site.call.args, *site.call.keywords], key=lambda node: site.file.span(node)[0]
+    )
+    starts = [site.file.span(node)[0] - base for node in nodes]
+    ends = [site.file.span(node)[1] - base for node in nodes]
+    found = []
+    begin = opening + 1
+    for index, node in enumerate(nodes):
+        limit = starts[index + 1] if index + 1 < len(nodes) else closing
+        end = _behind(call, ends[index], limit)
+        before, after = call[begin : starts[index]], call[ends[index] : end]
+        own = [*_HASH.findall(before), *comments(call[starts[index] : ends[index]]), *_HASH.findall(after)]
+        found.append(_Chunk(node, begin, starts[index], ends[index], end, own))
+        begin = end
+    return found
+
+
+def _behind(call: str, end: int, limit: int) -> int:
+    """Behind an argument's comma, where it has one, and the comment on that line."""
+    place = end
+    while place < limit and call[place] != ",":
+        if call[place] == "#":
+            line = re.compile(r"[^\r\n]*").match(call, place)
+            place = line.end() if line is not None else limit
+        else:
+            place += 1
+    if place >= limit:  # the last one, without a comma
+        match = _AFTER.match(call, end)
+        return match.end() if match is not None else end
+    match = _AFTER.match(call, place + 1, limit)
+    stop = match.end() if match is not None else place + 1
+    return stop if "#" in call[place:stop] else place + 1
+
+
+def comments(text: str) -> list[str]:
+    """The comments in the text of an expression."""
+    tokens = tokenize.generate_tokens(io.StringIO(f"({text}\n)").readline)
+    return [token.string for token in tokens if token.type == tokenize.COMMENT]

@@ -1,0 +1,74 @@
+"""Constraints written into a lambda: around each use of a parameter, and around the result."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.program.reach import lookup
+from shardlint.rule import Edit
+from shardlint.site import Site
+from shardlint_rules.equinox.given_shardings import Each, Given, One
+from shardlint_rules.equinox.wrapped import NotRewritten
+
+
+def in_lambda(
+    site: Site, function: ast.Lambda, names: list[str], spare: int, inputs: Given, outputs: Given
+) -> tuple[list[Edit], list[str]]:
+    """The edits, and what they write. Raises `NotRewritten`."""
+    from shardlint.imports import spell
+
+    shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
+    made: dict[int, list[tuple[int, str]]] = {}
+    for name, sharding in _by_name(names, spare, inputs):
+        for use in _uses(site, function, name):
+            start, end = site.file.span(use)
+            made.setdefault(start, []).append((end, f"{shard}({name}, {sharding})"))
+    body = site.text(function.body)
+    begin, end = site.file.span(function.body)
+    for start in sorted(made, reverse=True):
+        for stop, written in made[start]:
+            body = body[: start - begin] + written + body[stop - begin :]
+    text = _result(outputs)
+    if text is not None:
+        bare = isinstance(function.body, ast.Tuple) and not body.startswith("(")
+        body = f"{shard}({f'({body})' if bare else body}, {text})"
+    if body == site.text(function.body):
+        return [], []
+    return [*edits, Edit(begin, end, body)], [body]
+
+
+def _by_name(names: list[str], spare: int, asked: Given) -> list[tuple[str, str]]:
+    if asked is None:
+        return []
+    if isinstance(asked, One):
+        if len(names) == 1 and not asked.surely:
+            raise NotRewritten(f"`{asked.text}` may be one sharding or a tuple that holds one")
+        return [(name, asked.text) for name in names]
+    if not len(names) - spare <= len(asked.texts) <= len(names):
+        raise NotRewritten(
+            f"in_shardings has {len(asked.texts)} entries and the lambda {len(names)} positional parameters"
+        )
+    return [(name, text) for name, text in zip(names, asked.texts, strict=False) if text is not None]
+
+
+def _uses(site: Site, function: ast.Lambda, name: str) -> list[ast.Name]:
+    scope = site.file.scope(function)
+    found = []
+    for part in ast.walk(function.body):
+        if isinstance(part, ast.Name) and part.id == name:
+            if isinstance(part.ctx, ast.Store):
+                raise NotRewritten(f"`{name}` is bound again in the lambda")
+            if lookup(site.file, part, name)[1] is scope:
+                found.append(part)
+    return found
+
+
+def _result(asked: Given) -> str | None:
+    if asked is None:
+        return None
+    if isinstance(asked, One):
+        return asked.text
+    assert isinstance(asked, Each)
+    if None in asked.texts or len(asked.texts) < 2:
+        raise NotRewritten("the lambda's result does not show its parts")
+    return f"({', '.join(text for text in asked.texts if text is not None)})"

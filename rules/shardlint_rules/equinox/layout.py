@@ -1,0 +1,31 @@
+"""How long a file's lines are, and code written within that."""
+
+from __future__ import annotations
+
+from shardlint.facts import FileFacts
+
+# Lines that are longer are so for a reason of their own; where all are short, this much is usual.
+_LONGEST, _USUAL = 120, 88
+_UNIT = "    "
+
+
+def line_length(file: FileFacts) -> int:
+    """How long the lines of a file may be: as long as they are."""
+    longest = max(map(len, file.source.text.splitlines()), default=0)
+    return min(max(longest, _USUAL), _LONGEST)
+
+
+def assigned(target: str, function: str, argument: str, text: str, room: int) -> list[str]:
+    """`target = function(argument, text)`, over several lines where one has no room."""
+    line = f"{target} = {function}({argument}, {text})"
+    if len(line) <= room or "\n" in line:
+        return [line]
+    return [f"{target} = {function}(\n{_UNIT}{argument},\n{_UNIT}{text},\n)"]
+
+
+def indented(function: str, argument: str, text: str, lead: str, unit: str, length: int) -> str:
+    """`function(argument, text)` behind an indentation, over several lines where one has no room."""
+    line = f"{function}({argument}, {text})"
+    if len(lead) + len(line) + 1 <= length or "\n" in line:
+        return line
+    return f"{function}(\n{lead}{unit}{argument},\n{lead}{unit}{text},\n{lead})"

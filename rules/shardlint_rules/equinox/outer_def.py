@@ -1,0 +1,225 @@
+"""A `def` around a function that went through a transform, with the constraints in its body."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from shardlint.facts import Scope
+from shardlint.imports import spell
+from shardlint.rule import Edit
+from shardlint.site import Site
+from shardlint_rules.equinox.body import input_lines
+from shardlint_rules.equinox.given_shardings import Each, One, sources
+from shardlint_rules.equinox.layout import line_length
+from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.written_function import Transformed
+
+if TYPE_CHECKING:
+    from shardlint_rules.equinox.call_text import Cut
+    from shardlint_rules.equinox.shardings_into_body import Asked
+
+_UNIT = "    "
+
+
+def around_call(site: Site, target: Transformed, asked: Asked, rest: Cut) -> tuple[list[Edit], list[str]]:
+    """`step = filter_jit(transform(f), ...)` as a decorated `def step`."""
+    statement = site.file.statement(target.by)
+    name = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(statement, ast.Assign) or statement.value is not target.by or site.form != "call":
+        raise NotRewritten(
+            f"`{target.text}` went through a transform, and what is made of it has no name here"
+        )
+    if not isinstance(name, ast.Name) or len(statement.targets) > 1 or target.by is not site.call:
+        raise NotRewritten(
+            f"`{target.text}` went through a transform, and what is made of it has no name here"
+        )
+    indent = _indent(site, statement)
+    assert target.node is not None
+    decorator = _decorator(site, rest, target.node)
+    edits, body, shown = _body(site, target, asked, site.text(target.node), indent, statement)
+    signature = _signature(site, target, asked)
+    text = f"@{decorator}\n{indent}def {name.id}({signature}):\n{body}".rstrip("\n")
+    return [*edits, *_placed(site, statement, text, indent)], shown
+
+
+def _placed(site: Site, statement: ast.stmt, text: str, indent: str) -> list[Edit]:
+    """A definition in the place of a statement, with empty lines around it."""
+    source = site.file.source
+    above, below = _missing_lines(site, statement, 1 if indent else 2)
+    start, end = site.file.span(statement)
+    line_start = source.line_starts[statement.lineno - 1]
+    comment = _behind(site, statement)
+    if comment.strip():  # of the whole: it goes to the first line
+        first, _, others = text.partition("\n")
+        text, end = f"{first}{comment.rstrip()}\n{others}", end + len(comment.rstrip())
+    edits = [Edit(line_start, line_start, "\n" * above)] if above else []
+    return [*edits, Edit(start, end, text + "\n" * below)]
+
+
+def of_lambda(
+    site: Site, function: ast.Lambda, asked: Asked, rest: Cut, names: list[str]
+) -> tuple[list[Edit], list[str]]:
+    """`step = filter_jit(lambda x: ...)` as a decorated `def step`."""
+    statement = site.file.statement(function)
+    name = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if not isinstance(statement, ast.Assign) or statement.value is not site.call or site.form != "call":
+        raise NotRewritten("the lambda would not fit on its line")
+    if not isinstance(name, ast.Name) or len(statement.targets) > 1 or "\n" in site.text(function):
+        raise NotRewritten("the lambda would not fit on its line")
+    indent = _indent(site, statement)
+    shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
+    room = line_length(site.file) - len(indent) - len(_UNIT)
+    spare = len(function.args.defaults)
+    lines = input_lines(shard, names, asked.inputs, spare, "the lambda", room)
+    body = site.text(function.body)
+    returned = [f"return {body}"] if asked.outputs is None else _results(shard, body, asked.outputs, room)
+    head = site.text(function)[len("lambda") : site.file.span(function.body)[0] - site.file.span(function)[0]]
+    signature = head[: head.rindex(":")].strip()
+    text = "".join(f"{indent}{_UNIT}{part}\n" for line in [*lines, *returned] for part in line.split("\n"))
+    decorator = _decorator(site, rest, function)
+    whole = f"@{decorator}\n{indent}def {name.id}({signature}):\n{text}".rstrip("\n")
+    return [*imports, *_placed(site, statement, whole, indent)], [*lines, *returned]
+
+
+def around_decorated(
+    site: Site, target: Transformed, asked: Asked, rest: Cut
+) -> tuple[list[Edit], list[str]]:
+    """The decorated definition under another name, and a jitted `def` that calls it below."""
+    node = target.decorated
+    assert node is not None
+    file = site.file
+    hidden = f"_{node.name}"
+    if file.mentions(hidden):
+        raise NotRewritten(f"`{hidden}` is taken")
+    if any(isinstance(part, ast.Name) and part.id == node.name for part in ast.walk(node)):
+        raise NotRewritten(f"`{node.name}` speaks of itself")
+    indent = _indent(site, node)
+    source = file.source
+    by = node.decorator_list[0]
+    line = by.lineno
+    start, end = source.line_starts[line - 1], source.line_starts[by.end_lineno or line]
+    edits, body, shown = _body(site, target, asked, hidden, indent, node)
+    header = file.text(node)
+    at = file.span(node)[0] + header.index(node.name, header.index("def") + 3)
+    gap = "\n\n" if not indent else "\n"
+    signature = _signature(site, target, asked)
+    whole = f"{gap}{indent}@{rest.text}\n{indent}def {node.name}({signature}):\n{body}"
+    last = node.end_lineno or node.lineno
+    below = source.line_starts[last] if last < len(source.line_starts) else len(source.text)
+    lead = "" if source.text[below - 1 : below] in ("\n", "\r") else "\n"
+    return [
+        *edits,
+        Edit(start, end, ""),
+        Edit(at, at + len(node.name), hidden),
+        Edit(below, below, f"{lead}{whole}"),
+    ], shown
+
+
+def _decorator(site: Site, rest: Cut, function: ast.expr) -> str:
+    """The call without the function: `filter_jit`, or `filter_jit(donate="all")`."""
+    text = rest.text
+    name = site.text(site.call.func)
+    inside = text[len(name) :].strip()
+    given = site.text(function)
+    if given not in inside or "#" in inside:
+        raise NotRewritten("a comment in the call would be lost")
+    left = inside[1:-1].replace(given, "", 1).strip().removeprefix("fun=").strip().removeprefix(",").strip()
+    left = " ".join(left.rstrip(",").split())
+    return f"{name}({left})" if left else name
+
+
+def _signature(site: Site, target: Transformed, asked: Asked) -> str:
+    parameters = target.parameters
+    if asked.inputs is None:
+        return "*args, **kwargs"
+    if parameters.star or parameters.double_star or parameters.keyword_only:
+        raise NotRewritten(f"the parameters of `{target.text}` are not all positional")
+    if parameters.required < len(parameters.positional):
+        raise NotRewritten(
+            f"`{target.text}` has parameters with defaults, which a function around it would repeat"
+        )
+    return ", ".join(parameters.positional)
+
+
+def _body(
+    site: Site, target: Transformed, asked: Asked, function: str, indent: str, node: ast.stmt
+) -> tuple[list[Edit], str, list[str]]:
+    """The imports it needs, the lines of the body, and what they write."""
+    shard, imports = spell(site.program, site.file, node, "equinox.filter_shard")
+    names = list(target.parameters.positional)
+    given = ", ".join(names) if asked.inputs is not None else "*args, **kwargs"
+    _check_names(site, asked, names, node)
+    room = line_length(site.file) - len(indent) - len(_UNIT)
+    lines = input_lines(shard, names, asked.inputs, 0, f"`{target.text}`", room)
+    call = f"{function}({given})"
+    returned = [f"return {call}"] if asked.outputs is None else _results(shard, call, asked.outputs, room)
+    every = [*asked.above_inputs, *lines, *asked.above_outputs, *returned]
+    text = "".join(f"{indent}{_UNIT}{part}\n" for line in every for part in line.split("\n"))
+    return list(imports), text, [*lines, *returned]
+
+
+def _results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
+    if isinstance(asked, Each) and (None in asked.texts or len(asked.texts) == 1):
+        parts = [f"result{index}" for index in range(len(asked.texts))]
+        made = [
+            part if text is None else f"{shard}({part}, {text})"
+            for part, text in zip(parts, asked.texts, strict=True)
+        ]
+        comma = "," if len(parts) == 1 else ""
+        return [f"{', '.join(parts)}{comma} = {call}", f"return {', '.join(made)}{comma}"]
+    text = asked.text if isinstance(asked, One) else f"({', '.join(text or '' for text in asked.texts)})"
+    line = f"return {shard}({call}, {text})"
+    if len(line) <= room:
+        return [line]
+    return [f"return {shard}(\n{_UNIT}{call},\n{_UNIT}{text},\n)"]
+
+
+def _check_names(site: Site, asked: Asked, names: list[str], node: ast.stmt) -> None:
+    """The shardings must mean the same in the new function, which is made where they are given."""
+    for source in (*sources(asked.inputs), *sources(asked.outputs)):
+        for part in ast.walk(source):
+            if isinstance(part, ast.Name) and part.id in (*names, "args", "kwargs"):
+                raise NotRewritten(f"`{part.id}` is another variable inside the function")
+            if isinstance(part, ast.Name) and _rebound(site.file.home(node), part.id):
+                raise NotRewritten(f"`{part.id}` changes after it is bound")
+
+
+def _rebound(scope: Scope, name: str) -> bool:
+    return any(len(outer.bindings.get(name, ())) > 1 for outer in scope.outward())
+
+
+def _indent(site: Site, statement: ast.stmt) -> str:
+    """What a statement that has its lines for itself is indented by."""
+    source = site.file.source
+    start = source.offset(statement.lineno, statement.col_offset)
+    text = source.text[source.line_starts[statement.lineno - 1] : start]
+    rest = _behind(site, statement).strip()
+    if text.strip() or (rest and not rest.startswith("#") and isinstance(statement, ast.Assign)):
+        raise NotRewritten("it shares its line with another statement")
+    return text
+
+
+def _behind(site: Site, statement: ast.stmt) -> str:
+    """What follows a statement on its last line."""
+    line = site.file.source.line(statement.end_lineno or statement.lineno)
+    return line.encode()[statement.end_col_offset or 0 :].decode()
+
+
+def _missing_lines(site: Site, statement: ast.stmt, wanted: int) -> tuple[int, int]:
+    """How many empty lines are missing above and below a definition that takes a statement's place."""
+    source = site.file.source
+    above = statement.lineno - 1
+    while above > 0 and not source.line(above).strip():
+        above -= 1
+    told = source.line(above).strip() if above else ":"
+    begins = told.endswith(":") or told.startswith("#")
+    last = len(source.line_starts)
+    end = statement.end_lineno or statement.lineno
+    below = end + 1
+    while below <= last and not source.line(below).strip():
+        below += 1
+    return (
+        0 if begins else max(0, wanted - (statement.lineno - 1 - above)),
+        0 if below > last else max(0, wanted - (below - end - 1)),
+    )

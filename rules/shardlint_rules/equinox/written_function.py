@@ -1,0 +1,155 @@
+"""What a `filter_jit` wraps: a body to write into, or a transformed function that has none here."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from shardlint.program.signatures import Parameters, parameters_of
+from shardlint.program.values import Api, Function, Made, Place, Wrapped
+from shardlint.site import Site
+from shardlint_rules.equinox.wrapped import KEEPING, Definition, NotRewritten, Wrapping, positional
+
+# What equinox or jax makes of a function that takes what the function takes.
+_SAME_ARGUMENTS = (
+    "equinox.filter_grad",
+    "equinox.filter_value_and_grad",
+    "equinox.filter_vmap",
+    "equinox.filter_checkpoint",
+    "jax.grad",
+    "jax.value_and_grad",
+    "jax.vmap",
+    "jax.checkpoint",
+)
+
+
+@dataclass(frozen=True)
+class Written:
+    """A function with a body. `names` are the parameters that positions fill; the last `spare` have defaults."""
+
+    function: Definition | ast.Lambda
+    names: list[str]
+    spare: int
+
+
+@dataclass(frozen=True)
+class Transformed:
+    """A function that went through a transform: the expression, or the definition that is decorated with it."""
+
+    text: str
+    parameters: Parameters
+    by: ast.AST
+    node: ast.expr | None = None
+    decorated: ast.FunctionDef | None = None
+
+
+def written(site: Site, wrapping: Wrapping) -> Written | Transformed:
+    """The function of a wrapping. Raises `NotRewritten` where it is not sure that only this wrapper runs it so."""
+    node = wrapping.function
+    if not isinstance(node, Definition):
+        return _passed(site, wrapping)
+    between = _between(site, node, wrapping.by)
+    if between is not None:
+        return between
+    return _body(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
+
+
+def _body(node: Definition | ast.Lambda, names: list[str], spare: int, site: Site) -> Written:
+    if isinstance(node, ast.AsyncFunctionDef):
+        raise NotRewritten(f"`{node.name}` is async")
+    if isinstance(node, ast.FunctionDef) and any(
+        not isinstance(found, ast.Return) for found in site.file.walked(site.file.scope(node)).returns
+    ):
+        raise NotRewritten(f"`{node.name}` is a generator")
+    return Written(node, names, spare)
+
+
+def _between(site: Site, node: Definition, by: ast.AST) -> Transformed | None:
+    """Decorators between filter_jit and the definition that make another function of it."""
+    place = next(index for index, decorator in enumerate(node.decorator_list) if decorator is by)
+    for decorator in node.decorator_list[:place]:
+        if site.text(decorator) == "classmethod":
+            raise NotRewritten(f"`{node.name}` is a classmethod")
+    transform = False
+    for decorator in node.decorator_list[place + 1 :]:
+        value = site.value(decorator)
+        api = value.by if isinstance(value, Made) else value
+        if isinstance(value, Wrapped) and value.api.name == "functools.partial":
+            api = value.inner
+        if isinstance(api, Api) and api.name in _SAME_ARGUMENTS:
+            transform = True
+        elif not isinstance(api, Api) or api.name not in KEEPING:
+            raise NotRewritten(f"`@{site.text(decorator)}` stands between filter_jit and `{node.name}`")
+    if not transform:
+        return None
+    if not isinstance(node, ast.FunctionDef) or site.file.home(node).kind == "class" or place:
+        raise NotRewritten(f"a transform stands between filter_jit and `{node.name}`")
+    parameters = parameters_of(site.program.evaluator.function(site.file, node), site.program.evaluator)
+    assert parameters is not None
+    return Transformed(node.name, parameters, by, decorated=node)
+
+
+def _passed(site: Site, wrapping: Wrapping) -> Written | Transformed:
+    node = wrapping.function
+    text = " ".join(site.text(node).split())
+    if isinstance(node, ast.Lambda):
+        return _body(node, [arg.arg for arg in positional(node)], len(node.args.defaults), site)
+    value = site.value(node)
+    bound = 0
+    inner = value
+    if isinstance(value, Wrapped):
+        if value.api.name != "functools.partial":
+            return _transformed(site, wrapping, value, text)
+        inner = value.inner
+        bound = -1
+    if not isinstance(inner, Function) or not isinstance(node, ast.expr):
+        raise NotRewritten(f"`{text}` is no plain function of this file")
+    definition = inner.node
+    if inner.place.file is not site.file:
+        raise NotRewritten(f"`{text}` is defined in {inner.place.file.path.name}")
+    parameters = parameters_of(value, site.program.evaluator)
+    if parameters is None:
+        raise NotRewritten(f"the parameters of `{text}` are not known here")
+    if inner.owner is not None or site.file.home(definition).kind == "class":
+        _check_method(site, inner, text)
+    elif isinstance(node, ast.Call) and not bound:
+        raise NotRewritten(f"`{text}` is no plain function of this file")
+    _check_alone(site, definition, wrapping, text)
+    names = list(parameters.positional)
+    return _body(definition, names, len(names) - parameters.required, site)
+
+
+def _check_method(site: Site, method: Function, text: str) -> None:
+    """A method whose self is supplied, which no other class of the file replaces."""
+    if not method.bound:
+        raise NotRewritten(f"`{text}` is also a method")
+    assert isinstance(method.node, ast.FunctionDef | ast.AsyncFunctionDef)
+    if method.node.decorator_list:
+        raise NotRewritten(f"`{text}` is decorated")
+    same = [one for one in site.file.mentions(method.node.name) if isinstance(one, Definition)]
+    if len(same) > 1:
+        raise NotRewritten(f"several classes have a method `{method.node.name}`")
+
+
+def _check_alone(site: Site, definition: Definition | ast.Lambda, wrapping: Wrapping, text: str) -> None:
+    ends = site.program.flow.ends(site.file, definition)
+    for end in ends.found:
+        if not any(wrapper.place.node is wrapping.by for wrapper in end.wrappers):
+            raise NotRewritten(
+                f"`{text}` is also used without this wrapper, at line {_line(site, end.place)}"
+            )
+
+
+def _transformed(site: Site, wrapping: Wrapping, value: Wrapped, text: str) -> Transformed:
+    parameters = parameters_of(value, site.program.evaluator)
+    inner = value.inner
+    if value.api.name not in _SAME_ARGUMENTS or parameters is None or isinstance(inner, Wrapped):
+        raise NotRewritten(f"`{text}` went through another transform or decorator first")
+    if isinstance(inner, Function) and inner.bound:
+        raise NotRewritten(f"`{text}` is of a method, whose self a function around it would keep")
+    assert isinstance(wrapping.function, ast.expr)
+    return Transformed(text, parameters, wrapping.by, node=wrapping.function)
+
+
+def _line(site: Site, place: Place) -> str:
+    return str(place.line) if place.file is site.file else f"{place.line} of {place.file.path.name}"

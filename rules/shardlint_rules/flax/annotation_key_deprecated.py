@@ -1,0 +1,63 @@
+"""SL515."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.flax.annotations import (
+    KEYS,
+    LAYERS,
+    OLDER,
+    VARIABLES,
+    WITH_METADATA,
+    given_annotations,
+    heeded,
+    preferred,
+    renamed,
+)
+
+
+class AnnotationKeyDeprecated(Rule):
+    """The sharding annotation of an NNX variable stands under a key that flax has renamed.
+
+    ## What it does
+    Reports `sharding` and `sharding_names` on flax from 0.12.6, for `nnx.Param` and other variables,
+    `nnx.with_metadata` and the `kernel_metadata={...}` of layers. SL504 reports keys that flax does not look at.
+
+    ## Why it hurts
+    It still works, and the variable is sharded; but each such call warns: `'sharding' is deprecated, use
+    'out_sharding' instead.`
+
+    ## Fix safety
+    Unsafe: flax before 0.12.4 does not know `out_sharding`, which counts for a project that runs on several releases.
+    """
+
+    code = "SL515"
+    name = "annotation-key-deprecated"
+    harm = Harm.REMOVED
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.12.6"}
+    wakes = (
+        Calls(*VARIABLES, WITH_METADATA, near=KEYS),
+        Calls(*LAYERS, near=("_metadata",)),
+    )
+    fixes = "unsafe"
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each such key."""
+        if site.expected_to_fail or site.guarded or site.form != "call":
+            return
+        found, write = list(given_annotations(site)), preferred(site)
+        for one in found:
+            others = [other.key for other in found if other is not one]
+            if one.key not in KEYS or one.key == write or any(heeded(site, key) for key in others):
+                continue
+            yield site.finding(
+                one.node,
+                f"renamed to {write}",
+                f"On {site.on('flax')} this works, with a DeprecationWarning.",
+                fix=renamed(site, one, write, OLDER),
+            )

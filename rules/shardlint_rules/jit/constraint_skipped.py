@@ -1,0 +1,180 @@
+"""SL230."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, Function, Place, options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+
+_LOGICAL = ("flax.linen.with_logical_constraint", "flax.linen.spmd.with_logical_constraint")
+_CONSTRAINTS = ("jax.lax.with_sharding_constraint", "equinox.filter_shard", *_LOGICAL)
+_BACKENDS = ("jax.default_backend", "jax.extend.backend.get_backend", "jax.lib.xla_bridge.get_backend")
+_DEVICES = ("jax.devices", "jax.local_devices")
+_ACCELERATORS = ("tpu", "gpu", "cuda", "rocm")
+_DEPTH = 3
+
+
+class ConstraintSkipped(Rule):
+    """A wrapper around a sharding constraint leaves it out by the platform of the first device.
+
+    ## What it does
+    Reports a question such as `jax.devices()[0].platform == "cpu"` or `jax.default_backend() != "tpu"` that leads
+    past a sharding constraint, through `return x` or a branch; and `with_logical_constraint` with
+    `fallback=RulesFallback.NO_CONSTRAINT`, which drops the whole constraint once one of its names has no rule.
+
+    ## Why it hurts
+    Nothing is raised and nothing is sharded. On simulated CPU devices, where people test, the program is another one
+    than on the accelerator: memory, collectives and mistakes in the specs are not seen there. And the first device
+    need not be one of the mesh: with a mesh of CPU devices on an accelerator's host, or the other way round, the
+    answer is of the wrong devices.
+
+    ## Use instead
+    `with_sharding_constraint(x, NamedSharding(mesh, spec))` wherever there is a mesh: it works on CPU too.
+
+    ## Evidence
+    Flax took such a question out of its own wrapper; the same lines were copied to many repositories. The proof
+    shows the array whole on every device.
+    """
+
+    code = "SL230"
+    name = "constraint-skipped"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("platform", "no-constraint")
+    wakes = (Calls(*_CONSTRAINTS, near=("platform", "default_backend", "cpu", "CPU", "NO_CONSTRAINT")),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a question, at the first constraint that it skips."""
+        if site.form != "call" or site.expected_to_fail:
+            return
+        if site.api in _LOGICAL:
+            yield from self._fallback(site)
+        scope = site.scope.function()
+        if scope is None or not site.wants("platform") or "memory" in site.text():
+            return  # not every backend has the kinds of memory of another
+        for test, truth in _questions(site):
+            asked = _about_cpu(site, Place(site.file, test), truth, 0)
+            if asked is not None:
+                yield self._skipped(site, asked)
+                return
+
+    def _skipped(self, site: Site, asked: ast.AST) -> Finding:
+        return site.finding(
+            asked,
+            f"leads past the constraint at line {site.call.lineno}",
+            "On CPU, simulated devices of a test too, this constraint does not run, and nothing says so; the first "
+            "device need not be one of the mesh either.",
+            help="ask for a mesh instead: the constraint works on every platform",
+            form="platform",
+            why="the question is for the platform of the process, not for the mesh",
+        )
+
+    def _fallback(self, site: Site) -> Iterator[Finding]:
+        given = site.keyword("fallback")
+        if given is not None and site.text(given.value).endswith("NO_CONSTRAINT"):
+            yield site.finding(
+                given,
+                "drops the whole constraint",
+                "Where one of the names has no rule, the array is not constrained at all, and nothing says so.",
+                help="write RulesFallback.AXIS_IS_UNSHARDED, or RAISE_ERROR",
+                form="no-constraint",
+                why="it is asked for by name",
+            )
+
+
+def _questions(site: Site) -> Iterator[tuple[ast.expr, bool]]:
+    """What is asked before the call runs, and the answer that leads past it."""
+    inner: ast.AST = site.call
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.If | ast.IfExp):
+            body = outer.body if isinstance(outer.body, list) else [outer.body]
+            if inner is not outer.test:
+                yield outer.test, inner not in body
+        for block in (getattr(outer, "body", None), getattr(outer, "orelse", None)):
+            if isinstance(block, list) and inner in block:
+                for before in block[: block.index(inner)]:
+                    if isinstance(before, ast.If) and _only_returns_argument(before):
+                        yield before.test, True
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return
+        inner = outer
+
+
+def _only_returns_argument(branch: ast.If) -> bool:
+    """`if ...: return x`."""
+    last = branch.body[-1]
+    return len(branch.body) <= 2 and isinstance(last, ast.Return) and isinstance(last.value, ast.Name)
+
+
+def _about_cpu(site: Site, place: Place, truth: bool, depth: int) -> ast.AST | None:
+    """The part of a question that gives this answer for being on CPU."""
+    file, node = place.file, place.node
+    match node:
+        case ast.BoolOp(op=op, values=values) if isinstance(op, ast.Or) is truth:
+            found = (_about_cpu(site, Place(file, one), truth, depth) for one in values)
+            return next((one for one in found if one is not None), None)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _about_cpu(site, Place(file, operand), not truth, depth)
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            said = _says(op, right if _is_platform(site, file, left) else left)
+            sides = (_is_platform(site, file, left), _is_platform(site, file, right))
+            return node if said is truth and any(sides) else None
+        case ast.Name() if depth < _DEPTH:
+            bindings, _ = lookup(file, node, node.id)
+            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            if value is None or _about_cpu(site, Place(file, value), truth, depth + 1) is None:
+                return None
+            return node
+        case ast.Call(func=func) if depth < _DEPTH:
+            return node if _function_asks(site, Place(file, func), truth, depth) else None
+    return None
+
+
+def _function_asks(site: Site, place: Place, truth: bool, depth: int) -> bool:
+    """Whether a function of the project returns the answer: `is_cpu()`."""
+    found = options(site.program.evaluator.value(place))
+    if len(found) != 1 or not isinstance(found[0], Function) or isinstance(found[0].node, ast.Lambda):
+        return False
+    file = found[0].place.file
+    returns = file.walked(file.scope(found[0].node)).returns
+    if len(returns) != 1 or returns[0].value is None:
+        return False
+    return _about_cpu(site, Place(file, returns[0].value), truth, depth + 1) is not None
+
+
+def _says(op: ast.cmpop, other: ast.expr) -> bool | None:
+    """What a comparison of the platform gives on CPU."""
+    parts = other.elts if isinstance(other, ast.Tuple | ast.List | ast.Set) else [other]
+    texts = [one.value for one in parts if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+    if not texts or len(texts) != len(parts) or any(one not in ("cpu", *_ACCELERATORS) for one in texts):
+        return None
+    if not isinstance(op, ast.Eq | ast.NotEq | ast.In | ast.NotIn):
+        return None
+    return ("cpu" in texts) is isinstance(op, ast.Eq | ast.In)
+
+
+def _is_platform(site: Site, file: FileFacts, node: ast.expr) -> bool:
+    """Whether it is the platform of the process: `jax.devices()[0].platform`, `jax.default_backend()`."""
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(file, node, node.id)
+        value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+        return value is not None and not isinstance(value, ast.Name) and _is_platform(site, file, value)
+    if isinstance(node, ast.Attribute) and node.attr == "platform":
+        return _calls(site, file, node.value, (*_DEVICES, *_BACKENDS))
+    return isinstance(node, ast.Call) and _calls(site, file, node, _BACKENDS)
+
+
+def _calls(site: Site, file: FileFacts, node: ast.expr, names: tuple[str, ...]) -> bool:
+    if isinstance(node, ast.Subscript):
+        node = node.value
+    if not isinstance(node, ast.Call):
+        return False
+    return any(
+        isinstance(one, Api) and one.name in names for one in options(site.program.value(file, node.func))
+    )

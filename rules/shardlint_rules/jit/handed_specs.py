@@ -1,0 +1,119 @@
+"""Specs that are handed to a function of the project which makes a jit of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.facts import FileFacts
+from shardlint.program.reach import lookup
+from shardlint.program.signatures import SHARDING_SETTINGS, Jitted, jitted, of_definition
+from shardlint.program.values import Api, Function, Place, options
+from shardlint.site import Site
+
+_SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PartitionSpec")
+_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class Handed:
+    """A tree of specs at a call of a helper: what the helper makes of it, and for which setting."""
+
+    node: ast.expr
+    function: Jitted
+    setting: str
+    helper: str
+
+
+def handed(site: Site) -> Iterator[Handed]:
+    """What becomes of the tree that the site's spec is the first of, where helpers make jitted functions of it."""
+    file, top = site.file, _outermost(site)
+    if top is site.call or _first(site, top) is not site.call:
+        return
+    for node in _given(file, top):
+        call = _call_of(file, node)
+        if call is None:
+            continue
+        for callee in options(site.value(call.func)):
+            if isinstance(callee, Function) and callee.place.file.says("in_shardings"):
+                yield from _made(site, node, call, callee)
+
+
+def _outermost(site: Site) -> ast.expr:
+    """The display of specs, or of shardings, around a spec."""
+    node: ast.expr = site.call
+    parent = site.file.parent(node)
+    while isinstance(parent, ast.Tuple | ast.List | ast.Dict | ast.IfExp) or _is_sharding(site, parent):
+        assert isinstance(parent, ast.expr)
+        node, parent = parent, site.file.parent(parent)
+    return node
+
+
+def _is_sharding(site: Site, call: ast.AST | None) -> bool:
+    return isinstance(call, ast.Call) and any(
+        isinstance(one, Api) and one.name in _SHARDINGS for one in options(site.value(call.func))
+    )
+
+
+def _first(site: Site, top: ast.expr) -> ast.AST | None:
+    """The first call in a display that is spelled as the site's."""
+    spelled = site.text(site.call.func)
+    found = [node for node in ast.walk(top) if isinstance(node, ast.Call) and site.text(node.func) == spelled]
+    return min(found, key=lambda node: (node.lineno, node.col_offset), default=None)
+
+
+def _given(file: FileFacts, top: ast.expr) -> Iterator[ast.expr]:
+    """Where a display is given: itself, or the uses of the one name it is bound to."""
+    parent = file.parent(top)
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+        yield top
+        return
+    target = parent.targets[0]
+    if isinstance(target, ast.Name):
+        for use in file.mentions(target.id):
+            if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+                bindings, _ = lookup(file, use, target.id)
+                if len(bindings) == 1 and bindings[0].node is target:
+                    yield use
+
+
+def _call_of(file: FileFacts, node: ast.expr) -> ast.Call | None:
+    """The call that an expression is an argument of."""
+    parent = file.parent(node)
+    if isinstance(parent, ast.keyword):
+        parent = file.parent(parent)
+    return parent if isinstance(parent, ast.Call) and parent.func is not node else None
+
+
+def _made(site: Site, node: ast.expr, call: ast.Call, helper: Function) -> Iterator[Handed]:
+    evaluator = site.program.evaluator
+    parameters = of_definition(helper.node)
+    parameters = parameters.without_first() if helper.bound and parameters.positional else parameters
+    bound = parameters.bind(evaluator.arguments(Place(site.file, call)))
+    names = [name for name, place in (bound or {}).items() if place.node is node]
+    if not names:
+        return
+    for option in options(site.value(call)):
+        function = jitted(option, evaluator)
+        if function is None or function.settings.place.file is not helper.place.file:
+            continue
+        for setting in SHARDING_SETTINGS:
+            place = function.setting(setting)
+            if place is not None and _leans(place, names[0]):
+                yield Handed(node, function, setting, getattr(helper.node, "name", "the helper"))
+
+
+def _leans(place: Place, name: str, depth: int = 0) -> bool:
+    """Whether an expression is made of a parameter, also through names bound once."""
+    for node in ast.walk(place.node):
+        if not isinstance(node, ast.Name):
+            continue
+        if node.id == name:
+            return True
+        bindings, scope = lookup(place.file, node, node.id)
+        if depth < _DEPTH and scope is not None and scope.kind == "function" and len(bindings) == 1:
+            value = bindings[0].value
+            if value is not None and _leans(Place(place.file, value), name, depth + 1):
+                return True
+    return False

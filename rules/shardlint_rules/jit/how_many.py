@@ -1,0 +1,157 @@
+"""Whether a condition asks if there is one device or process, or several."""
+
+from __future__ import annotations
+
+import ast
+import operator
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.annotations import annotated
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, ClassValue, Function, Made, Parameter, Place, Value, options
+
+_COUNTS = {
+    "jax.device_count": "devices",
+    "jax.local_device_count": "devices",
+    "jax.process_count": "processes",
+    "jax.devices": "devices",
+    "jax.local_devices": "devices",
+}
+# Names of numbers of devices or processes, and of flags.
+_NUMBER = re.compile(
+    r"(?i)(device|process|host|chip|tpu|gpu|tp|dp|ep|world|parallel|mesh|shard)s?_?(size|count|num|ism)?$"
+)
+_NUMBERED = re.compile(
+    r"(?i)(num|n)_?(devices|processes|hosts|chips|shards|gpus|tpus)$|^(tp|dp|ep|mesh|world)_size$"
+)
+_ALONE = re.compile(r"(?i)(^|_)(is_)?(single|one)_?(device|process|host|chip|gpu|tpu)")
+_MANY = re.compile(r"(?i)(^|_)(is_)?multi(ple)?_?(device|process|host|chip|gpu|tpu)|(^|_)is_distributed$")
+_COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+}
+_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class Alone:
+    """A condition that is `truth` where there is one of `what`. Not `proven` where only the name of a flag tells."""
+
+    truth: bool
+    what: str
+    proven: bool
+
+
+def settled_expression(file: FileFacts, node: ast.expr) -> ast.expr:
+    """The expression that a name stands for, where only one gives it."""
+    for _ in range(_DEPTH):
+        if not isinstance(node, ast.Name):
+            break
+        bindings, _owner = lookup(file, node, node.id)
+        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
+            break
+        node = bindings[0].value
+    return node
+
+
+def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
+    """What a condition says of the number of devices or processes; None where it asks for something else."""
+    node = place.node
+    if depth > _DEPTH:
+        return None
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            found = one_of_it(program, Place(place.file, operand), depth)
+            return replace(found, truth=not found.truth) if found is not None else None
+        case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]):
+            what, truth = _counted(program, place.file, left), _with_one(op, number)
+            return Alone(truth, what, True) if what is not None and truth is not None else None
+        case ast.Call(func=func, args=[], keywords=[]):
+            return _returned(program, program.value(place.file, func), depth) or _by_name(func)
+        case ast.Name():
+            value = settled_expression(place.file, node)
+            found = one_of_it(program, Place(place.file, value), depth + 1) if value is not node else None
+            return found or _by_name(node)
+        case ast.Attribute():
+            return _property(program, place.file, node, depth) or _by_name(node)
+    return None
+
+
+def _with_one(op: ast.cmpop, number: int) -> bool | None:
+    """What a comparison of a count with a number gives for one, if it tells one from two."""
+    answer = _COMPARED.get(type(op))
+    if answer is None or answer(1, number) == answer(2, number) or answer(2, number) != answer(3, number):
+        return None
+    return answer(1, number)
+
+
+def _counted(program: Program, file: FileFacts, node: ast.expr) -> str | None:
+    """What a number counts: what jax says there is, or by its name."""
+    node = settled_expression(file, node)
+    if isinstance(node, ast.Call):
+        inner = node.args[0] if len(node.args) == 1 and getattr(node.func, "id", "") == "len" else node
+        if isinstance(inner, ast.Call):
+            for one in options(program.value(file, inner.func)):
+                if isinstance(one, Api) and one.name in _COUNTS:
+                    return _COUNTS[one.name]
+        return None
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    if name == "size" and isinstance(node, ast.Attribute) and "mesh" in file.text(node.value).lower():
+        return "devices"
+    if _NUMBERED.search(name) or (_NUMBER.search(name) and name.lower().endswith(("size", "count", "ism"))):
+        return "processes" if re.search("(?i)process|host", name) else "devices"
+    return None
+
+
+def _by_name(node: ast.expr) -> Alone | None:
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    what = "processes" if re.search("(?i)process|host|distributed", name) else "devices"
+    if _ALONE.search(name):
+        return Alone(True, what, False)
+    return Alone(False, what, False) if _MANY.search(name) else None
+
+
+def _returned(program: Program, value: Value, depth: int) -> Alone | None:
+    """What a function of the project returns."""
+    if not isinstance(value, Function):
+        return None
+    file, node = value.place.file, value.node
+    if isinstance(node, ast.Lambda):
+        return one_of_it(program, Place(file, node.body), depth + 1)
+    returns = file.walked(file.scope(node)).returns
+    if len(returns) != 1 or returns[0].value is None:
+        return None
+    return one_of_it(program, Place(file, returns[0].value), depth + 1)
+
+
+def _property(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Alone | None:
+    """What a property of an object returns, where its class is in sight, by annotation too."""
+    for option in options(program.value(file, node.value)):
+        cls = option.by if isinstance(option, Made) else None
+        if isinstance(option, Parameter):
+            cls = next(iter(_annotated(program, option)), None)
+        if not isinstance(cls, ClassValue):
+            continue
+        for candidate in program.evaluator.classes.lineage(cls):
+            inside = candidate.place.file
+            bound = inside.bindings(inside.scope(candidate.node), node.attr)
+            if bound and isinstance(bound[0].node, ast.FunctionDef):
+                return _returned(program, Function(Place(inside, bound[0].node)), depth)
+    return None
+
+
+def _annotated(program: Program, parameter: Parameter) -> list[ClassValue]:
+    node = parameter.place.node
+    annotation = getattr(node, "annotation", None)
+    if annotation is None:
+        return []
+    found = annotated(program.evaluator, Place(parameter.place.file, annotation))
+    return [one for one in found if isinstance(one, ClassValue)]

@@ -1,0 +1,162 @@
+"""Attributes that keep another name of what a method donates: `self.best = self.params`, and then `self.update()`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.facts import FileFacts, Scope
+from shardlint.program.buffers import path_of
+from shardlint.program.donation import Argument, DonatingCall
+from shardlint.program.reads import Reading, reading
+from shardlint.program.values import ClassValue, Made, options
+from shardlint.site import Site
+from shardlint_rules.jit.donated import taken
+
+_Loop = ast.For | ast.AsyncFor | ast.While
+
+
+@dataclass(frozen=True)
+class Kept:
+    """`node` is what is kept under another name, `read` where that is read, `call` what donates it in between.
+
+    `surely` tells whether the text shows the two methods called in turn.
+    """
+
+    node: ast.Attribute
+    name: str
+    read: ast.Attribute
+    call: DonatingCall
+    argument: Argument
+    surely: bool
+
+
+def kept(site: Site) -> Iterator[Kept]:
+    """What the classes of the site's file keep of what its wrapper donates."""
+    file, donations = site.file, site.program.lifetimes.donations
+    for scope in file.inner_scopes(file.module):
+        if scope.kind != "function" or scope.parent is None or scope.parent.kind != "class":
+            continue
+        for call in scope.calls:
+            donating = donations.of(file, call)
+            if donating is not None and donating.by.node is site.call:
+                for argument in donating.donated:
+                    yield from _aliases(site, scope, donating, argument)
+
+
+def _aliases(site: Site, update: Scope, call: DonatingCall, argument: Argument) -> Iterator[Kept]:
+    file, path = site.file, path_of(argument.node)
+    if path is None or len(path) != 2 or path[0] != _self(update):
+        return
+    if not taken(file, call, argument, (), False):
+        return
+    for node in file.mentions(path[1]):
+        target = _stored(file, node)
+        method = file.home(node).function()
+        if target is None or method is None or method.parent is not update.parent:
+            continue
+        assert isinstance(node, ast.Attribute)
+        if target.attr == path[1] or _self(method) != getattr(node.value, "id", ""):
+            continue
+        if _stored_after(file, target.attr, update, call.call.lineno):
+            continue
+        if method is update and node.lineno > call.call.lineno:
+            continue
+        read = _read(site, target.attr, update.parent)
+        if read is not None:
+            surely = method is update or _in_turn(site, method, update)
+            yield Kept(node, target.attr, read, call, argument, surely)
+
+
+def _self(method: Scope) -> str:
+    node = method.node
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return ""
+    arguments = [*node.args.posonlyargs, *node.args.args]
+    return arguments[0].arg if arguments else ""
+
+
+def _stored(file: FileFacts, node: ast.AST) -> ast.Attribute | None:
+    """The attribute of self that an attribute of self is stored under, as it is."""
+    statement = file.parent(node)
+    if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return None
+    if not isinstance(statement, ast.Assign) or statement.value is not node or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    same = isinstance(target, ast.Attribute) and file.text(target.value) == file.text(node.value)
+    return target if same and isinstance(target, ast.Attribute) else None
+
+
+def _stored_after(file: FileFacts, name: str, update: Scope, line: int) -> bool:
+    """Whether the donating method gives the attribute something else afterwards."""
+    return any(
+        isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and file.home(node).function() is update
+        and node.lineno >= line
+        for node in file.mentions(name)
+    )
+
+
+def _read(site: Site, name: str, cls: Scope | None) -> ast.Attribute | None:
+    """Where a method reads the data of an attribute."""
+    evaluator = site.program.evaluator
+    for node in site.file.mentions(name):
+        method = site.file.home(node).function()
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load) or method is None:
+            continue
+        compared = isinstance(site.file.parent(node), ast.Compare)
+        if method.parent is not cls or _self(method) != getattr(node.value, "id", "") or compared:
+            continue
+        if reading(evaluator, site.file, node) is not Reading.NONE:
+            return node
+    return None
+
+
+def _in_turn(site: Site, keeping: Scope, update: Scope) -> bool:
+    """Whether one loop calls both methods of one object, so that what is kept is donated in its next turn."""
+    if keeping.name == "__init__":
+        return True
+    for file in site.program.project.with_attribute(site.file, keeping.name):
+        if file is None:
+            return False
+        loops = {
+            (loop, receiver)
+            for receiver, call in _calls_of(site, file, keeping)
+            for loop in _loops(file, call)
+        }
+        if loops and any(
+            (loop, receiver) in loops
+            for receiver, call in _calls_of(site, file, update)
+            for loop in _loops(file, call)
+        ):
+            return True
+    return False
+
+
+def _calls_of(site: Site, file: FileFacts, method: Scope) -> Iterator[tuple[str, ast.Call]]:
+    """The calls of a method in a file on what is surely an instance of its class, with the text of that."""
+    evaluator = site.program.evaluator
+    for node in file.mentions(method.name):
+        call = file.parent(node)
+        if not isinstance(node, ast.Attribute) or not isinstance(call, ast.Call) or call.func is not node:
+            continue
+        found = options(site.program.value(file, node.value))
+        if all(
+            isinstance(one, Made)
+            and isinstance(one.by, ClassValue)
+            and method.parent is not None
+            and any(cls.node is method.parent.node for cls in evaluator.lineage(one.by))
+            for one in found
+        ):
+            yield file.text(node.value), call
+
+
+def _loops(file: FileFacts, node: ast.AST) -> Iterator[ast.AST]:
+    parent = file.parent(node)
+    while parent is not None and not isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+        if isinstance(parent, _Loop):
+            yield parent
+        parent = file.parent(parent)

@@ -1,0 +1,131 @@
+"""Why no result of a function can take the buffer of a donated argument. Shared by SL220 and SL223."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.facts import FileFacts
+from shardlint.program.donation import PMAP
+from shardlint.program.reach import lookup
+from shardlint.program.returned import only_run
+from shardlint.program.signatures import Jitted
+from shardlint.program.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.site import Site
+from shardlint_rules.jit.results import returned_by
+
+_REDUCING = frozenset("sum mean min max prod any all argmax argmin std var item".split())
+_DEPTH = 6
+_SAME = ("functools.partial", "jax.checkpoint")
+
+
+def inner_function(function: Jitted) -> Function | None:
+    """The definition behind a jitted function, through partials."""
+    inner = unwrapped(function.inner)
+    return inner if isinstance(inner, Function) else None
+
+
+def unwrapped(value: Value) -> Value:
+    """A function without the partials and checkpoints around it."""
+    while isinstance(value, Wrapped) and value.api.name in _SAME:
+        value = value.inner
+    return value
+
+
+def why_none(site: Site, function: Jitted, name: str) -> str | None:
+    """Why no result can take an argument's buffer; None where one may."""
+    inner = inner_function(function)
+    if inner is None or name in ("self", "cls"):
+        return None
+    file, node = inner.place.file, inner.node
+    results = returned_by(file, node)
+    if not results:
+        return None
+    update = site.program.lifetimes.donations.updates.of(inner, name)
+    if update is not None and not update.used:
+        if function.api == PMAP:
+            return None
+        if function.setting("keep_unused") is not None or function.settings.open_keywords:
+            return None  # it is handed over all the same, and an output may take it
+        return "the function does not use it"
+    if all(_another_shape(site, file, name, result, 0) for result in results):
+        return "the function returns nothing of its shape"
+    if only_run(site.program.evaluator, inner, name):
+        return "a model is run on it, and only what that computes is returned"
+    return None
+
+
+def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth: int) -> bool:
+    """Whether a result surely has another shape or type than the parameter."""
+
+    def differs(part: ast.expr) -> bool:
+        return _another_shape(site, file, name, part, depth + 1)
+
+    match node:
+        case ast.Constant() | ast.Compare():
+            return True
+        case ast.Tuple() | ast.List():
+            return bool(node.elts) and all(differs(element) for element in node.elts)
+        case ast.Dict():
+            return bool(node.values) and all(differs(element) for element in node.values)
+        case ast.UnaryOp():
+            return differs(node.operand)
+        case ast.IfExp():
+            return differs(node.body) and differs(node.orelse)
+        case ast.Subscript():
+            return sliced(node, name)
+        case ast.BinOp():
+            return sliced(node, name) or (differs(node.left) and differs(node.right))
+        case ast.Call():
+            return _reduces(site, file, name, node)
+        case ast.Name() if depth < _DEPTH:
+            bindings, _ = lookup(file, node, node.id)
+            only = bindings[0] if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            value = only.value if only is not None else None
+            # A list or dict may be filled later.
+            return value is not None and not isinstance(value, ast.List | ast.Dict) and differs(value)
+    return False
+
+
+def sliced(node: ast.expr, name: str) -> bool:
+    """Whether a part of the parameter goes into it element by element."""
+    match node:
+        case ast.Subscript():
+            return _is(node.value, name) and _cuts(node.slice)
+        case ast.BinOp():
+            return sliced(node.left, name) or sliced(node.right, name)
+        case ast.UnaryOp():
+            return sliced(node.operand, name)
+    return False
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _cuts(index: ast.expr) -> bool:
+    """Whether an index or slice surely leaves something out."""
+    if isinstance(index, ast.Tuple):
+        return any(_cuts(element) for element in index.elts)
+    if isinstance(index, ast.Slice):
+        start = index.lower is not None and not (
+            isinstance(index.lower, ast.Constant) and index.lower.value == 0
+        )
+        return start or (isinstance(index.upper, ast.UnaryOp) and isinstance(index.upper.op, ast.USub))
+    return isinstance(index, ast.Constant) and isinstance(index.value, int)
+
+
+def _reduces(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
+    """Whether a call gives a scalar, or the parameter with fewer dimensions."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or any(one.arg == "keepdims" for one in call.keywords):
+        return False
+    found = options(site.program.evaluator.value(Place(file, func)))
+    if all(isinstance(option, Api) and option.name.startswith("jax.numpy.") for option in found):
+        if func.attr not in _REDUCING:
+            return False
+        if len(call.args) == 1 and not call.keywords:
+            return True
+        return bool(call.args) and _is(call.args[0], name)
+    if any(isinstance(option, Api) for option in found) or func.attr not in _REDUCING:
+        return False
+    return (not call.args and not call.keywords) or _is(func.value, name)

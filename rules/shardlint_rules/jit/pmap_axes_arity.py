@@ -1,0 +1,124 @@
+"""SL420."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.program.donation import PMAP
+from shardlint.program.signatures import Jitted, numbers, wrappings
+from shardlint.program.values import Items
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.jit.sharded import SeenCall, calls, count_of, named, several, value_of
+from shardlint_rules.jit.structure import differ, is_tree, kind_of, returned_by
+
+_SETTINGS = ("in_axes", "out_axes")
+
+
+class PmapAxesArity(Rule):
+    """`in_axes` or `out_axes` of `pmap` has another structure than the arguments or results of the function.
+
+    ## What it does
+    Reports a tuple for `in_axes` with more entries than the function has parameters, or with another number of them
+    than a call gives arguments by position; a list for `in_axes`; and a tuple or list for `out_axes` whose length or
+    kind is not that of what every `return` of the function gives.
+
+    ## Why it hurts
+    The call raises ValueError: "pytree structure error: different lengths of tuple". It is often left behind when an
+    argument or a result is added or taken away.
+
+    ## Use instead
+    A single number goes for all arguments, or all results.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12. Arguments given by keyword have no entry: they are split along their first dimension. A
+    default that is not given has none either. Entries for static arguments may be there or not.
+    """
+
+    code = "SL420"
+    name = "pmap-axes-arity"
+    harm = Harm.CRASH
+    wakes = (Calls(PMAP, near=_SETTINGS),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """Findings at the keywords, or at calls that they do not fit."""
+        if site.expected_to_fail or site.guarded:
+            return
+        functions = list(wrappings(site.program, site.file, site.call, site.form, (PMAP,)))
+        if functions:
+            yield from self._inputs(site, functions)
+            yield from self._outputs(site, functions)
+
+    def _inputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+        keyword, value = site.keyword("in_axes"), value_of(site, functions[0], "in_axes")
+        static = numbers(
+            functions[0].setting("static_broadcasted_argnums"), functions[0].settings, site.program.evaluator
+        )
+        if keyword is None or not isinstance(value, Items) or value.open or static is None:
+            return
+        if value.kind == "list":
+            yield site.finding(
+                keyword,
+                "a list, where pmap takes a tuple",
+                f"On {site.on('jax')} every call raises ValueError: in_axes is matched with the tuple of arguments.",
+                help=f"write a tuple of {len(value.items)}",
+            )
+            return
+        given = len(value.items)
+        if all(_too_many(function, given) for function in functions):
+            most = len(functions[0].parameters.positional) if functions[0].parameters is not None else 0
+            yield site.finding(
+                keyword,
+                f"{several(given, 'entry')}, and {named(functions[0])} takes {several(most, 'argument')}",
+                f"On {site.on('jax')} every call raises ValueError: a tuple has one entry for each argument given by "
+                "position.",
+                help="give one entry for each argument, or one number for all",
+            )
+            return
+        for seen in calls(site, (PMAP,), _SETTINGS):
+            if not _fits(seen, given, static):
+                yield self._unfit(site, seen, given)
+
+    def _unfit(self, site: Site, seen: SeenCall, given: int) -> Finding:
+        here = seen.file is site.file
+        keyword = site.keyword("in_axes")
+        assert keyword is not None
+        arguments = several(seen.count or 0, "argument")
+        return site.finding(
+            seen.call if here else keyword,
+            f"{arguments}, and in_axes at line {keyword.value.lineno} has {several(given, 'entry')}"
+            if here
+            else f"{several(given, 'entry')}, and {arguments} given by position at "
+            f"{seen.file.path.name}:{seen.call.lineno}",
+            f"On {site.on('jax')} this call raises ValueError.",
+            help="a tuple has one entry for each argument given by position, defaults only when they are given",
+        )
+
+    def _outputs(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
+        keyword = site.keyword("out_axes")
+        given = count_of(site, functions[0], "out_axes")
+        value = value_of(site, functions[0], "out_axes")
+        if keyword is None or given is None or not is_tree(value):
+            return
+        returned = [returned_by(site, function.inner) for function in functions]
+        if not all(found and all(differ(value, one) for one in found) for found in returned):
+            return
+        yield site.finding(
+            keyword,
+            f"{kind_of(value)}, and {named(functions[0])} returns {kind_of(returned[0][0])}",
+            f"On {site.on('jax')} every call raises ValueError: out_axes has the structure of the results.",
+            help="give one entry for each result, or one number for all",
+        )
+
+
+def _too_many(function: Jitted, given: int) -> bool:
+    parameters = function.parameters
+    return parameters is not None and not parameters.star and given > len(parameters.positional)
+
+
+def _fits(seen: SeenCall, given: int, static: tuple[int, ...]) -> bool:
+    """Whether the entries fit a call; entries for static arguments may be left out."""
+    count = seen.count
+    if count is None:
+        return True
+    return count - sum(1 for number in static if number < count) <= given <= count

@@ -1,0 +1,89 @@
+"""SL228."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.program.values import Constant, options
+from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+
+# What positions after the function meant while they were taken.
+_ORDER = (
+    "in_shardings",
+    "out_shardings",
+    "static_argnums",
+    "static_argnames",
+    "donate_argnums",
+    "donate_argnames",
+    "keep_unused",
+    "device",
+    "backend",
+    "inline",
+    "abstracted_axes",
+)
+
+
+class PositionalJitShardings(Rule):
+    """`jax.jit` is given shardings, or other settings, by position.
+
+    ## What it does
+    Reports calls of `jax.jit` with more than one positional argument.
+
+    ## Why it hurts
+    Since jax 0.7 everything but the function is taken by keyword only, and the call raises TypeError. Before, the
+    second position was `in_shardings` and the third `out_shardings`.
+
+    ## Fix safety
+    Safe: each argument gets the name of its position. Not given where a star hides which is which, or where a number
+    stands where shardings were taken: it was most likely meant for static_argnums.
+
+    ## Evidence
+    Run on jax 0.4.30 to 0.12: 0.4.30, 0.4.38 and 0.5.3 take them, 0.6.2 warns, and 0.7.2, 0.10.2 and 0.12 raise.
+    """
+
+    code = "SL228"
+    name = "positional-jit-shardings"
+    harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
+    wakes = (Calls("jax.jit"),)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding a call, at the second argument."""
+        extra = site.call.args[1:] if site.form == "call" else []
+        if not extra or site.expected_to_fail or site.guarded:
+            return
+        if any(isinstance(one, ast.Starred) for one in site.call.args):
+            return
+        names = _ORDER[: len(extra)]
+        written = ", ".join(f"{name}={site.text(one)}" for name, one in zip(names, extra, strict=False))
+        yield site.finding(
+            extra[0],
+            "given by position",
+            f"On {site.on('jax')} this raises TypeError: jax.jit takes one positional argument.",
+            help="give everything but the function by keyword",
+            fix=_fix(site, extra, " ".join(written.split())),
+        )
+
+
+def _fix(site: Site, extra: list[ast.expr], written: str) -> Fix | None:
+    taken = {keyword.arg for keyword in site.call.keywords}
+    names = _ORDER[: len(extra)]
+    if len(extra) > len(_ORDER) or taken.intersection(names) or None in taken:
+        return None
+    if any(_number(site, one) for one in extra[:2]):
+        return None
+    edits = []
+    for name, one in zip(names, extra, strict=True):
+        start, _ = site.file.span(one)
+        edits.append(Edit(start, start, f"{name}="))
+    return site.fix(Safety.SAFE, f"write {written}" if len(written) < 80 else "name them", edits)
+
+
+def _number(site: Site, node: ast.expr) -> bool:
+    return any(
+        isinstance(one, Constant) and isinstance(one.value, int | str) for one in options(site.value(node))
+    )

@@ -1,0 +1,93 @@
+"""Where `device_put` is asked to put something: in a call, through a `tree.map`, by what callers give. For SL201."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from shardlint.program.meshes import leaves
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, Parameter, Value, options
+from shardlint.site import Site
+from shardlint_rules.mesh.axis_types import behind
+
+PUT = "jax.device_put"
+_MAP = "jax.tree.map"
+
+
+@dataclass(frozen=True)
+class Placement:
+    """The name of device_put as it is written, where it puts things, and what, in words."""
+
+    function: ast.expr
+    target: ast.expr
+    what: str
+
+
+def placement(site: Site) -> Placement | None:
+    """What a site's call places; None where it does not."""
+    if site.api == PUT:
+        target = site.argument("device")
+        if target is None or site.form not in ("call", "partial"):
+            return None
+        if site.form == "call":
+            what = site.text(site.call.args[0]) if site.call.args else "the value"
+            return Placement(site.call.func, target, what)
+        return Placement(site.call.args[0], target, "the value") if _mapped(site) else None
+    if site.form != "call" or len(site.call.args) < 3:
+        return None
+    function = site.call.args[0]
+    if not all(isinstance(one, Api) and one.name == PUT for one in options(site.value(function))):
+        return None
+    return Placement(function, site.call.args[2], site.text(site.call.args[1]))
+
+
+def _mapped(site: Site) -> bool:
+    """Whether a `functools.partial` is what a `tree.map` calls."""
+    call = site.file.parent(site.call)
+    if not isinstance(call, ast.Call) or not call.args or call.args[0] is not site.call:
+        return False
+    return all(isinstance(one, Api) and one.name == _MAP for one in options(site.value(call.func)))
+
+
+def shardings(site: Site, target: ast.expr) -> list[Value]:
+    """What a target may be: the leaves of a tree; for a parameter, what the calls that are seen give."""
+    given = _from_a_map(site, target)
+    value = site.value(given if given is not None else target)
+    return [one for option in options(value) for way in behind(site.program, option) for one in leaves(way)]
+
+
+def _from_a_map(site: Site, target: ast.expr) -> ast.expr | None:
+    """For a parameter of a lambda that a `tree.map` calls, the tree it comes from."""
+    if not isinstance(target, ast.Name):
+        return None
+    value = site.value(target)
+    scope = lookup(site.file, target, target.id)[1]
+    function = scope.node if scope is not None else None
+    if not isinstance(value, Parameter) or not isinstance(function, ast.Lambda):
+        return None
+    call = site.file.parent(function)
+    if not isinstance(call, ast.Call) or not call.args or call.args[0] is not function:
+        return None
+    if not all(isinstance(one, Api) and one.name == _MAP for one in options(site.value(call.func))):
+        return None
+    names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
+    index = names.index(target.id) + 1 if target.id in names else 0
+    return call.args[index] if 0 < index < len(call.args) else None
+
+
+def also_eager(site: Site) -> str:
+    """Why a call in a function that is not always traced is left; empty where all that calls it is traced."""
+    if site.region.traced != "sometimes" or site.region.scope is None:
+        return ""
+    ends = site.program.flow.ends(site.file, site.region.scope.node)
+    if ends.lost:
+        return ""
+    for end in ends.found:
+        region = site.program.region(end.place.file, end.place.node)
+        if end.kind == "called" and not end.staged and region.traced in ("never", "unknown"):
+            where = f"line {end.place.line}"
+            if end.place.file is not site.file:
+                where = f"{end.place.file.path.name}:{end.place.line}"
+            return f"it is also called outside traced code, at {where}, where device_put is right"
+    return ""

@@ -1,0 +1,142 @@
+"""Scalars in a tree: step counts of optimizers and train states, which no spec with an entry fits."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.program.shapes import shape_of, shape_of_value
+from shardlint.program.values import (
+    CallArguments,
+    ClassValue,
+    Computed,
+    Environment,
+    Items,
+    Leaves,
+    Made,
+    Parameter,
+    Place,
+    Table,
+    Value,
+    options,
+)
+from shardlint.site import Site
+
+_DEPTH = 6
+# Their states count the steps in a scalar.
+_COUNTING = frozenset(
+    f"optax.{name}"
+    for name in (
+        "adabelief adafactor adam adamax adamaxw adamw adan amsgrad lamb lion nadam nadamw novograd radam yogi "
+        "scale_by_adam scale_by_adan scale_by_amsgrad scale_by_belief scale_by_lion scale_by_schedule MultiSteps"
+    ).split()
+)
+_AROUND = ("optax.chain", "optax.named_chain", "optax.apply_if_finite", "optax.inject_hyperparams")
+_STATES = ("flax.training.train_state.TrainState",)
+_NAMED = re.compile(r"^(opt|optim|optimizer|optimiser|train|training|trainer|tx)_?(state)s?$")
+
+
+def scalar_leaf(site: Site, place: Place) -> tuple[str, bool] | None:
+    """A scalar in the tree that an expression is, in words, and whether the text proves it."""
+    value = site.program.evaluator.value(place)
+    found = next(iter(_in_value(site, value, 0)), None)
+    if found is not None:
+        return found, True
+    for one in _given(site, value):
+        found = next(iter(_in_value(site, one, 0)), None)
+        if found is not None:
+            return found, True
+    name = _last(place.node)
+    if _NAMED.match(name):
+        return f"`{name}` counts its steps in a scalar", False
+    return None
+
+
+def of_value(site: Site, value: Value) -> str | None:
+    """A scalar in a tree, in words."""
+    return next(iter(_in_value(site, value, 0)), None)
+
+
+def _given(site: Site, value: Value) -> Iterator[Value]:
+    """What callers give for parameters."""
+    for option in options(value):
+        if isinstance(option, Parameter):
+            yield from options(site.program.followed(option))
+            yield from site.program.callers.seen(option)
+
+
+def _in_value(site: Site, value: Value, depth: int) -> Iterator[str]:
+    """The scalars that a tree surely has, in words."""
+    if depth > _DEPTH:
+        return
+    ways = options(value)
+    if len(ways) > 1:
+        each = [next(iter(_in_value(site, way, depth + 1)), None) for way in ways]
+        yield from [found for found in each if found is not None][:1] if None not in each else ()
+        return
+    for option in ways:
+        match option:
+            case Items(items=items):
+                for item in items:
+                    yield from _leaf(site, item, "an item", depth)
+            case Table(entries=entries):
+                for key, item in entries:
+                    yield from _leaf(site, item, f"`{key}`", depth)
+            case Leaves(of=leaf):
+                yield from _leaf(site, leaf, "a leaf", depth)
+            case Made(by=ClassValue() as cls, call=CallArguments() as call):
+                yield from _in_instance(site, cls, call, depth)
+            case Made(api=str() as api) if api.startswith(_STATES):
+                yield "its `step` is a scalar"
+            case Computed(place=Place() as place, environment=env):
+                yield from _in_made(site, place, env)
+
+
+def _leaf(site: Site, value: Value, name: str, depth: int) -> Iterator[str]:
+    if isinstance(value, Made) and shape_of_value(site.program.evaluator, value) == ():
+        yield f"{name} is a scalar"
+    else:
+        yield from _in_value(site, value, depth + 1)
+
+
+def _in_instance(site: Site, cls: ClassValue, call: CallArguments, depth: int) -> Iterator[str]:
+    """The scalars in the fields of an instance that are given where it is made."""
+    evaluator = site.program.evaluator
+    names = list(evaluator.classes.objects.fields(cls))
+    given = [(names[at] if at < len(names) else "a field", place) for at, place in enumerate(call.positional)]
+    for name, place in (*given, *call.keywords.items()):
+        value = evaluator.value(place, call.environment)
+        if isinstance(value, Made) and shape_of(evaluator, place, call.environment) == ():
+            yield f"`{name}` is a scalar"
+        else:
+            yield from _in_value(site, value, depth + 1)
+
+
+def _in_made(site: Site, place: Place, env: Environment | None) -> Iterator[str]:
+    """The scalar in what `tx.init(params)` of an optimizer that counts its steps gives."""
+    node = place.node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "init":
+        receiver = site.program.evaluator.value(Place(place.file, node.func.value), env)
+        if _counts(site, receiver, 0):
+            yield "the optimizer counts its steps in a scalar"
+
+
+def _counts(site: Site, value: Value, depth: int) -> bool:
+    for one in options(value):
+        if isinstance(one, Made) and one.call is not None and depth < _DEPTH:
+            if one.api in _COUNTING:
+                return True
+            if one.api in _AROUND:
+                inner = [
+                    site.program.evaluator.value(place, one.call.environment) for place in one.call.positional
+                ]
+                if any(_counts(site, each, depth + 1) for each in inner):
+                    return True
+    return False
+
+
+def _last(node: ast.AST) -> str:
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return node.attr if isinstance(node, ast.Attribute) else str(getattr(node, "id", ""))

@@ -1,0 +1,217 @@
+"""SL231."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts, Scope
+from shardlint.program.signatures import Parameters, of_definition
+from shardlint.program.values import (
+    Api,
+    CallArguments,
+    ClassValue,
+    Function,
+    Place,
+    Value,
+    Wrapped,
+    options,
+)
+from shardlint.rule import Certainty, Finding, Harm, Rule, Takes
+from shardlint.site import Site
+
+_SHARDINGS = (
+    "sharding",
+    "shardings",
+    "out_shardings",
+    "param_shardings",
+    "params_shardings",
+    "state_shardings",
+)
+_SPECS = ("mesh", "specs", "pspec", "pspecs", "partition_spec", "partition_specs")
+_RULES = ("rules", "axis_rules", "logical_axis_rules", "partition_rules", "axis_mapping")
+
+# What loads arrays, by name; and what gives arrays of numpy.
+_LOADING = (
+    "from_bytes",
+    "from_state_dict",
+    "load",
+    "load_checkpoint",
+    "loads",
+    "msgpack_restore",
+    "restore",
+    "restore_checkpoint",
+)
+_HOST = (
+    "flax.serialization.from_bytes",
+    "flax.serialization.msgpack_restore",
+    "numpy.load",
+    "pickle.load",
+    "pickle.loads",
+)
+
+
+class ShardingNotUsed(Rule):
+    """A function takes a mesh, shardings or rules, and does nothing with them.
+
+    ## What it does
+    Reports a parameter such as `mesh`, `shardings`, `specs` or `rules` that a function never reads, while a function it
+    calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
+    never read is reported by itself where the function makes or loads arrays.
+
+    ## Why it hurts
+    Who calls it believes the arrays are placed. With the default None they stay on the default device, or whole on
+    every device, and nothing is raised.
+
+    ## Evidence
+    The proof shows the weights on one device. Left alone: functions without a body, methods that stand for those of a
+    base class, functions that are handed on as values (a caller decides what they take), `del sharding`, names with
+    an underscore, and whatever hands its parameters on by `locals()`.
+    """
+
+    code = "SL231"
+    name = "sharding-not-used"
+    harm = Harm.SILENT
+    wakes = (Takes(*_SHARDINGS, *_SPECS, *_RULES),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a parameter."""
+        parameter = site.syntax
+        scope = _function_of(site.file, parameter)
+        if not isinstance(parameter, ast.arg) or scope is None or _read(site, scope, parameter.arg):
+            return
+        name = parameter.arg
+        for call in site.file.walked(scope).calls:
+            taking = _takes(site, call, name)
+            if taking is not None:
+                yield site.finding(
+                    call,
+                    f"`{taking}` takes `{name}`, with a default of None, and is not given it",
+                    f"`{scope.name}` takes `{name}` and never reads it: what {taking} makes is placed as without one.",
+                    help=f"hand it on: {name}={name}",
+                )
+                return
+        if name not in _SHARDINGS or _stands_for_another(site, scope):
+            return
+        making = next((call for call in site.file.walked(scope).calls if _loads(call)), None)
+        if making is not None and _result(site, making):
+            host = all(isinstance(one, Api) and one.name in _HOST for one in options(site.value(making.func)))
+            yield site.finding(
+                making,
+                f"`{name}` is never read",
+                f"`{scope.name}` takes `{name}`, and what this gives is placed as without it.",
+                help=f"place it: jax.device_put(..., {name})",
+                certainty=Certainty.PROVEN if host else Certainty.POSSIBLE,
+                form="" if host else "never-read",
+                why="" if host else f"`{name}` is a parameter, and the function returns what it loads",
+            )
+
+
+def _function_of(file: FileFacts, parameter: ast.AST) -> Scope | None:
+    """The function that takes a parameter, where it has a body that does something."""
+    arguments = file.parent(parameter)
+    node = file.parent(arguments) if isinstance(arguments, ast.arguments) else arguments
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    body = [
+        one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+    ]
+    return file.scope(node) if any(not isinstance(one, ast.Pass | ast.Raise) for one in body) else None
+
+
+def _read(site: Site, scope: Scope, name: str) -> bool:
+    """Whether a function mentions its parameter in any way, or may read all it has."""
+    node = scope.node
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    words = ast.walk(ast.Module(node.body, []))
+    return any(isinstance(one, ast.Name) and one.id in (name, "locals", "vars", "eval") for one in words)
+
+
+def _takes(site: Site, call: ast.Call, name: str) -> str | None:
+    """What is called, if it takes a parameter of this name that is None by default, and is not given it."""
+    arguments = site.program.evaluator.arguments(Place(site.file, call))
+    if arguments.open_positional or arguments.open_keywords or name in arguments.keywords:
+        return None
+    found = options(site.value(call.func))
+    if len(found) != 1:
+        return None
+    definition = _definition(site, found[0])
+    if definition is None:
+        return None
+    parameters, node = definition
+    if not parameters.fits(arguments) or _given(parameters, arguments, name):
+        return None
+    return node.name if isinstance(_default(node, name), ast.Constant) else None
+
+
+def _definition(site: Site, value: Value) -> tuple[Parameters, ast.FunctionDef] | None:
+    """The parameters of a function or method of the project, or of the `__init__` of a class."""
+    while isinstance(value, Wrapped) and value.api.name != "functools.partial":
+        value = value.inner
+    if isinstance(value, ClassValue):
+        init = site.program.evaluator.classes.objects.init(value)
+        if init is None:
+            return None
+        value = Function(init.place, True, value)
+    if not isinstance(value, Function) or not isinstance(value.node, ast.FunctionDef):
+        return None
+    parameters = of_definition(value.node)
+    return (parameters.without_first() if value.bound else parameters), value.node
+
+
+def _given(parameters: Parameters, arguments: CallArguments, name: str) -> bool:
+    if name in parameters.positional:
+        return parameters.positional.index(name) < len(arguments.positional)
+    return name not in parameters.keyword_only
+
+
+def _default(node: ast.FunctionDef, name: str) -> ast.expr | None:
+    """The default of a parameter, if it is None."""
+    args = node.args
+    positional = [*args.posonlyargs, *args.args]
+    pairs = [
+        *zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True),
+        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+    ]
+    found = next((default for one, default in pairs if one.arg == name), None)
+    return found if isinstance(found, ast.Constant) and found.value is None else None
+
+
+def _stands_for_another(site: Site, scope: Scope) -> bool:
+    """Whether others decide what a function takes: one handed on as a value, or a method of a class with bases."""
+    if scope.parent is not None and scope.parent.kind == "class":
+        bases = getattr(scope.parent.node, "bases", [])
+        if any(site.text(base) not in ("object", "nn.Module", "nnx.Module", "eqx.Module") for base in bases):
+            return True
+    node = scope.node
+    assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    if any("overload" in site.text(one) or "abstract" in site.text(one) for one in node.decorator_list):
+        return True
+    return any(end.kind == "escaped" for end in site.program.flow.ends(site.file, node).found)
+
+
+def _loads(call: ast.Call) -> bool:
+    """Whether a call loads arrays, by its name."""
+    func = call.func
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    return name in _LOADING or name.startswith(("load_", "restore_", "read_"))
+
+
+def _result(site: Site, call: ast.Call) -> bool:
+    """Whether what a call gives is, or is part of, what its function returns: itself or under a name."""
+    node: ast.AST | None = call
+    while node is not None and not isinstance(node, ast.stmt):
+        node = site.file.parent(node)
+    if isinstance(node, ast.Return):
+        return True
+    if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Name):
+        return False
+    name, scope = node.targets[0].id, site.file.home(call).function()
+    returns = site.file.walked(scope).returns if scope is not None else []
+    return any(
+        isinstance(one, ast.Name) and one.id == name
+        for statement in returns
+        if statement.value is not None
+        for one in ast.walk(statement.value)
+    )

@@ -1,0 +1,54 @@
+"""What a function returns, against what is written for its results: shardings, or axes to map over."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.program.values import Function, Items, Table, Value, Wrapped, options
+from shardlint.site import Site
+
+KEEPING = ("functools.partial", "jax.vmap", "jax.checkpoint", "jax.named_call")
+"""What they return has the structure of what the function returns."""
+
+
+def is_tree(value: Value | None) -> bool:
+    """Whether a value is a container of which all entries are known."""
+    return isinstance(value, Items | Table) and not value.open
+
+
+def returned_by(site: Site, function: Value) -> list[Value]:
+    """What each `return` of a function gives; nothing where its definition is not seen."""
+    while isinstance(function, Wrapped) and function.api.name in KEEPING:
+        function = function.inner
+    if not isinstance(function, Function) or isinstance(function.node, ast.AsyncFunctionDef):
+        return []
+    file, node = function.place.file, function.node
+    if isinstance(node, ast.Lambda):
+        return list(options(site.program.value(file, node.body)))
+    scope = file.walked(file.scope(node))
+    if any(not isinstance(one, ast.Return) or one.value is None for one in scope.returns):
+        return []
+    return [
+        v
+        for one in scope.returns
+        if one.value is not None
+        for v in options(site.program.value(file, one.value))
+    ]
+
+
+def differ(given: Value | None, returned: Value) -> bool:
+    """Whether a tree of settings surely is no tree for a result."""
+    if isinstance(returned, Table) and not returned.open:
+        return isinstance(given, Items)
+    if not isinstance(returned, Items) or returned.open or returned.kind not in ("tuple", "list"):
+        return False
+    if not isinstance(given, Items):
+        return True
+    return given.kind != returned.kind or len(given.items) != len(returned.items)
+
+
+def kind_of(value: Value | None) -> str:
+    """A container, for messages."""
+    if isinstance(value, Items):
+        return f"a {value.kind} of {len(value.items)}"
+    return "a dict"

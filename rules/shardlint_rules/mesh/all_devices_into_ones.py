@@ -1,0 +1,113 @@
+"""SL317."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.values import Api, options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.jit.how_many import settled_expression
+
+_ALL = ("jax.devices", "jax.local_devices")
+_ARRAYS = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray")
+
+
+class AllDevicesIntoOnes(Rule):
+    """A mesh of one device is made of all devices.
+
+    ## What it does
+    Reports `np.array(jax.devices()).reshape((1,) * n)` and `reshape(1, 1)` as the devices of a mesh.
+
+    ## Why it hurts
+    It works where there is one device, and raises ValueError ("cannot reshape array of size 8 into shape (1, 1)") on
+    the first machine with several.
+
+    ## Use instead
+    `np.array(jax.devices()[:1]).reshape((1,) * n)`.
+
+    ## Evidence
+    Run on jax 0.5.3 to 0.12 with eight simulated devices. Left alone: a list of devices that was cut, and calls that
+    run only where there is one device.
+    """
+
+    code = "SL317"
+    name = "all-devices-into-ones"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("ones",)
+    wakes = (Calls("jax.sharding.Mesh", near=("reshape",)),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a mesh."""
+        devices = site.argument("devices") if site.form == "call" else None
+        if devices is None or site.expected_to_fail or not site.wants("ones"):
+            return
+        reshaped = settled_expression(site.file, devices)
+        parts = _reshape(site, reshaped)
+        if parts is None or not _is_ones(site, parts[1]) or _of_one(site):
+            return
+        if _is_all(site, parts[0]):
+            yield site.finding(
+                reshaped,
+                "all devices, into a mesh of one",
+                "Wherever there is more than one device this raises ValueError.",
+                help="take the first one: jax.devices()[:1]",
+                form="ones",
+                why="every size of the shape is 1, and the list of devices is not cut",
+            )
+
+
+def _reshape(site: Site, node: ast.expr) -> tuple[ast.expr, list[ast.expr]] | None:
+    """What is given another shape, and the shape: `x.reshape(s)`, `x.reshape(1, 1)`, `np.reshape(x, s)`."""
+    if not isinstance(node, ast.Call) or node.keywords or not isinstance(node.func, ast.Attribute):
+        return None
+    if node.func.attr != "reshape" or not node.args:
+        return None
+    called = options(site.value(node.func))
+    if all(isinstance(one, Api) and one.name in ("numpy.reshape", "jax.numpy.reshape") for one in called):
+        return node.args[0], node.args[1:]
+    return node.func.value, node.args
+
+
+def _is_ones(site: Site, shape: list[ast.expr]) -> bool:
+    """Whether a shape has nothing but ones."""
+    if len(shape) != 1:
+        return bool(shape) and all(_one(part) for part in shape)
+    node = settled_expression(site.file, shape[0])
+    if (
+        isinstance(node, ast.Call)
+        and getattr(node.func, "id", "") in ("tuple", "list")
+        and len(node.args) == 1
+    ):
+        node = node.args[0]
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        sides = [one for one in (node.left, node.right) if isinstance(one, ast.Tuple | ast.List)]
+        node = sides[0] if sides else node
+    if isinstance(node, ast.GeneratorExp | ast.ListComp):
+        return _one(node.elt)
+    return isinstance(node, ast.Tuple | ast.List) and bool(node.elts) and all(_one(one) for one in node.elts)
+
+
+def _one(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == 1 and node.value is not True
+
+
+def _is_all(site: Site, node: ast.expr) -> bool:
+    """Whether it is an array of all devices."""
+    node = settled_expression(site.file, node)
+    if not isinstance(node, ast.Call):
+        return False
+    called = options(site.value(node.func))
+    if all(isinstance(one, Api) and one.name in _ARRAYS for one in called):
+        return bool(node.args) and _is_all(site, node.args[0])
+    return not node.args and all(isinstance(one, Api) and one.name in _ALL for one in called)
+
+
+def _of_one(site: Site) -> bool:
+    """Whether the call runs only after somebody asked how many devices there are."""
+    scope = site.scope.function()
+    text = site.text(scope.node) if scope is not None else site.file.source.text
+    return "device_count" in text or "len(jax.devices" in text or "len(devices" in text

@@ -1,0 +1,257 @@
+"""SL320."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.certainty import Certainty
+from shardlint.facts import FileFacts, Scope
+from shardlint.program.meshes import is_sharding, is_spec
+from shardlint.program.values import Api, options
+from shardlint.rule import Calls, Finding, Harm, Lines, Rule
+from shardlint.site import Site
+from shardlint_rules.jit.trees import MAPS
+
+# How people name a PartitionSpec, a sharding, and what gives one.
+_SPEC = re.compile(
+    r"(^|_)(p?specs?|ps|partitions?|partitioning|partition_?specs?|shardings?|pspecs|axis_resources)($|_)",
+    re.IGNORECASE,
+)
+_NEAR = r"[Ss]pec|[Ss]harding|\bPS?\("
+# `named_tree_map`, `tree.map_with_path`; not these, which map over arrays or devices.
+_MAPPING = re.compile(r"(^|_)(tree_?)?(multi)?map(_with_path|_with_names?|_structure|ped)?$", re.IGNORECASE)
+_NO_TREE = ("builtins.map", "jax.shard_map", "jax.lax.map", "jax.experimental.maps.xmap")
+_KEEPS_NONE = re.compile(
+    r"is_leaf\s*=\s*(lambda|\w+_none|is_none)[^\n]*([Nn]one)\b|none_is_leaf\s*=\s*True|type\(None\)|NoneType"
+)
+
+
+class NoneLeaf(Rule):
+    """What is mapped over a tree to give a spec for each leaf gives `None` for some.
+
+    ## What it does
+    Reports `None` as the result, for a scalar or where no rule matched, of a function that is mapped over a tree and
+    gives a spec or sharding on another way; and `tree.map(lambda _: None, shapes)` where the result is called specs or
+    shardings, or is given as such. It is quiet where the file treats `None` as a leaf (`is_leaf=lambda x: x is None`),
+    says that the result may be `None`, or asks whether the leaf is an array at all.
+
+    ## Why it hurts
+    `None` is no leaf: it is an empty subtree, so it is gone from the tree of specs. What is mapped over that tree and
+    the tree of arrays together raises `ValueError: pytree structure error`, and `NamedSharding` and the conversions of
+    `multihost_utils` raise for it. `jit` and `device_put` take it, and choose a placement. Replicated is
+    `PartitionSpec()`.
+
+    ## Evidence
+    The proof runs it. Functions count as mapped where the file gives them to something called `tree_map`, `tree.map`,
+    `named_tree_map` and the like, at once, in a lambda or in a partial.
+    """
+
+    code = "SL320"
+    name = "none-among-specs"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("scalar",)
+    wakes = (
+        Lines(r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", near=_NEAR),
+        Calls(*MAPS, near=(r"(?s)lambda[^\n]*None",)),
+    )
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a way on which there is no spec."""
+        found = (
+            self._returned(site)
+            if site.form == "line"
+            else self._mapped(site)
+            if site.form == "call"
+            else None
+        )
+        if found is None or site.expected_to_fail or _KEEPS_NONE.search(site.file.source.text):
+            return
+        node, label, form = found
+        yield site.finding(
+            node,
+            label,
+            f"On {site.on('jax')} None is no leaf but an empty tree: the tree of specs no longer has the structure of "
+            "the arrays, and NamedSharding raises for None.",
+            help="give PartitionSpec() for what is replicated",
+            certainty=Certainty.POSSIBLE,
+            form=form,
+        )
+
+    # functions that give None on one way
+
+    def _returned(self, site: Site) -> tuple[ast.AST, str, str] | None:
+        statement = site.syntax
+        function = site.scope.function()
+        if not isinstance(statement, ast.Return) or function is None or function.kind != "function":
+            return None
+        node = _none_in(statement.value) or (statement if statement.value is None else None)
+        if node is None or _says_none(function.node):
+            return None
+        form = _form(site.file, node, function)
+        if form is None:
+            return None
+        others = [one.value for one in site.file.walked(function).returns if isinstance(one, ast.Return)]
+        gives = [
+            value
+            for other in others
+            if other is not None
+            for value in _parts(other)
+            if _is_none(value) is False
+        ]
+        if not any(_is_spec(site, value) for value in gives):
+            return None
+        if not _is_mapped(site, function):
+            return None
+        return node, f"`{function.name}` is mapped over a tree and gives None here", form
+
+    # lambdas
+
+    def _mapped(self, site: Site) -> tuple[ast.AST, str, str] | None:
+        first = site.arguments.positional[0].node if site.arguments.positional else None
+        if not isinstance(first, ast.Lambda):
+            return None
+        parts = list(_parts(first.body))
+        none = next((part for part in parts if _is_none(part)), None)
+        if none is None:
+            return None
+        gives = [part for part in parts if not _is_none(part)]
+        if gives:
+            form = _form(site.file, none, None)
+            if form is not None and any(_is_spec(site, part) for part in gives):
+                return none, "the spec of some leaves is None", form
+            return None
+        if _used_as_specs(site.file, site.call):
+            return none, "every spec of this tree is None", "all-none"
+        return None
+
+
+def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
+    """Why there is None: for a scalar, or where no rule matched. None where it stands for what is no array."""
+    inner: ast.AST = node
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
+            asked = list(ast.walk(outer.test))
+            if any(_is_none(part) for part in asked) or any(_kind(part) for part in asked):
+                return None
+            return "scalar" if any(_of_shape(part) for part in asked) else "other-test"
+        if isinstance(outer, ast.For | ast.While | ast.ExceptHandler | ast.Lambda):
+            return None
+        if function is not None and outer is function.node:
+            break
+        inner = outer
+    body = function.body if function is not None else []
+    loops = any(
+        isinstance(one, ast.For) and any(isinstance(part, ast.Return) for part in ast.walk(one))
+        for one in body
+    )
+    return "no-rule" if loops and inner is body[-1] else None
+
+
+def _kind(node: ast.AST) -> bool:
+    """A question about what kind of thing a leaf is: what is no array has no spec."""
+    name = _last(node.func) if isinstance(node, ast.Call) else ""
+    return name in ("isinstance", "hasattr", "getattr", "callable", "issubclass", "type") or name.startswith(
+        "is_"
+    )
+
+
+def _of_shape(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute | ast.Name) and bool(
+        {"ndim", "shape", "size", "rank", "is_scalar", "isscalar", "numel", "shapes"} & {_last(node)}
+    )
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _parts(node: ast.expr) -> Iterator[ast.expr]:
+    """What an expression may be, a branch each."""
+    if isinstance(node, ast.IfExp):
+        yield from _parts(node.body)
+        yield from _parts(node.orelse)
+    else:
+        yield node
+
+
+def _none_in(node: ast.expr | None) -> ast.expr | None:
+    return next((part for part in _parts(node) if _is_none(part)), None) if node is not None else None
+
+
+def _says_none(node: ast.AST) -> bool:
+    """Whether a function is annotated to give None: then its callers are meant to know."""
+    returns = getattr(node, "returns", None)
+    return returns is not None and any(
+        (isinstance(part, ast.Constant) and (part.value is None or "None" in str(part.value)))
+        or (isinstance(part, ast.Name) and part.id == "Optional")
+        or (isinstance(part, ast.Attribute) and part.attr == "Optional")
+        for part in ast.walk(returns)
+    )
+
+
+def _is_spec(site: Site, node: ast.expr) -> bool:
+    """Whether an expression is a spec or sharding, or is called so."""
+    value = site.value(node)
+    if is_spec(value) or is_sharding(value):
+        return True
+    last = node.func if isinstance(node, ast.Call) else node
+    name = last.attr if isinstance(last, ast.Attribute) else getattr(last, "id", "")
+    return bool(_SPEC.search(name))
+
+
+def _is_mapped(site: Site, function: Scope) -> bool:
+    """Whether the file gives a function to what maps over a tree."""
+    return any(
+        isinstance(use, ast.Name | ast.Attribute)
+        and isinstance(use.ctx, ast.Load)
+        and _mapping(site, use) is not None
+        for use in site.file.mentions(function.name)
+    )
+
+
+def _mapping(site: Site, use: ast.expr) -> ast.Call | None:
+    """The call that maps what a name stands for over a tree."""
+    inner: ast.AST = use
+    for outer in site.file.ancestors(use):
+        match outer:
+            case ast.Call(func=called) if called is inner:  # f(path, leaf), inside a lambda
+                pass
+            case ast.Lambda(body=body) if body is inner:
+                pass
+            case ast.Call(args=[first, *_]) if first is inner:
+                if _maps(site, outer.func):
+                    return outer
+                if _last(outer.func) != "partial":
+                    return None
+            case _:
+                return None
+        inner = outer
+    return None
+
+
+def _maps(site: Site, called: ast.expr) -> bool:
+    if not _MAPPING.search(_last(called)):
+        return False
+    return not any(isinstance(one, Api) and one.name in _NO_TREE for one in options(site.value(called)))
+
+
+def _last(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else str(getattr(node, "id", ""))
+
+
+def _used_as_specs(file: FileFacts, call: ast.Call) -> bool:
+    """Whether the result of a call gets a name of specs, or is given as such."""
+    parent = file.parent(call)
+    match parent:
+        case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]) | ast.AnnAssign(target=target):
+            return bool(_SPEC.search(_last(target)))
+        case ast.keyword(arg=str() as name):
+            return bool(_SPEC.search(name))
+        case ast.Return():
+            function = file.home(call).function()
+            return function is not None and bool(_SPEC.search(function.name))
+    return False

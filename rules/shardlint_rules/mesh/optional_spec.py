@@ -1,0 +1,189 @@
+"""SL319."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.certainty import Certainty
+from shardlint.facts import FileFacts
+from shardlint.program.meshes import leaves
+from shardlint.program.reach import lookup
+from shardlint.program.values import Assumed, Constant, Items, Leaves, Parameter, Table, Value, options
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+
+_PUT = ("jax.lax.with_sharding_constraint", "jax.reshard")
+_CONVERTED = tuple(
+    f"jax.experimental.multihost_utils.{name}"
+    for name in ("host_local_array_to_global_array", "global_array_to_host_local_array")
+)
+_TAKING = {
+    "jax.sharding.NamedSharding": "spec",
+    "jax.lax.with_sharding_constraint": "shardings",
+    "jax.reshard": "out_shardings",
+    **dict.fromkeys(_CONVERTED, "pspecs"),
+}
+_NONE = Constant(None)
+
+
+class OptionalSpec(Rule):
+    """A spec that may be `None` is given to what takes no `None`.
+
+    ## What it does
+    Reports `NamedSharding(mesh, spec)`, `with_sharding_constraint`, `reshard` and the conversions of `multihost_utils`
+    where the spec is `None` on some way: a parameter or field whose default is `None`, one branch of a condition, a
+    leaf of a tree of specs. It is quiet where any test of the function asks about the spec.
+
+    ## Why it hurts
+    `None` is not "replicated": that is `PartitionSpec()`. `NamedSharding(mesh, None)` raises TypeError, the others
+    ValueError, and only on the way that nobody tried: the call without a spec, the configuration without an axis.
+    Under `jax.set_mesh`, `with_sharding_constraint` takes `None` for `PartitionSpec()`: every device gets the whole
+    array.
+
+    ## Evidence
+    The proof runs it. `jit` takes `None` in its shardings, `device_put` as its target, and `shard_map` as a spec: they
+    are left alone.
+    """
+
+    code = "SL319"
+    name = "optional-spec"
+    harm = Harm.CRASH
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.5.3"}
+    assumes = True
+    wakes = (Calls(*_TAKING),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call whose spec may be None."""
+        if site.form != "call" or site.expected_to_fail:
+            return
+        node = self._spec(site)
+        if node is None or asked_about(site.file, node):
+            return
+        found = self._why(site, node)
+        if found is None:
+            return
+        why, certainty = found
+        kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
+        constraint = site.api == "jax.lax.with_sharding_constraint"
+        if constraint and site.context.contexts:
+            return  # there None is taken for PartitionSpec()
+        where = " where no mesh is set, and under jax.set_mesh it gathers the array" if constraint else ""
+        yield site.finding(
+            node,
+            why,
+            f"On {site.on('jax')} {site.api.rpartition('.')[2]} raises {kind} for None{where}.",
+            help="write PartitionSpec() for replicated, or leave the call out where there is no spec",
+            certainty=certainty,
+            form="" if certainty is Certainty.PROVEN else "default",
+        )
+
+    def _spec(self, site: Site) -> ast.expr | None:
+        if site.api in _CONVERTED:
+            place = site.arguments.get("pspecs", ("local_inputs", "global_mesh", "pspecs"))
+            return place.node if place is not None and isinstance(place.node, ast.expr) else None
+        return site.argument(_TAKING[site.api])
+
+    def _why(self, site: Site, node: ast.expr) -> tuple[str, Certainty] | None:
+        """Why the spec may be None, and how sure that is."""
+        value = site.program.evaluator.trees.expanded(site.value(node))
+        found = options(value)
+        if len(found) == 1 and isinstance(found[0], Parameter):
+            return self._parameter(site, found[0])
+        if found == (_NONE,):
+            # A literal None in NamedSharding is SL305's.
+            literal = isinstance(node, ast.Constant)
+            return None if literal and site.api not in _CONVERTED else ("this is None", Certainty.PROVEN)
+        if site.api in (*_CONVERTED, *_PUT) and _holds_none(value):
+            return "a spec in this tree is None", Certainty.PROVEN
+        if _NONE in found and _none_here(site.file, node):
+            return "this is None on one way", Certainty.POSSIBLE
+        defaults = [one for one in found if isinstance(one, Assumed) and one.value == _NONE]
+        return (f"None if it is not given: {defaults[0].why}", Certainty.POSSIBLE) if defaults else None
+
+    def _parameter(self, site: Site, parameter: Parameter) -> tuple[str, Certainty] | None:
+        """A parameter whose default is None, unless all its calls give it."""
+        if not _default_is_none(parameter):
+            return None
+        if any(option == _NONE for option in options(site.program.followed(parameter))):
+            return f"a call leaves `{parameter.name}` out, and its default is None", Certainty.PROVEN
+        if not isinstance(site.program.followed(parameter), Parameter):
+            return None
+        if _NONE in site.program.callers.seen(parameter):
+            return f"a call leaves `{parameter.name}` out, and its default is None", Certainty.PROVEN
+        return f"the default of `{parameter.name}` is None", Certainty.POSSIBLE
+
+
+def _default_is_none(parameter: Parameter) -> bool:
+    file = parameter.place.file
+    for binding in file.bindings(file.home(parameter.place.node), parameter.name):
+        if binding.node is parameter.place.node:
+            return isinstance(binding.value, ast.Constant) and binding.value.value is None
+    return False
+
+
+def _none_here(file: FileFacts, node: ast.expr) -> bool:
+    """Whether the None is written in the function: what a helper gives on some way may be meant for other callers."""
+    if isinstance(node, ast.IfExp):
+        return any(isinstance(part, ast.Constant) and part.value is None for part in (node.body, node.orelse))
+    if not isinstance(node, ast.Name):
+        return False
+    bindings, _ = lookup(file, node, node.id)
+    written = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
+    return any(
+        (isinstance(value, ast.Constant) and value.value is None)
+        or (isinstance(value, ast.IfExp) and _none_here(file, value))
+        for value in written
+    )
+
+
+def _holds_none(value: Value) -> bool:
+    """Whether a tree of specs surely has None for a leaf."""
+    match value:
+        case Items(items=items):
+            if any(isinstance(name, Constant) and isinstance(name.value, str) for name in leaves(value)):
+                return False  # a tuple of axis names: SL326 speaks of it
+            return any(item == _NONE or _holds_none(item) for item in items)
+        case Table(entries=entries):
+            return any(item == _NONE or _holds_none(item) for _, item in entries)
+        case Leaves(of=leaf):
+            return leaf == _NONE
+    return False
+
+
+def asked_about(file: FileFacts, node: ast.expr, owner: bool = True) -> bool:
+    """Whether a test in the function, or around it, asks about what an expression names: `if spec is None`.
+
+    With `owner` also one that asks about the object it is a field of.
+    """
+    names = {file.text(node), *(part.id for part in ast.walk(node) if isinstance(part, ast.Name))} - {"self", "cls"}
+    if not owner and isinstance(node, ast.Attribute):
+        names = set()
+    names |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
+    function = file.home(node).function()
+    while function is not None:
+        file.walked(function)
+        for tested in _tests(function.node):
+            if any(
+                (isinstance(part, ast.Name) and part.id in names)
+                or (isinstance(part, ast.Attribute) and part.attr in names)
+                for part in ast.walk(tested)
+            ):
+                return True
+        function = function.parent.function() if function.parent is not None else None
+    return False
+
+
+def _tests(node: ast.AST) -> Iterator[ast.expr]:
+    for part in ast.walk(node):
+        match part:
+            case ast.If(test=test) | ast.IfExp(test=test) | ast.While(test=test) | ast.Assert(test=test):
+                yield test
+            case ast.BoolOp() | ast.Compare():
+                yield part
+            case ast.comprehension(ifs=ifs):
+                yield from ifs
+            case ast.Match(subject=subject):
+                yield subject

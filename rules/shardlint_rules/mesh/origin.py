@@ -1,0 +1,262 @@
+"""Where the arrays come from that a jit with `in_shardings` is called with under a mesh.
+
+An array that jax makes under jax.set_mesh is replicated over the mesh and bound to it, so a jit whose in_shardings say
+otherwise refuses it; under `with mesh:` it is bound to no device, and moved. One of numpy is moved under either.
+"""
+
+from __future__ import annotations
+
+import ast
+from typing import Literal
+
+from shardlint.facts import Binding
+from shardlint.program import Program
+from shardlint.program.meshes import SHARDINGS, leaves, sharding_parts, spec_of
+from shardlint.program.reach import lookup
+from shardlint.program.signatures import Jitted, jitted
+from shardlint.program.values import Api, Constant, Function, Items, Made, Place, Value, Wrapped, options
+from shardlint_rules.mesh.running import Running
+
+Origin = Literal["host", "loose", "placed", "fresh", "unknown"]
+"""`host`: numpy's or Python's. `loose`: jax's, bound to no device. `placed`: where somebody put it. `fresh`: replicated
+over the mesh once jax.set_mesh sets it."""
+_PLACING = (
+    "jax.device_put",
+    "jax.lax.with_sharding_constraint",
+    "jax.reshard",
+    "jax.make_array_from_callback",
+    "jax.make_array_from_process_local_data",
+    "jax.make_array_from_single_device_arrays",
+    "equinox.filter_shard",
+)
+_HOST = ("numpy.", "builtins.", "math.", "time.", "os.", "random.")
+_PJIT = "jax.experimental.pjit.pjit"
+_JITS = ("jax.jit", _PJIT, "flax.nnx.jit")
+_PLACED_BY = {"in_shardings", "out_shardings", "in_axis_resources", "out_axis_resources"}
+_DEPTH = 12
+# The worst of several ways decides.
+_ORDER: tuple[Origin, ...] = ("fresh", "unknown", "loose", "placed", "host")
+
+
+def refused(program: Program, run: Running) -> str:
+    """Why a jit that a block runs may refuse its arguments under jax.set_mesh; empty where none does."""
+    for place in run.calls:
+        assert isinstance(place.node, ast.Call)
+        for option in options(program.value(place.file, place.node.func)):
+            function = jitted(option, program.evaluator, _JITS)
+            argument = _argument(program, place, function) if function is not None else None
+            if argument is not None:
+                return _said(program, place, argument)
+    return ""
+
+
+def _said(program: Program, call: Place, argument: ast.expr) -> str:
+    text = " ".join(call.file.text(argument).split())
+    where = f"{call.file.path.name}:{call.line}"
+    advice = "put it in place with jax.device_put first"
+    if _Origins(program).of(Place(call.file, argument)) == "fresh":
+        return (
+            "an array made there is replicated over the mesh under jax.set_mesh, and in_shardings refuses it: "
+            f"`{text}` at {where}; {advice}"
+        )
+    return (
+        f"the text does not show where `{text}` comes from at {where}, and in_shardings refuses an array made under "
+        f"jax.set_mesh; {advice}"
+    )
+
+
+def _argument(program: Program, place: Place, function: Jitted) -> ast.expr | None:
+    """An argument of a call that in_shardings may refuse."""
+    given = function.setting("in_shardings") or function.setting("in_axis_resources")
+    call = place.node
+    assert isinstance(call, ast.Call)
+    if given is None and function.api == _PJIT and len(function.settings.positional) > 1:
+        given = function.settings.positional[1]
+    if given is None:
+        return None
+    wanted = program.evaluator.value(given, function.settings.environment)
+    origins = _Origins(program)
+    shift = 1 if function.late else 0
+    for index, argument in enumerate(call.args):
+        if isinstance(argument, ast.Starred):
+            return argument if _may_split(program, wanted) else None
+        if _may_split(program, _entry(wanted, index + shift)):
+            if origins.of(Place(place.file, argument)) in ("fresh", "unknown"):
+                return argument
+    return None
+
+
+def _entry(wanted: Value, index: int) -> Value:
+    if isinstance(wanted, Items) and not wanted.open and wanted.kind in ("tuple", "list"):
+        return wanted.items[index] if index < len(wanted.items) else Constant(None)
+    return wanted
+
+
+def _may_split(program: Program, value: Value) -> bool:
+    """Whether a sharding, or one of a tree, may divide what it is for."""
+    for leaf in leaves(value):
+        if leaf == Constant(None):
+            continue
+        parts = sharding_parts(leaf, program.evaluator)
+        if parts is None and isinstance(leaf, Made) and leaf.api in SHARDINGS:
+            return True
+        spec = spec_of(parts[1] if parts is not None else leaf, program.evaluator)
+        if spec is None or spec.open or any(not entry.known or entry.axes for entry in spec.entries):
+            return True
+    return False
+
+
+class _Origins:
+    """Answers for expressions."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._open: set[ast.AST] = set()
+
+    def of(self, place: Place, depth: int = 0) -> Origin:
+        """Where the arrays of an expression come from."""
+        node = place.node
+        if depth > _DEPTH or node in self._open:
+            return "unknown" if depth > _DEPTH else "host"  # a round says nothing new
+        self._open.add(node)
+        try:
+            return self._of(place, depth + 1)
+        finally:
+            self._open.discard(node)
+
+    def _of(self, place: Place, depth: int) -> Origin:
+        match place.node:
+            case ast.Constant() | ast.JoinedStr() | ast.Compare():
+                return "host"
+            case ast.Name() as name:
+                return self._name(place, name, depth)
+            case ast.Call() as call:
+                return self._call(place, call, depth)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                return self._worst(place, parts, depth)
+            case ast.Dict(values=parts):
+                return self._worst(place, parts, depth)
+            case ast.BinOp(left=one, right=two):
+                return self._together(place, [one, two], depth)
+            case ast.UnaryOp(operand=one):
+                return self._together(place, [one], depth)
+            case ast.IfExp(body=one, orelse=two):
+                return self._worst(place, [one, two], depth)
+            case ast.Subscript(value=one) | ast.Starred(value=one):
+                return self.of(Place(place.file, one), depth)
+            case ast.Attribute(value=one):
+                known = self.program.value(place.file, place.node)
+                if isinstance(known, Api | Constant):
+                    return "host"
+                return self.of(Place(place.file, one), depth)
+        return "unknown"
+
+    def _worst(self, place: Place, parts: list[ast.expr], depth: int) -> Origin:
+        found = {self.of(Place(place.file, part), depth) for part in parts}
+        return next((one for one in _ORDER if one in found), "host")
+
+    def _together(self, place: Place, parts: list[ast.expr], depth: int, by_jax: bool = False) -> Origin:
+        """What an operation makes of its operands: it is where one of them was put."""
+        found = {self.of(Place(place.file, part), depth) for part in parts}
+        for one in ("placed", "unknown", "fresh"):
+            if one in found:
+                return one
+        if by_jax or "loose" in found:
+            return "fresh" if self._under_a_mesh(place) else "loose"
+        return "host"
+
+    def _under_a_mesh(self, place: Place) -> bool:
+        return bool(self.program.around(place.file, place.node).contexts)
+
+    def _name(self, place: Place, name: ast.Name, depth: int) -> Origin:
+        bindings, _ = lookup(place.file, name, name.id)
+        if not bindings:
+            return "unknown"
+        found = {self._binding(place, binding, depth) for binding in bindings}
+        return next((one for one in _ORDER if one in found), "unknown")
+
+    def _binding(self, place: Place, binding: Binding, depth: int) -> Origin:
+        if binding.kind == "param":
+            return self._parameter(place, binding, depth)
+        if binding.value is None:
+            return "unknown"
+        value: ast.expr = binding.value
+        if binding.kind == "unpack" and binding.index is not None and isinstance(value, ast.Tuple | ast.List):
+            if binding.index < len(value.elts):
+                value = value.elts[binding.index]
+        if binding.kind == "for" and isinstance(value, ast.Call) and _is_counting(value):
+            return "host"
+        return self.of(Place(place.file, value), depth)
+
+    def _parameter(self, place: Place, binding: Binding, depth: int) -> Origin:
+        function = binding.scope.node
+        ends = self.program.flow.ends(place.file, function)
+        called = [end.place for end in ends.found if end.kind == "called" and not end.wrappers]
+        if not ends.complete or not called or len(called) < len(ends.found):
+            return "unknown"
+        if not isinstance(function, ast.FunctionDef | ast.Lambda):
+            return "unknown"
+        names = tuple(arg.arg for arg in (*function.args.posonlyargs, *function.args.args))
+        if binding.scope.parent is not None and binding.scope.parent.kind == "class":
+            names = names[1:]
+        found: set[Origin] = set()
+        for call in called:
+            given = self.program.evaluator.arguments(call)
+            if given.open_positional or given.open_keywords:
+                return "unknown"
+            argument = given.get(binding.name, names)
+            if argument is not None:
+                found.add(self.of(argument, depth))
+            elif binding.value is not None:
+                found.add(self.of(Place(place.file, binding.value), depth))
+            else:
+                return "unknown"
+        return next((one for one in _ORDER if one in found), "unknown")
+
+    def _call(self, place: Place, call: ast.Call, depth: int) -> Origin:
+        parts = [*call.args, *(keyword.value for keyword in call.keywords)]
+        callees = options(self.program.value(place.file, call.func))
+        found = {self._called(place, call, one, parts, depth) for one in callees}
+        return next((one for one in _ORDER if one in found), "unknown")
+
+    def _called(
+        self, place: Place, call: ast.Call, callee: Value, parts: list[ast.expr], depth: int
+    ) -> Origin:
+        match callee:
+            case Api(name=name):
+                if name in _PLACING:
+                    return "placed" if len(parts) > 1 else self._together(place, parts, depth)
+                if name.startswith(_HOST):
+                    return "host"
+                if name.startswith("jax.tree") and parts:
+                    return self._mapped(place, parts, depth)
+                return self._together(place, parts, depth, by_jax=True)
+            case Wrapped(api=Api(name=name), call=settings) if settings is not None:
+                if _PLACED_BY & set(settings.keywords) or (name == _PJIT and len(settings.positional) > 1):
+                    return "placed"
+                if name != "functools.partial":
+                    return self._together(place, parts, depth, by_jax=True)
+            case Function() as function if isinstance(function.node, ast.FunctionDef):
+                scope = function.place.file.walked(function.place.file.scope(function.node))
+                results = [one.value for one in scope.returns if one.value is not None]
+                there = Place(function.place.file, function.node)
+                return self._worst(there, results, depth) if results else "host"
+        if isinstance(call.func, ast.Attribute):  # a method of an array
+            return self._together(place, [call.func.value], depth)
+        return "unknown"
+
+    def _mapped(self, place: Place, parts: list[ast.expr], depth: int) -> Origin:
+        for option in options(self.program.value(place.file, parts[0])):
+            if isinstance(option, Api) and option.name in _PLACING:
+                return "placed" if len(parts) > 2 else self._together(place, parts[1:], depth)
+            if isinstance(option, Function) and isinstance(option.node, ast.Lambda):
+                body = option.node.body
+                if isinstance(body, ast.Call):
+                    inner = options(self.program.value(option.place.file, body.func))
+                    if all(isinstance(one, Api) and one.name in _PLACING for one in inner):
+                        return "placed"
+        return self._together(place, parts[1:], depth, by_jax=True)
+
+
+def _is_counting(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Name) and node.func.id in ("range", "enumerate")

@@ -1,0 +1,74 @@
+"""What runs, untraced, in a block: its own calls and those of the functions it calls."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.program import Program
+from shardlint.program.values import Api, Function, Place, Value, Wrapped, options
+
+_FUNCTIONS = 400
+_BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
+
+
+@dataclass(frozen=True)
+class Running:
+    """The calls, and whether there are more than were looked at."""
+
+    calls: tuple[Place, ...]
+    more: bool
+
+
+def running(program: Program, block: Place) -> Running:
+    """The calls that a `with` block makes, itself and through functions of the project that are not jitted."""
+    assert isinstance(block.node, ast.With | ast.AsyncWith)
+    calls = [Place(block.file, call) for part in block.node.body for call in _calls(part)]
+    seen: set[ast.AST] = set()
+    for place in calls:  # grows
+        assert isinstance(place.node, ast.Call)
+        for function in _plain(program.value(place.file, place.node.func)):
+            if function.node in seen:
+                continue
+            seen.add(function.node)
+            if len(seen) > _FUNCTIONS:
+                return Running(tuple(calls), True)
+            scope = function.place.file.walked(function.place.file.scope(function.node))
+            calls += [Place(function.place.file, call) for call in scope.calls]
+    return Running(tuple(calls), False)
+
+
+def _plain(value: Value) -> Iterator[Function]:
+    """The functions of the project that a call runs as they are."""
+    for option in options(value):
+        inner: Value = option
+        while isinstance(inner, Wrapped) and inner.api.name == "functools.partial":
+            inner = inner.inner
+        if isinstance(inner, Function):
+            yield inner
+
+
+def _calls(part: ast.AST) -> Iterator[ast.Call]:
+    if isinstance(part, _BLOCKS):
+        return
+    if isinstance(part, ast.Call):
+        yield part
+    for child in ast.iter_child_nodes(part):
+        yield from _calls(child)
+
+
+def through(value: Value, name: str) -> bool:
+    """Whether a function goes through a transform."""
+    while isinstance(value, Wrapped):
+        if value.api.name == name:
+            return True
+        value = value.inner
+    return False
+
+
+def names(program: Program, place: Place) -> set[str]:
+    """The library functions that a call may be of."""
+    assert isinstance(place.node, ast.Call)
+    found = options(program.value(place.file, place.node.func))
+    return {one.name for one in found if isinstance(one, Api)}

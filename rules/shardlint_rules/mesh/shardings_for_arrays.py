@@ -1,0 +1,118 @@
+"""SL324."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.certainty import Certainty
+from shardlint.facts import FileFacts
+from shardlint.program.meshes import is_sharding
+from shardlint.program.values import Items, Leaves, Table, Value, options
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.jit.trees import MAPS
+
+_ARRAYS = re.compile(
+    r"^_?(new_|model_|train_|init_|initial_|opt_|ema_|lora_|sharded_)?"
+    r"(params?|parameters|weights|state|variables|opt_state|grads|batch)$"
+)
+_AS_SPECS = re.compile(r"shardings?|specs?|resources|device|layout|partition", re.IGNORECASE)
+
+
+class ShardingsForArrays(Rule):
+    """A tree of shardings takes the name of the arrays that should get them.
+
+    ## What it does
+    Reports `params = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)`: what `tree.map` makes has a
+    sharding or spec for each leaf, and its name is that of parameters, weights or a state, under which it is not used
+    as shardings anywhere.
+
+    ## Why it hurts
+    The arrays are gone from that name, and what follows gets shardings: a model that is called with them raises, and
+    a checkpoint that is written from them has no weights.
+
+    ## Evidence
+    The proof runs it. It is quiet where the name is only given as a sharding afterwards (`out_shardings=state`).
+    """
+
+    code = "SL324"
+    name = "shardings-for-arrays"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("named",)
+    wakes = (Calls(*MAPS, near=("Sharding", "PartitionSpec")),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for an assignment."""
+        if site.form != "call" or site.expected_to_fail:
+            return
+        parent = site.file.parent(site.call)
+        target = _target(parent)
+        if target is None:
+            return
+        name = target.attr if isinstance(target, ast.Attribute) else target.id
+        if not _ARRAYS.match(name) or not all(
+            _all_shardings(one)
+            for one in options(site.program.evaluator.trees.expanded(site.value(site.call)))
+        ):
+            return
+        if _given_as_specs(site.file, target, name):
+            return
+        yield site.finding(
+            target,
+            f"`{name}` holds shardings from here",
+            f"On {site.on('jax')} what takes `{name}` for arrays raises: every leaf is a sharding.",
+            help=f"give the shardings a name of their own, and write jax.device_put({name}, shardings)",
+            certainty=Certainty.POSSIBLE,
+            form="named",
+        )
+
+
+def _target(parent: ast.AST | None) -> ast.Name | ast.Attribute | None:
+    match parent:
+        case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]):
+            return target
+        case ast.AnnAssign(target=ast.Name() | ast.Attribute() as target):
+            return target
+    return None
+
+
+def _all_shardings(value: Value) -> bool:
+    """Whether each leaf of a tree is a sharding or a spec, and there is one."""
+    match value:
+        case Leaves(of=leaf):
+            return _all_shardings(leaf)
+        case Items(items=items, open=False):
+            return bool(items) and all(map(_all_shardings, items))
+        case Table(entries=entries, open=False):
+            return bool(entries) and all(_all_shardings(item) for _, item in entries)
+    return is_sharding(value)  # a tree of specs may well go by the name of what it is for
+
+
+def _given_as_specs(file: FileFacts, target: ast.Name | ast.Attribute, name: str) -> bool:
+    """Whether all that is done with the name afterwards is to give it as shardings."""
+    uses = [
+        use
+        for use in file.mentions(name)
+        if isinstance(use, ast.Name | ast.Attribute)
+        and isinstance(use.ctx, ast.Load)
+        and file.home(use) is file.home(target)
+        and use.lineno > target.lineno
+    ]
+    return bool(uses) and all(_as_spec(file, use) for use in uses)
+
+
+def _as_spec(file: FileFacts, use: ast.AST) -> bool:
+    parent = file.parent(use)
+    match parent:
+        case ast.keyword(arg=str() as name):
+            return bool(_AS_SPECS.search(name))
+        case ast.Call(func=called, args=[_, second, *_]) if second is use:
+            return "device_put" in ast.unparse(called) or "constraint" in ast.unparse(called)
+        case ast.Return():
+            function = file.home(use).function()
+            return function is not None and bool(_AS_SPECS.search(function.name))
+    return False

@@ -1,0 +1,169 @@
+"""SL318."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.certainty import Certainty
+from shardlint.program.listed import listed
+from shardlint.program.values import Assumed, Constant, Items, Value, options
+from shardlint.rule import Calls, Finding, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.mesh.optional_spec import asked_about
+
+# What is called so is a whole spec, an entry for each dimension; "axes" of a batch are one entry.
+_WHOLE = re.compile(
+    r"(^|_)(p?specs?|shardings?|partitions?|partitioning|pspec|split_dims_mapping|layout|dims)$"
+)
+_OF_ARRAY = re.compile(
+    r"(^|_)(activations?|hidden|kernel|weights?|params?|embed(ding)?|logits|qkv|query|key|value|kv|cache|acts?|heads?|"
+    r"attn|attention|mlp|ffn|inputs?|outputs?|features?|residual|full)(_|$)"
+)
+_ONE = re.compile(r"(^|_)(batch|data|dp|fsdp|mesh|all|replica|reduce|dim0|vocab|expert|ep|global)(_|$)")
+# Axes over which people split the batch, and those over which they split the parts of a layer.
+_OF_BATCH = frozenset("data dp ddp batch replica replica_dcn dcn fsdp zero host node".split())
+_OF_MODEL = frozenset("model mp tensor tp seq sequence sp context cp mdl heads expert ep".split())
+
+
+@dataclass(frozen=True)
+class _Held:
+    """What the argument holds, and how that is known."""
+
+    items: tuple[str | None, ...]
+    why: str = ""
+    listed: bool = False
+    """Whether only the name leads there."""
+    kind: str = "tuple"
+
+
+class SpecOfList(Rule):
+    """`PartitionSpec(names)` where `names` lists an axis for each dimension.
+
+    ## What it does
+    Reports `PartitionSpec(x)` with one argument that holds several axes of which one splits a batch and another one a
+    layer (`["data", "tensor"]`), or that is called a spec, sharding or the axes of an activation, weight or the like,
+    or that is spread elsewhere: `PartitionSpec(*x)`. What `x` holds is read off constants, fields, and what Python and
+    YAML files of the project have under its name.
+
+    ## Why it hurts
+    A list or tuple is one entry: all of its axes split the first dimension, and the other dimensions are replicated.
+    Nothing is raised while the first dimension is divisible by them all.
+
+    ## Fix safety
+    Unsafe: `PartitionSpec(*x)` shards the array as the list reads, which it was not before.
+
+    ## Evidence
+    The proof runs it: the first dimension is split eight ways, the second one not at all. Axes of a batch or of a
+    whole mesh (`P(batch_axes)`, `P(mesh.axis_names)`) are one entry, and left alone.
+    """
+
+    code = "SL318"
+    name = "spec-of-a-list"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("by-name",)
+    wakes = (Calls("jax.sharding.PartitionSpec"),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call."""
+        if site.form != "call" or site.expected_to_fail or len(site.call.args) != 1 or site.call.keywords:
+            return
+        node = site.call.args[0]
+        name = _name(node)
+        if not name or asked_about(site.file, node, owner=False):
+            return
+        for held in _held(site, node, name):
+            found = self._form(site, node, name, held)
+            if found is not None:
+                yield self._finding(site, node, held, *found)
+                return
+
+    def _form(self, site: Site, node: ast.expr, name: str, held: _Held) -> tuple[str, str] | None:
+        """Why a list is one for several dimensions: the form, and in words."""
+        axes = {one for one in held.items if one is not None}
+        if len(held.items) < 2:
+            return None
+        text = re.escape(site.text(node))
+        if re.search(rf"\*\s*{text}\b", site.file.source.text):
+            return "spread-elsewhere", f"`*{site.text(node)}` stands elsewhere in the file"
+        if None in held.items:
+            if not held.listed:
+                return None  # SL306 speaks of it
+            return "holds-none", "one of its entries is None, as a dimension's is"
+        if _ONE.search(name) or isinstance(site.scope.node, ast.Lambda):
+            return None
+        if _WHOLE.search(name):
+            return "by-name", "it is called so"
+        if axes & _OF_BATCH and axes & _OF_MODEL and _OF_ARRAY.search(name):
+            return "by-name", "it is called so, and its axes are of a batch and of a layer"
+        return (
+            ("list", "it is a list, and several axes for one dimension are mostly a tuple")
+            if held.kind == "list"
+            else None
+        )
+
+    def _finding(self, site: Site, node: ast.expr, held: _Held, form: str, why: str) -> Finding:
+        callee, text = site.text(site.call.func), site.text(node)
+        whole = f"{callee}(*{text})"
+        reason = "the array is sharded otherwise than before"
+        fix = site.fix(Safety.UNSAFE, f"write {whole}", [site.replace(node, f"*{text}")], reason)
+        axes = ", ".join("None" if one is None else f'"{one}"' for one in held.items)
+        return site.finding(
+            node,
+            "a list is one entry",
+            f"On {site.on('jax')} all of {axes} split the first dimension; the others are replicated.",
+            help=f"write {whole} for one axis a dimension",
+            certainty=Certainty.POSSIBLE,
+            form=form,
+            why="; ".join(filter(None, [held.why, why])),
+            fix=fix,
+        )
+
+
+def _name(node: ast.expr) -> str:
+    match node:
+        case ast.Name(id=name) | ast.Attribute(attr=name):
+            return name.lower()
+        case ast.Subscript(slice=ast.Constant(value=str() as name)):
+            return name.lower()
+        case ast.Call(func=ast.Name(id="tuple" | "list"), args=[inner]):
+            return _name(inner)
+    return ""
+
+
+def _held(site: Site, node: ast.expr, name: str) -> Iterator[_Held]:
+    """What the argument is, as the text says; else what the project lists under its name."""
+    inner = node.args[0] if isinstance(node, ast.Call) else node
+    why = ""
+    value: Value = site.value(inner)
+    for program, view in (
+        site.program.views(site.file, inner) if not isinstance(value, Items | Constant) else ()
+    ):
+        value = program.value(site.file, inner)
+        why = "; ".join(view.why)
+        if isinstance(value, Items | Constant):
+            break
+    found = [one.value if isinstance(one, Assumed) else one for one in options(value)]
+    items = [one for one in found if isinstance(one, Items)]
+    for one in items:
+        texts = [part.value for part in one.items if isinstance(part, Constant)]
+        axes = tuple(text for text in texts if text is None or isinstance(text, str))
+        if not one.open and one.kind in ("list", "tuple") and len(axes) == len(one.items):
+            yield _Held(axes, why, kind=one.kind)
+    if items or any(isinstance(one, Constant) for one in found) or name != _name(inner):
+        return
+    key = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", name)
+    if isinstance(inner, ast.Name) and not ("_" in key and _is_parameter(site, inner)):
+        return  # `sharding` is called so everywhere
+    for entry in listed(site.program, site.file, key):
+        yield _Held(entry.items, f"{entry.file}:{entry.line} lists these under `{key}`", True)
+
+
+def _is_parameter(site: Site, node: ast.Name) -> bool:
+    function = site.scope.function()
+    bindings = site.file.bindings(function, node.id) if function is not None else []
+    return bool(bindings) and all(one.kind == "param" for one in bindings)

@@ -1,0 +1,118 @@
+"""SL326."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.certainty import Certainty
+from shardlint.program.annotations import annotated
+from shardlint.program.values import Api, Assumed, ClassValue, Constant, Items, Place, Value, options
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.mesh.optional_spec import asked_about
+
+_TAKING = {"jax.lax.with_sharding_constraint": "shardings", "jax.reshard": "out_shardings"}
+_RAISING_TYPE = ("jax.lax.with_sharding_constraint",)
+# What a field may be annotated with that is a tuple of axis names.
+_TUPLES = ("builtins.tuple", "typing.Tuple", "flax.typing.Sharding", "flax.typing.LogicalNames")
+
+
+class TupleForSharding(Rule):
+    """A tuple of axis names is given where a sharding is taken.
+
+    ## What it does
+    Reports `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard`: with the tuple written out, under
+    a name, in a field whose default it is, or in a field that is annotated as a tuple (`flax.typing.Sharding`).
+
+    ## Why it hurts
+    A tuple is a tree, here of strings, and a string is no sharding: `TypeError`. Flax's own `with_sharding_constraint`
+    functions take such tuples, so this is what is left when a call of theirs becomes one of jax's. An empty tuple,
+    a common default, raises `ValueError`, as `reshard` does for both.
+
+    ## Evidence
+    The proof runs it. A tuple of shardings for a tuple of arrays is left alone.
+    """
+
+    code = "SL326"
+    name = "tuple-for-sharding"
+    harm = Harm.CRASH
+    likely = ("default",)
+    assumes = True
+    wakes = (Calls(*_TAKING),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call."""
+        if site.form != "call" or site.expected_to_fail:
+            return
+        node = site.argument(_TAKING[site.api])
+        if node is None:
+            return
+        found = options(site.value(node))
+        if found and all(_names(one) for one in found):
+            # An empty tuple may be the sharding of an empty tuple of arrays.
+            sure = any(isinstance(one, Items) and one.items for one in found)
+            yield self._finding(
+                site, node, "", Certainty.PROVEN if sure else Certainty.POSSIBLE, "" if sure else "empty"
+            )
+            return
+        field = _field(site, node) if site.wants("annotated", "default") else None
+        if field is not None and not asked_about(site.file, node):
+            why, form = field
+            yield self._finding(site, node, why, Certainty.POSSIBLE, form)
+
+    def _finding(self, site: Site, node: ast.expr, why: str, certainty: Certainty, form: str) -> Finding:
+        kind = "TypeError" if site.api in _RAISING_TYPE and form != "empty" else "an error"
+        return site.finding(
+            node,
+            "a tuple of axis names is no sharding",
+            f"On {site.on('jax')} this raises {kind}: a tuple is a tree of shardings, and a name is none.",
+            help="write PartitionSpec(*names)",
+            certainty=certainty,
+            form="" if certainty is Certainty.PROVEN else form,
+            why=why,
+        )
+
+
+def _names(value: Value) -> bool:
+    """Whether a value is surely a tuple of axis names, or an empty one."""
+    if not isinstance(value, Items) or value.open or value.kind not in ("tuple", "list"):
+        return False
+    return all(
+        (isinstance(one, Constant) and (one.value is None or isinstance(one.value, str)))
+        or (_names(one) and _full(one))
+        for one in value.items
+    ) and (
+        not value.items or any(not (isinstance(one, Constant) and one.value is None) for one in value.items)
+    )
+
+
+def _full(value: Value) -> bool:
+    return isinstance(value, Items) and bool(value.items)
+
+
+def _field(site: Site, node: ast.expr) -> tuple[str, str] | None:
+    """Why a field of the object holds a tuple: its default, or its annotation; and the form."""
+    if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name) or node.value.id != "self":
+        return None
+    scope = site.scope.function()
+    while scope is not None and (scope.parent is None or scope.parent.kind != "class"):
+        scope = scope.parent.function() if scope.parent is not None else None
+    if scope is None or scope.parent is None:
+        return None
+    evaluator = site.program.evaluator
+    fields = evaluator.classes.objects.fields(ClassValue(Place(site.file, scope.parent.node)))
+    if node.attr not in fields:
+        return None
+    binding, owner = fields[node.attr]
+    default = evaluator.classes.objects.default(binding, Place(owner.place.file, binding.node))
+    inner = default.value if isinstance(default, Assumed) else default
+    if inner is not None and _names(inner):
+        return f"`{node.attr}` of `{owner.node.name}` has a tuple for its default", "default"
+    if binding.annotation is None or inner is not None:
+        return None
+    kinds = annotated(evaluator, Place(owner.place.file, binding.annotation))
+    if kinds and all(isinstance(kind, Api) and kind.name in _TUPLES for kind in kinds):
+        return f"`{node.attr}` of `{owner.node.name}` is annotated as a tuple of names", "annotated"
+    return None

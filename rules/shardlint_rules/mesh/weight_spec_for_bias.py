@@ -1,0 +1,231 @@
+"""SL322."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.certainty import Certainty
+from shardlint.facts import Scope
+from shardlint.program.meshes import Spec
+from shardlint.program.values import Made
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+
+_BIAS = re.compile(r"(^|[^a-z])(bias|biases|beta)$")
+# These have more than one dimension.
+_NO_BIAS = re.compile(
+    r"attn_|attention_|position|pos_|rel_|relative|alibi|mask|score|expert|moe|router|quant|kv_cache"
+)
+_WEIGHT = re.compile(r"(^|[^a-z])(weights?|kernel|w)$")
+_LEAF = re.compile(
+    r"(kernel|bias|scale|embedding|embed|weights?|(^|[^a-z])[wb]\d?|norm\w*|table|vector|gamma|beta|count|alpha)"
+    r"[\])'\"]*(\$|\.\*|\.\+)?$"
+)
+_RULE_NAMES = re.compile(r"[A-Za-z_]\w*")
+_CATCHES_BIAS = re.compile(r"bias")
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """A pattern of names and the spec that parameters with such names get."""
+
+    pattern: str
+    spec: Spec
+    node: ast.expr
+
+
+class WeightSpecForBias(Rule):
+    """A bias gets the spec of the weight beside it, which has one dimension more.
+
+    ## What it does
+    Reports a `PartitionSpec` of two entries or more that is given to something called a bias, where the weight or
+    kernel of the same name gets the same one; and a partition rule, of a pattern and such a spec, that matches the
+    bias of a layer as well as its kernel: `("mlp/(up|down)", P(None, "model"))`.
+
+    ## Why it hurts
+    `ValueError: ... is only valid for values of rank at least 2, but was applied to a value of rank 1`, as soon as a
+    model with that bias is loaded: the same code with `use_bias=False` runs.
+
+    ## Evidence
+    The proof runs it. A rule counts where some file of the project gives a layer of that name a bias, and no rule
+    before it takes biases. Biases of attention and of experts, which have more dimensions, are left alone.
+    """
+
+    code = "SL322"
+    name = "weight-spec-for-bias"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("bias",)
+    wakes = (Calls("jax.sharding.PartitionSpec"),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a spec."""
+        if site.form != "call" or site.expected_to_fail or len(site.call.args) < 2:
+            return
+        spec = site.spec_of(site.value(site.call))
+        if spec is None or spec.open or len(spec.entries) < 2:
+            return
+        pair = site.file.parent(site.call)
+        if isinstance(pair, ast.Tuple | ast.List) and len(pair.elts) == 2 and pair.elts[1] is site.call:
+            yield from self._in_rules(site, pair, spec)
+        else:
+            yield from self._beside_weight(site, spec)
+
+    def _beside_weight(self, site: Site, spec: Spec) -> Iterator[Finding]:
+        if len(spec.entries) != 2:
+            return  # weights of experts have three dimensions, and their biases two or three
+        name = _subject(site, site.call)
+        if not name or not _BIAS.search(name) or _NO_BIAS.search(name):
+            return
+        stem = _BIAS.sub("", name)
+        for other in _specs_around(site):
+            beside = _subject(site, other)
+            if other is site.call or not _WEIGHT.search(beside) or _WEIGHT.sub("", beside) != stem:
+                continue
+            theirs = site.spec_of(site.value(other))
+            if theirs is not None and _same(theirs, spec):
+                yield self._finding(
+                    site,
+                    f"`{beside}` at line {other.lineno} gets the same spec",
+                    f"{len(spec.entries)} entries for a bias",
+                    "give the bias the spec of its one dimension",
+                )
+                return
+
+    def _in_rules(self, site: Site, pair: ast.Tuple | ast.List, spec: Spec) -> Iterator[Finding]:
+        table = site.file.parent(pair)
+        pattern = _text(site, pair.elts[0])
+        if (
+            pattern is None
+            or not isinstance(table, ast.Tuple | ast.List)
+            or _LEAF.search(pattern.rstrip(")$/"))
+        ):
+            return
+        if "kernel" in pattern or not any(entry.axes for entry in spec.entries):
+            return
+        if _NO_BIAS.search(pattern.lower()):
+            return
+        for before in table.elts[: table.elts.index(pair)]:
+            earlier = (
+                _text(site, before.elts[0])
+                if isinstance(before, ast.Tuple | ast.List) and before.elts
+                else None
+            )
+            if earlier is None or _CATCHES_BIAS.search(earlier):
+                return
+        names = frozenset(_RULE_NAMES.findall(pattern.rpartition("/")[2])) or frozenset(
+            _RULE_NAMES.findall(pattern)
+        )
+        where = site.program.once(site.file, ("biased", names), lambda: _biased(site, names))
+        if where is not None:
+            label = "this rule takes the bias of the layer too"
+            why = f"{where[0]} gives `{where[1]}` a bias"
+            yield self._finding(site, why, label, "end the pattern in the kernel's name")
+
+    def _finding(self, site: Site, why: str, label: str, help: str) -> Finding:
+        return site.finding(
+            site.call,
+            label,
+            f"On {site.on('jax')} this raises ValueError where the bias has one dimension.",
+            help=help,
+            certainty=Certainty.POSSIBLE,
+            form="bias",
+            why=why,
+        )
+
+
+def _same(one: Spec, other: Spec) -> bool:
+    return [(entry.known, entry.axes) for entry in one.entries] == [(e.known, e.axes) for e in other.entries]
+
+
+def _specs_around(site: Site) -> Iterator[ast.Call]:
+    """The specs written in the same function or class."""
+    scope: Scope = site.scope
+    while scope.kind in ("lambda", "comprehension") and scope.parent is not None:
+        scope = scope.parent
+    for call in site.file.walked(scope).calls:
+        if _last(call.func) == _last(site.call.func):
+            value = site.value(call)
+            if isinstance(value, Made) and value.api == site.api:
+                yield call
+
+
+def _subject(site: Site, spec: ast.Call) -> str:
+    """What a spec is given to, in lower case: a key, a keyword, a name, or the array placed by the call."""
+    inner: ast.AST = spec
+    for outer in site.file.ancestors(spec):
+        match outer:
+            case ast.Dict(keys=keys, values=values):
+                key = next((k for k, v in zip(keys, values, strict=True) if v is inner), None)
+                return str(key.value).lower() if isinstance(key, ast.Constant) else ""
+            case ast.keyword(arg=str() as name) if _BIAS.search(_stripped(name)) or _WEIGHT.search(
+                _stripped(name)
+            ):
+                return _stripped(name)
+            case ast.Call():
+                for part in (
+                    outer.func.value if isinstance(outer.func, ast.Attribute) else None,
+                    *outer.args,
+                ):
+                    name = _dotted(part) if part is not None and part is not inner else ""
+                    if _BIAS.search(name) or _WEIGHT.search(name):
+                        return name
+            case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
+                return _stripped(_dotted(target))
+            case ast.stmt():
+                return ""
+        inner = outer
+    return ""
+
+
+def _stripped(name: str) -> str:
+    """`bias_spec`, `bias_init`, `kernel_sharding` without what they say of it."""
+    return re.sub(r"_(p?spec|init|sharding|partition|axes|placement)s?$", "", name.lower())
+
+
+def _dotted(node: ast.AST) -> str:
+    match node:
+        case ast.Name(id=name):
+            return name.lower()
+        case ast.Attribute(value=ast.Name(id="self"), attr=name):
+            return name.lower()
+        case ast.Attribute(value=inner, attr=("value" | "data" | "weight_" | "T")):
+            return _dotted(inner)
+        case ast.Attribute(value=inner, attr=name):
+            return f"{_dotted(inner)}.{name.lower()}"
+        case ast.Subscript(value=inner, slice=ast.Constant(value=str() as name)):
+            return f"{_dotted(inner)}.{name.lower()}"
+    return ""
+
+
+def _last(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else str(getattr(node, "id", ""))
+
+
+def _text(site: Site, node: ast.expr) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _biased(site: Site, names: frozenset[str]) -> tuple[str, str] | None:
+    """A file of the project, and a line of it, where a layer of one of these names is given a bias."""
+    one = "|".join(re.escape(name) for name in sorted(names))
+    # `"up": dense(..., bias=True)`, `self.up = nn.Linear(..., use_bias=True)`, `params["up"]["bias"]`, `up.bias`
+    patterns = (
+        rf"[\"']?\b({one})[\"']?\]?\s*[:=]\s*[\w.]+\([^\n]*\b(use_)?bias=True",
+        rf"\b({one})[\"']\]\[[\"']bias[\"']\]",
+        rf"\b({one})\.bias\b",
+        rf"[\"'/]({one})/bias[\"']",
+        rf"[\"']({one})[\"']:\s*\{{[^{{}}]*[\"']bias[\"']",
+    )
+    for file in site.program.project.holding(site.file.path, tuple(f"(?m){pattern}" for pattern in patterns)):
+        if file is None:
+            return None
+        for pattern in patterns:
+            match = re.search(pattern, file.source.text)
+            if match is not None:
+                return f"{file.path.name}:{file.source.position(match.start())[0]}", match[1]
+    return None

@@ -1,0 +1,1 @@
+"""Rules about shard_map, pmap and collectives."""

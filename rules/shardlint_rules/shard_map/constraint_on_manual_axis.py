@@ -1,0 +1,68 @@
+"""SL413."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.mapped import spec_axes
+from shardlint.program.meshes import sharding_parts
+from shardlint.program.values import Place, options
+from shardlint.program.varying import Axis, Event
+from shardlint.rule import Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
+
+
+class ConstraintOnManualAxis(Rule):
+    """A sharding constraint in the body of a `shard_map` names an axis that is manual there.
+
+    ## What it does
+    Reports `with_sharding_constraint` in the body of a `shard_map`, also in helpers that it calls, whose spec names
+    an axis of the map's mesh. Not where `axis_names` leaves axes to the compiler.
+
+    ## Why it hurts
+    In the body each device sees its own shard: there is nothing to split over an axis that is manual already. jax
+    raises when the function is traced.
+
+    ## Evidence
+    Run on jax 0.12: ValueError.
+    """
+
+    code = "SL413"
+    name = "constraint-on-manual-axis"
+    harm = Harm.CRASH
+    assumes = True
+    wakes = MAPPING
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each constraint."""
+        for ran, event, node in events(site, "constraint"):
+            settings = ran.mapped.settings
+            if ran.mapped.api != "jax.shard_map" or settings.open_keywords:
+                continue
+            if any(name in settings.keywords for name in ("axis_names", "auto")):
+                continue
+            axes = [axis for axis in _axes(site, event) if axis in ran.manual]
+            if axes:
+                yield site.finding(
+                    node,
+                    f"{shown(axes)} is manual here{elsewhere(site, event)}",
+                    f"On {site.on('jax')} this raises ValueError when the function is traced: each device sees only "
+                    f"its own shard along {shown(axes)}.",
+                    help="leave the constraint out: in_specs and out_specs say what is split",
+                )
+
+
+def _axes(site: Site, event: Event) -> list[Axis]:
+    call = event.place.node
+    if not isinstance(call, ast.Call) or len(call.args) + len(call.keywords) < 2:
+        return []
+    node = call.args[1] if len(call.args) > 1 else call.keywords[-1].value
+    found: list[Axis] = []
+    for option in options(site.program.evaluator.value(Place(event.place.file, node))):
+        parts = sharding_parts(option, site.program.evaluator)
+        for entry in spec_axes(site.program, parts[1] if parts is not None else option) or ():
+            found.extend(entry)
+    return found if len(options(site.program.evaluator.value(Place(event.place.file, node)))) == 1 else []

@@ -1,0 +1,111 @@
+"""SL402."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.mapped import Ran, against
+from shardlint.program.values import Place
+from shardlint.program.varying import Axes, Leaf
+from shardlint.rule import Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.runs import MAPPING, runs, shown
+
+
+class MissingReduction(Rule):
+    """A result of `shard_map` is declared the same on all devices, and each computes its own.
+
+    ## What it does
+    Follows the values of the body of a `shard_map` whose check is off, through helpers, loops and tree maps, from the
+    arguments and their `in_specs` to the results. Reports a result that varies over an axis which its out spec does
+    not name, where no collective over that axis is on its way.
+
+    ## Why it hurts
+    The array says that it is replicated, and holds other numbers on each device. Printing it shows those of the first
+    one; a later jit reads whichever copy is at hand; parameters updated so drift apart. With the check on, jax
+    raises instead.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12. Values that go through code which is not seen, that are gathered, permuted or exchanged,
+    or that depend on a branch, are left alone. Where the check is given by a configuration, the finding says what that
+    most likely is.
+    """
+
+    code = "SL402"
+    name = "missing-reduction"
+    harm = Harm.SILENT
+    assumes = True
+    wakes = MAPPING
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each place from which results vary."""
+        done: set[tuple[ast.AST, str]] = set()
+        for ran in runs(site):
+            if ran.mapped.api != "jax.shard_map" or ran.mapped.check == "on":
+                continue
+            for leaf, axes, node in _unreduced(site, ran):
+                if (node, shown(axes)) not in done:
+                    done.add((node, shown(axes)))
+                    yield self._finding(site, ran, leaf, axes, node)
+
+    def _finding(self, site: Site, ran: Ran, leaf: Leaf, axes: Axes, node: ast.AST) -> Finding:
+        off = ran.mapped.check == "off"
+        updated = leaf.origin is not None and leaf.origin.node is node and isinstance(node, ast.Call)
+        what = "gradients that were reduced over no axis" if updated else "a result that differs along"
+        label = f"{what}, declared the same along {shown(axes)}" if updated else f"varies over {shown(axes)}"
+        return site.finding(
+            node,
+            label,
+            f"On {site.on('jax')} the result counts as replicated over {shown(axes)}, and every device holds its own: "
+            "no collective is on its way, and the check that would raise is off.",
+            help=f"reduce it (`jax.lax.psum` or `pmean` over {shown(axes)}), or name the axis in its out spec",
+            certainty=Certainty.PROVEN if off else Certainty.POSSIBLE,
+            form="" if off else "check-not-known",
+        )
+
+
+def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
+    sizes = _sizes(ran)
+    for leaf, named, spec in against(site.program, ran.result, ran.mapped.out_specs):
+        left = frozenset(
+            axis for axis in leaf.over - named if axis not in leaf.reduced and sizes.get(str(axis)) != 1
+        )
+        if not left or leaf.open:
+            continue
+        origin = leaf.origin
+        if (
+            origin is not None
+            and origin.file is site.file
+            and isinstance(origin.node, ast.Call)
+            and leaf.kind != "mask"
+        ):
+            yield leaf, left, origin.node
+            continue
+        call = getattr(spec, "call", None)
+        place: Place | None = call.place if call is not None else None
+        settings = ran.mapped.settings.keywords.get("out_specs")
+        inside = (
+            place is not None
+            and place.file is site.file
+            and settings is not None
+            and _in(settings.node, place.node)
+        )
+        at = (
+            place.node
+            if inside and place is not None
+            else settings.node
+            if settings is not None
+            else site.call
+        )
+        yield leaf, left, at if settings is None or settings.file is site.file else site.call
+
+
+def _in(whole: ast.AST, part: ast.AST) -> bool:
+    return any(node is part for node in ast.walk(whole))
+
+
+def _sizes(ran: Ran) -> dict[str, int | None]:
+    mesh = ran.mapped.mesh
+    return dict(zip(mesh.axis_names or (), mesh.sizes, strict=False)) if mesh is not None else {}

@@ -1,0 +1,70 @@
+"""SL414."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.values import Constant, Items, Value
+from shardlint.program.varying import Leaf, Local, Tree, leaves
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.runs import runs
+
+
+class PmapOutNone(Rule):
+    """`pmap` with `out_axes=None` returns one device's value of a result that differs.
+
+    ## What it does
+    Follows the values of the body of a `jax.pmap` and reports a result with the out axis `None` that varies from
+    device to device and meets no collective on its way: a loss of one shard, metrics of one shard.
+
+    ## Why it hurts
+    `None` promises that all devices return the same; jax takes the first device's and says nothing. What is
+    logged or returned is that of one shard.
+
+    ## Evidence
+    Run on jax 0.4.30 to 0.12: 1.0 where the devices hold 1 to 57. Results that come only of arguments that look like
+    replicated state, or go through code that is not seen, are left alone.
+    """
+
+    code = "SL414"
+    name = "pmap-out-none"
+    harm = Harm.SILENT
+    assumes = True
+    wakes = (Calls("jax.pmap", within=("out_axes",)),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each call."""
+        for ran in runs(site):
+            keyword = site.keyword("out_axes")
+            if ran.mapped.out_specs is None or keyword is None:
+                continue
+            if any(_differs(leaf) for leaf in _unmapped(ran.result, ran.mapped.out_specs)):
+                yield site.finding(
+                    _none(keyword.value),
+                    "this result differs from device to device",
+                    f"On {site.on('jax')} the value of the first device is returned for all: no collective makes "
+                    "the result the same on each.",
+                    help="reduce it in the function (`jax.lax.pmean`), or give it the out axis 0",
+                )
+                return
+
+
+def _unmapped(result: Local, axes: Value) -> Iterator[Leaf]:
+    if axes == Constant(None):
+        yield from leaves(result)
+    elif isinstance(axes, Items) and isinstance(result, Tree) and len(axes.items) == len(result.items):
+        for one, axis in zip(result.items, axes.items, strict=True):
+            yield from _unmapped(one, axis)
+
+
+def _differs(leaf: Leaf) -> bool:
+    return any(axis not in leaf.reduced for axis in leaf.over) and not leaf.open
+
+
+def _none(node: ast.expr) -> ast.expr:
+    if isinstance(node, ast.Tuple | ast.List):
+        return next((one for one in node.elts if isinstance(one, ast.Constant) and one.value is None), node)
+    return node

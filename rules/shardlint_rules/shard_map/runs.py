@@ -1,0 +1,88 @@
+"""The bodies that a site maps, run over what varies from device to device. Shared by rules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from shardlint.program.mapped import Ran
+from shardlint.program.values import Function, Parameter
+from shardlint.program.varying import Axis, Event
+from shardlint.rule import Calls
+from shardlint.site import Site
+
+MAPPING = (
+    Calls("jax.shard_map", "jax.pmap"),
+    # A helper of the project that maps: it is told by the specs that it is given.
+    Calls("jax.sharding.PartitionSpec", near=("in_specs",)),
+)
+
+
+def runs(site: Site) -> tuple[Ran, ...]:
+    """The bodies that the site's call maps; of a helper of the project, where its specs are given."""
+    found = mapping_call(site)
+    if found is None or site.expected_to_fail:
+        return ()
+    # jax sums gradients of what does not vary since 0.6.1, where the check is on.
+    return site.program.ran(site.file, *found, site.runs("jax", ">=0.6.1"))
+
+
+def mapping_call(site: Site) -> tuple[ast.Call, str] | None:
+    """The call that maps, and its form: the site's own, or that of a helper of the project."""
+    if site.api != "jax.sharding.PartitionSpec":
+        return site.call, site.form
+    outer = _helper(site)
+    return (outer, "call") if outer is not None else None
+
+
+def _helper(site: Site) -> ast.Call | None:
+    """The call of a helper that the site's spec is the first one in."""
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.stmt):
+            return None
+        if isinstance(outer, ast.Call) and any(one.arg == "in_specs" for one in outer.keywords):
+            specs = next(one.value for one in outer.keywords if one.arg == "in_specs")
+            calls = [one for one in ast.walk(specs) if isinstance(one, ast.Call)]
+            helper = isinstance(site.value(outer.func), Function)
+            return outer if helper and calls and min(calls, key=_position) is site.call else None
+    return None
+
+
+def _position(node: ast.Call) -> tuple[int, int]:
+    return node.lineno, node.col_offset
+
+
+def events(site: Site, *kinds: str) -> Iterator[tuple[Ran, Event, ast.AST]]:
+    """What happens in the bodies and is not divided away, each with the node in the site's file that leads to it."""
+    for ran in runs(site):
+        for number, event in enumerate(ran.events):
+            if event.kind in kinds and number not in ran.cancelled:
+                place = event.seen_from(site.file)
+                if place is not None:
+                    yield ran, event, place.node
+
+
+def shown(axes: Iterable[Axis]) -> str:
+    """Axes in words."""
+    names = [f"`{one.name}`" if isinstance(one, Parameter) else f'"{one}"' for one in axes]
+    return " and ".join(sorted(names))
+
+
+def elsewhere(site: Site, event: Event) -> str:
+    """Where an event is, if that is in another file."""
+    if event.place.file is site.file:
+        return ""
+    return f" (at {event.place.file.path.name}:{event.place.line})"
+
+
+def devices(ran: Ran, axes: Iterable[Axis]) -> str:
+    """How many devices there are along axes, in words: "8", or "as many as ..."."""
+    mesh, count = ran.mapped.mesh, 1
+    for axis in axes:
+        if mesh is None or mesh.axis_names is None or axis not in mesh.axis_names:
+            return f"the number of devices along {shown(axes)}"
+        size = mesh.sizes[mesh.axis_names.index(str(axis))]
+        if size is None:
+            return f"the number of devices along {shown(axes)}"
+        count *= size
+    return str(count)

@@ -1,0 +1,151 @@
+"""SL406."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.mapped import collectives
+from shardlint.program.signatures import JITS, wrappings
+from shardlint.program.values import Function, Value, Wrapped
+from shardlint.program.varying import Event
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.runs import elsewhere, runs, shown
+
+_NEAR = ("shard_map", "pmap", "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "axis_name")
+# Inside of these an axis may be bound; of a decorator that is not known nobody can tell.
+_BINDERS = (
+    "jax.shard_map",
+    "jax.pmap",
+    "jax.vmap",
+    "jax.experimental.maps.xmap",
+    "flax.linen.vmap",
+    "flax.nnx.vmap",
+    "flax.nnx.pmap",
+    "flax.nnx.shard_map",
+    "equinox.filter_pmap",
+    "equinox.filter_vmap",
+    "haliax.vmap",
+    "",
+)
+_DEPTH = 4
+
+
+class UnboundAxis(Rule):
+    """A collective runs where nothing binds its axis.
+
+    ## What it does
+    Follows functions given to `jax.jit` and reports those that come to a collective (`psum`, `pmean`, `all_gather`,
+    ...) over a named axis with no `shard_map`, `pmap` or `vmap(axis_name=)` on the way; and functions given to
+    `pmap` that come to one over another axis than its `axis_name`. The usual way to it: a loss that averages over the
+    devices in the training step is compiled by itself for the evaluation.
+
+    ## Why it hurts
+    Tracing raises `NameError: unbound axis name`, often only when the first evaluation is reached.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12. Functions that are also called inside of a mapped one, collectives that a branch may
+    leave out, and those whose NameError is caught (`try: jax.lax.psum(1, axis)`) are left alone.
+    """
+
+    code = "SL406"
+    name = "unbound-axis"
+    harm = Harm.CRASH
+    assumes = False
+    wakes = (Calls(*JITS, near=_NEAR), Calls("jax.pmap"))
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each function."""
+        if site.expected_to_fail:
+            return
+        if site.api == "jax.pmap":
+            yield from self._pmapped(site)
+            return
+        for one in wrappings(site.program, site.file, site.call, site.form):
+            definition = _definition(one.inner)
+            if definition is None or _may_be_bound(site.program, definition.place.file, definition.node, 0):
+                continue
+            for event in collectives(site.program, one.inner):
+                if _sure(event):
+                    place = event.seen_from(site.file)
+                    yield self._finding(
+                        site, event, place.node if place is not None else site.call, "jax.jit"
+                    )
+                    break
+
+    def _pmapped(self, site: Site) -> Iterator[Finding]:
+        around = site.scope.function()
+        if (
+            around is not None
+            and site.region.traced != "never"
+            and around.parent is not None
+            and _nested(site)
+        ):
+            return
+        for ran in runs(site):
+            if ran.mapped.axis is not None and not isinstance(ran.mapped.axis, str):
+                continue
+            if ran.mapped.settings.open_keywords:
+                continue
+            for event in ran.events:
+                wrong = [axis for axis in event.axes if axis != ran.mapped.axis]
+                if event.kind == "collective" and _sure(event) and wrong:
+                    place = event.seen_from(site.file)
+                    named = f'axis "{ran.mapped.axis}"' if ran.mapped.axis else "no axis name"
+                    node = place.node if place is not None else site.call
+                    yield self._finding(site, event, node, f"jax.pmap with {named}")
+                    break
+
+    def _finding(self, site: Site, event: Event, node: ast.AST, under: str) -> Finding:
+        return site.finding(
+            node,
+            f"nothing binds {shown(event.axes)}{elsewhere(site, event)}",
+            f"On {site.on('jax')} this raises NameError when it is traced: the function runs under {under}.",
+            help="give pmap that axis_name"
+            if under.startswith("jax.pmap")
+            else "call the function without the collective here (under jax.jit sums are over all devices anyway), or "
+            "map it with jax.shard_map",
+            certainty=Certainty.PROVEN,
+        )
+
+
+def _nested(site: Site) -> bool:
+    return any(one in site.region.by for one in ("pmap", "shard_map", "vmap"))
+
+
+def _definition(value: Value) -> Function | None:
+    while isinstance(value, Wrapped):
+        value = value.inner
+    return value if isinstance(value, Function) else None
+
+
+def _sure(event: Event) -> bool:
+    """Whether a collective is surely run, and over names that are written out."""
+    if event.note == "maybe" or not event.axes or not all(isinstance(axis, str) for axis in event.axes):
+        return False
+    return not any(
+        isinstance(outer, ast.Try)
+        for place in (event.place, *event.chain)
+        for outer in place.file.ancestors(place.node)
+    )
+
+
+def _may_be_bound(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool:
+    """Whether some way to a function may lead through what binds an axis, or is not seen."""
+    ends = program.flow.ends(file, node)
+    if depth > _DEPTH or ends.cut:
+        return True
+    for end in ends.found:
+        if any(wrapper.api in _BINDERS for wrapper in end.wrappers):
+            return True
+        if end.kind == "escaped":
+            return True
+        if end.kind == "called":
+            caller = end.place.scope.function()
+            if caller is not None and _may_be_bound(program, end.place.file, caller.node, depth + 1):
+                return True
+    return False

@@ -1,0 +1,139 @@
+"""SL411."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.values import Constant
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+
+# What is done with a stack of shards on purpose.
+_UNSTACKS = (
+    "reshape",
+    "concatenate",
+    "rearrange",
+    "moveaxis",
+    "transpose",
+    "swapaxes",
+    "flatten",
+    "ravel",
+    "unstack",
+    "collapse",
+    "squeeze",
+    "take",
+    "sum",
+    "mean",
+    "max",
+    "min",
+    "stack",
+    "repeat",
+    "einsum",
+    "vmap",
+)
+
+
+class UntiledGather(Rule):
+    """`all_gather` stacks the shards along a new dimension where they are meant to be put together.
+
+    ## What it does
+    Reports `jax.lax.all_gather` without `tiled=True` in a function that gives back the array itself on the other way
+    (`return x` where there is no axis, `return jax.lax.all_gather(x, axis)` where there is one): there the result
+    has one dimension more. Possible: one with `axis=1` or another inner dimension whose result is not reshaped, and
+    `psum_scatter` without `tiled=True`.
+
+    ## Why it hurts
+    Untiled, eight shards of shape (4, 16) become (8, 4, 16), tiled (32, 16). What comes after it often runs: a mean
+    over dimension 0 is then one over the devices, and broadcasts. Untiled `psum_scatter` needs a dimension of exactly
+    the size of the axis, and takes it away.
+
+    ## Evidence
+    Run on jax 0.12. A stack that is reshaped, indexed or reduced over its new dimension is left alone.
+    """
+
+    code = "SL411"
+    name = "untiled-gather"
+    harm = Harm.SILENT
+    wakes = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each call."""
+        if site.form != "call" or site.arguments.open_keywords or site.keyword("tiled") is not None:
+            return
+        node = site.call.args[0] if site.call.args else None
+        if node is None or site.expected_to_fail:
+            return
+        if site.api == "jax.lax.psum_scatter":
+            yield site.finding(
+                site.call,
+                "takes the dimension away",
+                f"On {site.on('jax')} the dimension must be exactly as long as the axis has devices, and is gone after "
+                "it; with tiled=True it is split.",
+                help="write tiled=True",
+                certainty=Certainty.POSSIBLE,
+                form="scatter",
+            )
+        elif _or_itself(site, node):
+            yield site.finding(
+                site.call,
+                f"one dimension more than `{site.text(node)}`, which is given back otherwise",
+                f"On {site.on('jax')} the shards are stacked along a new dimension, and not put together along the one "
+                "they are split over.",
+                help="write tiled=True",
+            )
+        elif _inner_axis(site) and not _unstacked(site):
+            yield site.finding(
+                site.call,
+                "stacks the shards along a new dimension",
+                f"On {site.on('jax')} the result has one dimension more; tiled=True puts the shards together along "
+                "the dimension named.",
+                help="write tiled=True",
+                certainty=Certainty.POSSIBLE,
+                form="inner-axis",
+            )
+
+
+def _or_itself(site: Site, node: ast.expr) -> bool:
+    """Whether the gathered array is given back as it is on another way to the same place."""
+    parent, written = site.file.parent(site.call), site.text(node)
+    if isinstance(parent, ast.IfExp):
+        other = parent.orelse if parent.body is site.call else parent.body
+        return site.text(other) == written
+    scope = site.scope.function()
+    if not isinstance(parent, ast.Return) or scope is None or not isinstance(node, ast.Name):
+        return False
+    if len(site.file.bindings(scope, node.id)) != 1:
+        return False
+    returns = [one.value for one in site.file.walked(scope).returns if isinstance(one, ast.Return)]
+    return any(isinstance(one, ast.Name) and one.id == node.id for one in returns)
+
+
+def _inner_axis(site: Site) -> bool:
+    axis = site.keyword("axis")
+    value = site.value(axis.value) if axis is not None else None
+    return isinstance(value, Constant) and isinstance(value.value, int) and value.value != 0
+
+
+def _unstacked(site: Site) -> bool:
+    """Whether the function does something with the stack that a tiled result would not need."""
+    parent = site.file.parent(site.call)
+    if isinstance(parent, ast.Subscript | ast.Attribute):
+        return True
+    scope = site.scope.function()
+    if scope is None:
+        return True
+    names = (
+        [one.id for one in ast.walk(parent) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
+        if (isinstance(parent, ast.Assign))
+        else []
+    )
+    uses = [use for name in names for use in site.file.mentions_in(scope, name)]
+    for use in uses:
+        outer = site.file.parent(use)
+        if isinstance(outer, ast.Subscript) or (isinstance(outer, ast.Attribute) and outer.attr in _UNSTACKS):
+            return True
+        if isinstance(outer, ast.Call) and site.text(outer.func).rpartition(".")[2] in _UNSTACKS:
+            return True
+    return False

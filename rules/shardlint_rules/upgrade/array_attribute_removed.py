@@ -1,0 +1,112 @@
+"""SL906."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.rule import Attributes, Certainty, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.upgrade.arrays import Shown, shown_as_array
+from shardlint_rules.upgrade.places import in_a_bridge
+
+_INSTEAD = {
+    "device": "`x.devices()`, the set of its devices; `x.device` where it is on one",
+    "device_buffer": "`x.addressable_data(0)`",
+    "device_buffers": "`[shard.data for shard in x.addressable_shards]`",
+}
+
+
+class ArrayAttributeRemoved(Rule):
+    """An attribute of arrays that the project's release of jax does not have.
+
+    ## What it does
+    Reports `x.device()`, `x.device_buffer` and `x.device_buffers`, which jax 0.4.27 removed (deprecated from
+    0.4.21 and 0.4.22 on), where the text shows that `x` is a jax array: a function of jax made it, it is the data of a
+    shard, it was tested for, annotated as one, or read as only arrays are (`x.addressable_shards`). `device_buffer` and
+    `device_buffers` also where nothing that runs with this has an attribute of its own by that name.
+
+    ## Why it hurts
+    The attribute raises `AttributeError`, and `x.device()` `TypeError` where `device` is a property again.
+
+    ## Fix safety
+    Safe: it raised before, and jax's changelog names what stands for it.
+
+    ## Evidence
+    jax's changelog for 0.4.21, 0.4.22 and 0.4.27; arrays of jax 0.4.30, 0.4.38, 0.5.3, 0.9.2 and 0.12 were asked.
+    """
+
+    code = "SL906"
+    name = "array-attribute-removed"
+    harm = Harm.REMOVED
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.21"}
+    wakes = (Attributes("device_buffer", "device_buffers"), Methods("device", near=("(?:)\\.device\\(\\)",)))
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for an attribute."""
+        node = site.call.func if site.form == "method" else site.syntax
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            return
+        if (
+            site.guarded
+            or site.expected_to_fail
+            or in_a_bridge(site)
+            or (node.attr == "device" and _given(site))
+        ):
+            return
+        shown = shown_as_array(site, node.value) or self._by_name(site, node)
+        if shown is None:
+            return
+        yield site.finding(
+            site.syntax,
+            "jax 0.4.27 removed it",
+            f"On {site.on('jax')} {_happens(site, node.attr)}: jax 0.4.27 removed {_shown(node.attr)} of arrays.",
+            help=f"write {_INSTEAD[node.attr]}",
+            fix=self._fix(site, node),
+            certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
+            form=shown.form,
+            why=shown.why,
+        )
+
+    def _by_name(self, site: Site, node: ast.Attribute) -> Shown | None:
+        """A name that only arrays of jax have had, unless the project has its own."""
+        own = site.program.project.holding(site.file.path, (f"(?:)(?:self\\.|def ){node.attr}\\b",))
+        if node.attr == "device" or any(True for _ in own) or _is_own(node.value):
+            return None
+        return Shown("name-of-arrays", "nothing that runs with this has an attribute of its own by that name")
+
+    def _fix(self, site: Site, node: ast.Attribute) -> Fix | None:
+        called = site.file.parent(node)
+        if node.attr != "device" and isinstance(called, ast.Call) and called.func is node:
+            return None
+        receiver = site.text(node.value)
+        if node.attr == "device":
+            if not site.runs("jax", ">=0.4.38"):
+                return None
+            text = f"{receiver}.device"
+        elif node.attr == "device_buffer":
+            text = f"{receiver}.addressable_data(0)"
+        else:
+            text = f"[shard.data for shard in {receiver}.addressable_shards]"
+        return site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)])
+
+
+def _given(site: Site) -> bool:
+    return bool(site.call.args or site.call.keywords)
+
+
+def _is_own(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("self", "cls")
+
+
+def _happens(site: Site, name: str) -> str:
+    if site.runs("jax", "<0.4.27"):
+        return "this is deprecated"
+    again = name == "device" and site.runs("jax", ">=0.4.38")
+    return f"this raises {'TypeError, as it is a property' if again else 'AttributeError'}"
+
+
+def _shown(name: str) -> str:
+    return "the method device" if name == "device" else name

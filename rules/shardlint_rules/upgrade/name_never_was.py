@@ -1,0 +1,229 @@
+"""SL905."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.program.guards import expected_to_fail, guarded
+from shardlint.program.values import Api, options
+from shardlint.rule import Certainty, Finding, Harm, Rule, Uses
+from shardlint.site import Site
+from shardlint.versions import Release, compare, show
+from shardlint_rules.flax.nnx_spmd_names import NAMES
+from shardlint_rules.upgrade.places import evaluated, in_a_bridge
+from shardlint_rules.upgrade.public_names import LIBRARIES, Library, libraries, screened
+from shardlint_rules.upgrade.table import table
+
+_SPELLINGS = 2
+# What is not looked into.
+_UNSEEN = ("*", "experimental", "contrib", "tests", "testing")
+
+
+@dataclass(frozen=True)
+class _Missing:
+    """A name that a module of a library does not have on the project's release.
+
+    `last` is the newest release looked at that had it; None where none did.
+    """
+
+    library: Library
+    module: str
+    name: str
+    last: Release | None
+
+
+class NameNeverWas(Rule):
+    """A module of a library is asked for a name that it does not have.
+
+    ## What it does
+    Reports imports and attributes of modules of jax, flax, equinox, optax and haliax that no release has had
+    (`jax.sharding.psum`, `from jax.experimental...` aside), and those that the project's release no longer has. Names
+    that SL901 knows of are left to it.
+
+    Left alone: code that asks first (`try`, `hasattr`, version tests, `TYPE_CHECKING`), names that the file puts into
+    the module itself, what is private or below `jax.experimental`, modules whose `__getattr__` cannot be looked
+    into, and releases newer than those looked at.
+
+    ## Why it hurts
+    The import or the attribute raises, often in a branch that is run late.
+
+    ## Evidence
+    scripts/public_names.py asked installed releases for the names of all their public modules: jax from 0.5.3 to
+    0.12, flax from 0.10.4 to 0.12.12, equinox from 0.12.2 to 0.13.8, and optax and haliax as they are now. A name
+    that came and went between two of the releases looked at is not seen there, and would be said to have been nowhere.
+    """
+
+    code = "SL905"
+    name = "name-never-was"
+    harm = Harm.CRASH
+    wakes = (Uses(*(f"{library}.*" for library in LIBRARIES), near=(screened(),)),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """Findings at what an import takes, and at the attributes of the modules that it binds."""
+        if not isinstance(site.syntax, ast.alias) or in_a_bridge(site) or guarded(site.file, site.syntax):
+            return
+        library = site.written.partition(".")[0]
+        if library not in libraries() or _is_here(site, library):
+            return
+        alias, statement = site.syntax, site.file.parent(site.syntax)
+        taken = isinstance(statement, ast.ImportFrom)
+        module = statement.module or "" if isinstance(statement, ast.ImportFrom) else alias.name
+        missing, error = _missing_module(site, module), "ModuleNotFoundError"
+        if missing is None and taken:
+            missing, error = _missing(site, module, alias.name), "ImportError"
+        if missing is not None:
+            if not expected_to_fail(site.file, alias) and not _told_by_another_rule(missing):
+                yield self._finding(site, alias, missing, error)
+        elif taken:
+            yield from self._attributes(site, alias.asname or alias.name, site.written)
+        elif alias.asname is not None:
+            yield from self._attributes(site, alias.asname, alias.name)
+        else:
+            yield from self._attributes(site, library, library)
+
+    def _attributes(self, site: Site, local: str, module: str) -> Iterator[Finding]:
+        if module not in _library(module).modules and not _is_function(site, module):
+            return
+        for node in site.file.mentions(local):
+            if not isinstance(node, ast.Name) or not _is_module(site, node, module):
+                continue
+            found = _first_missing(site, node, module)
+            if found is not None and not _told_by_another_rule(found[1]):
+                yield self._finding(site, *found, "AttributeError")
+
+    def _finding(self, site: Site, node: ast.AST, missing: _Missing, error: str) -> Finding:
+        library = missing.module.partition(".")[0]
+        on, dotted = site.on(library), f"{missing.module}.{missing.name}"
+        if missing.module not in missing.library.modules:
+            history = f"{missing.module} is a function, and has no {missing.name}"
+        elif missing.last is None:
+            first = show(missing.library.releases[0])
+            history = f"{missing.module} has no {missing.name}, nor had it on any release looked at, from {first} on"
+        else:
+            history = f"{dotted} is gone; {library} {show(missing.last)} had it"
+        sure = evaluated(site.file, node) if error == "AttributeError" else Certainty.PROVEN
+        return site.finding(
+            node,
+            f"{missing.module} has no {missing.name}",
+            f"On {on} this raises {error}: {history}.",
+            help=_near(missing, site),
+            certainty=sure,
+            form="" if sure is Certainty.PROVEN else "annotation",
+            why="" if sure is Certainty.PROVEN else "where the annotation is evaluated",
+            harm=Harm.CRASH if missing.last is None else Harm.REMOVED,
+        )
+
+
+def _told_by_another_rule(missing: _Missing) -> bool:
+    """Whether SL513 tells of it, and where it went."""
+    return f"{missing.module}.{missing.name}" in NAMES
+
+
+def _is_here(site: Site, library: str) -> bool:
+    """Whether the project is the library, or brings its own."""
+    return site.program.project.resolve(library, site.file.path) is not None
+
+
+def _is_module(site: Site, node: ast.Name, module: str) -> bool:
+    found = options(site.value(node))
+    return isinstance(node.ctx, ast.Load) and all(
+        isinstance(one, Api) and one.written == module for one in found
+    )
+
+
+def _first_missing(site: Site, node: ast.Name, module: str) -> tuple[ast.AST, _Missing] | None:
+    """The first attribute in a chain that its module does not have."""
+    inner: ast.expr = node
+    while True:
+        outer = site.file.parent(inner)
+        if not isinstance(outer, ast.Attribute) or not isinstance(outer.ctx, ast.Load):
+            return None
+        missing = _missing(site, module, outer.attr)
+        if missing is not None:
+            quiet = guarded(site.file, outer) or expected_to_fail(site.file, outer)
+            return None if quiet or _put_there(site, outer.attr) else (outer, missing)
+        inner, module = outer, f"{module}.{outer.attr}"
+        if module not in _library(module).modules and not _is_function(site, module):
+            return None
+
+
+def _library(dotted: str) -> Library:
+    return libraries()[dotted.partition(".")[0]]
+
+
+def _is_function(site: Site, dotted: str) -> bool:
+    module, _, last = dotted.rpartition(".")
+    place = _place(_library(dotted), site.target(dotted.partition(".")[0]))
+    return place is not None and _library(dotted).function(module, last, place)
+
+
+def _missing(site: Site, module: str, name: str) -> _Missing | None:
+    """What is missing of a name, if the project's release surely does not have it."""
+    library = _library(module)
+    if name.startswith("_") or name in _UNSEEN or table().find(f"{module}.{name}") is not None:
+        return None
+    if _is_function(site, module):
+        return _Missing(library, module, name, None)
+    if module not in library.modules or f"{module}.{name}" in library.modules:
+        return None
+    at = _place(library, site.target(module.partition(".")[0]))
+    there, _ = library.modules[module]
+    on = library.on(module, name)
+    if at is None or at not in there or at in on or any(place > at for place in on):
+        return None
+    return _Missing(library, module, name, library.releases[max(on)] if on else None)
+
+
+def _missing_module(site: Site, dotted: str) -> _Missing | None:
+    """The first part of a module's dotted name that is not there, or is no module."""
+    parts = dotted.split(".")
+    for count in range(1, len(parts)):
+        module = ".".join(parts[:count])
+        if module not in _library(dotted).modules and not _is_function(site, module):
+            return None
+        missing = _missing(site, module, parts[count])
+        if missing is not None:
+            return missing
+    return None
+
+
+def _place(library: Library, release: Release) -> int | None:
+    """The newest release looked at that is not newer; None where the project's is older than all, or newer."""
+    width = 3
+    known = [one[:width] for one in library.releases]
+    if compare(release[:2], known[-1][:2]) > 0:
+        return None
+    older = [place for place, one in enumerate(known) if compare(one, release[:width]) <= 0]
+    return older[-1] if older else None
+
+
+def _put_there(site: Site, name: str) -> bool:
+    """Whether the file sets an attribute of this name, or asks for it: `hasattr(jax, "name")`."""
+    text = site.file.source.text
+    if f'"{name}"' in text or f"'{name}'" in text:
+        return True
+    return any(
+        isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+        for node in site.file.mentions(name)
+    )
+
+
+def _near(missing: _Missing, site: Site) -> str:
+    """What may be meant: the same name in another module, else a name much like it in this one."""
+    library = missing.library
+    at = _place(library, site.target(missing.module.partition(".")[0])) or 0
+    same = [
+        f"{module}.{missing.name}"
+        for module, (_, names) in library.modules.items()
+        if at in {*names.get(missing.name, ()), *names.get(f"{missing.name}()", ())} and module.count(".") < 2
+    ]
+    if same:
+        return f"did you mean {' or '.join(f'`{one}`' for one in sorted(same, key=len)[:_SPELLINGS])}?"
+    held = library.modules.get(missing.module, (frozenset(), {}))[1]
+    now = [name.removesuffix("()") for name, on in held.items() if at in on]
+    close = difflib.get_close_matches(missing.name, now, n=_SPELLINGS)
+    return f"did you mean {' or '.join(f'`{missing.module}.{one}`' for one in close)}?" if close else ""

@@ -1,0 +1,76 @@
+"""SL907."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.rule import Certainty, Finding, Harm, Rule, Uses
+from shardlint.site import Site
+from shardlint_rules.upgrade.places import in_a_bridge
+from shardlint_rules.upgrade.public_names import libraries
+from shardlint_rules.upgrade.table import table
+
+_PRIVATE = "jax._src"
+
+
+class PrivateApi(Rule):
+    """A private name of jax is used.
+
+    ## What it does
+    Reports imports and attributes below `jax._src`, with `--certainty possible`. Where a public module has a name
+    spelled the same, the finding says so. Code that asks first, and names that SL901 knows of, are left alone.
+
+    ## Why it hurts
+    Any release may move or remove it, without a word in the changelog: `jax._src.sharding_impls.TransferToMemoryKind`
+    went so, and `jax._src.mesh.thread_resources` does not see `jax.set_mesh`.
+
+    ## Evidence
+    jax's page on compatibility promises nothing of what is below `jax._src`. That one works today is true, so no
+    finding is proven.
+    """
+
+    code = "SL907"
+    name = "private-api"
+    harm = Harm.REMOVED
+    certainty = Certainty.POSSIBLE
+    wakes = (Uses(f"{_PRIVATE}.*", near=(_PRIVATE,)),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for an import, and one for a chain of attributes that starts at jax itself."""
+        if site.guarded or site.expected_to_fail or in_a_bridge(site):
+            return
+        node, dotted = site.syntax, site.written
+        if isinstance(node, ast.Attribute):
+            if not site.text(node).startswith(_PRIVATE) or site.text(node) != dotted:
+                return  # reached through an import, which is reported
+            while isinstance(outer := site.file.parent(node), ast.Attribute):
+                node, dotted = outer, f"{dotted}.{outer.attr}"
+        elif not isinstance(node, ast.alias):
+            return
+        if table().find(dotted) is not None:
+            return
+        public = _public(dotted.rpartition(".")[2])
+        yield site.finding(
+            node,
+            "private",
+            f"{dotted} is private: any release of jax may move or remove it.",
+            help=f"`{public}` is public" if public else "",
+            form="private",
+            why="jax promises nothing of what is below jax._src",
+        )
+
+
+def _public(name: str) -> str:
+    """The shortest public name of jax that ends in the same word, where it is one that says what it is."""
+    library = libraries()["jax"]
+    newest = len(library.releases) - 1
+    found = [
+        f"{module}.{name}"
+        for module in library.modules
+        if newest in library.on(module, name)
+        and module.count(".") < 2
+        and f"{module}.{name}" not in library.modules
+    ]
+    return min(found, key=len, default="")

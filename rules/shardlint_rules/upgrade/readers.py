@@ -1,0 +1,127 @@
+"""What of a project reads the mesh of `with mesh:`, where the one that jax.set_mesh sets is another."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.values import Api, options
+from shardlint.site import Site
+from shardlint_rules.upgrade import ambient, pjit
+
+PJIT = "pjit, which reads its specs against `with mesh:` only"
+AMBIENT = "thread_resources, which jax.set_mesh does not fill"
+_WHERE = ("pjit", "thread_resources")
+_SETTERS = ("set_mesh", "use_mesh")
+_ENTERS = re.compile(r"enter_context\(\s*[\w.]*[mM]esh\b|\b[\w.]*[mM]esh\.__enter__$")
+
+
+@dataclass(frozen=True)
+class Readers:
+    """The kinds of readers a project has, in words. `unseen`: it is too large to be searched."""
+
+    said: tuple[str, ...]
+    unseen: bool = False
+
+
+def readers(site: Site) -> Readers:
+    """What reads the old mesh in the code that runs with the site; comments and strings read nothing."""
+    return site.program.once(site.file, "readers of the old mesh", lambda: _readers(site))
+
+
+def _readers(site: Site) -> Readers:
+    found: dict[str, None] = {}
+    program = site.program
+    for file in program.project.holding(site.file.path, _WHERE):
+        if file is None:
+            return Readers((PJIT, AMBIENT), unseen=True)
+        if any(True for _ in pjit.uses(program, file)) or renamed(file):
+            found[PJIT] = None
+        if any(True for _ in ambient.uses(program, file)):
+            found[AMBIENT] = None
+        if len(found) == len(_WHERE):
+            break
+    return Readers(tuple(one for one in (PJIT, AMBIENT) if one in found))
+
+
+def renamed(file: FileFacts) -> list[ast.alias]:
+    """Imports of pjit under another name, which other files may take it by."""
+    found = []
+    for node in file.mentions("pjit"):
+        statement = file.parent(node)
+        if isinstance(node, ast.alias) and isinstance(statement, ast.ImportFrom):
+            if node.name == "pjit" and node.asname and f"{statement.module}.pjit" == pjit.NAME:
+                found.append(node)
+    return found
+
+
+def sets_a_mesh(program: Program, file: FileFacts) -> bool:
+    """Whether a file sets a mesh the new way."""
+    return any(
+        isinstance(node, ast.Name | ast.Attribute)
+        and any(
+            isinstance(one, Api) and one.name.rpartition(".")[2] in _SETTERS
+            for one in options(program.value(file, node))
+        )
+        for word in _SETTERS
+        for node in file.mentions(word)
+    )
+
+
+def by_hand(file: FileFacts) -> Iterator[ast.AST]:
+    """Where a mesh is entered, but not by a `with` statement."""
+    for word in ("enter_context", "__enter__"):
+        for node in file.mentions(word):
+            if not isinstance(node, ast.Name | ast.Attribute):
+                continue
+            call = file.parent(node)
+            shown = call if word == "enter_context" and isinstance(call, ast.Call) else node
+            if _ENTERS.search(file.text(shown)):
+                yield node
+
+
+def imports(site: Site, module: str, joined: bool = False) -> bool:
+    """Whether some file that runs with the site imports a module; True also in a project too large to be searched.
+
+    `joined` counts all that must change together with the site's file.
+    """
+    if not site.program.project.imported(site.file.path, module, joined):
+        return False
+    return site.program.once(site.file, ("imports", module), lambda: _imports(site, module, joined), joined)
+
+
+def _imports(site: Site, module: str, joined: bool) -> bool:
+    found = site.program.project.holding(site.file.path, (module,), joined)
+    return any(file is None or file_imports(file, module) for file in found)
+
+
+def file_imports(file: FileFacts, module: str) -> bool:
+    """Whether a file imports a module or something of it."""
+    for node in (*file.mentions(module), *file.taken_from(module)):
+        statement = file.parent(node) if isinstance(node, ast.alias) else None
+        if isinstance(statement, ast.ImportFrom):
+            if not statement.level and (statement.module or "").partition(".")[0] == module:
+                return True
+        elif isinstance(statement, ast.Import) and isinstance(node, ast.alias):
+            if node.name.partition(".")[0] == module:
+                return True
+    return False
+
+
+def uses_any(site: Site, words: tuple[str, ...], joined: bool = False) -> bool:
+    """Whether code that runs with the site (or is `joined` to it) uses one of these names of a library."""
+    return site.program.once(site.file, ("uses", words), lambda: _uses(site, words, joined), joined)
+
+
+def _uses(site: Site, words: tuple[str, ...], joined: bool) -> bool:
+    for file in site.program.project.holding(site.file.path, words, joined):
+        if file is None:
+            return True
+        nodes = (node for word in words for node in file.mentions(word))
+        if any(isinstance(node, ast.Name | ast.Attribute | ast.alias) for node in nodes):
+            return True
+    return False
