@@ -23,6 +23,7 @@ from shardlint.program import Program
 from shardlint.program.values import Value
 
 PACK = Path(__file__).parent / "pack"
+collect_ignore = ["mistakes"]  # projects of their own, some with tests
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -7,13 +7,13 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from shardlint.cache import store
+from shardlint.cache import shard, store
+from shardlint.certainty import Certainty
 from shardlint.check import check
 from shardlint.checker import Checker
 from shardlint.outcome import Options, Outcome, Report
@@ -90,15 +90,13 @@ def project(write: Write, memory: Path) -> Path:
         }
     )
     (root / "setup.cfg").touch()
-    _settle(root)
     return root
 
 
-def _settle(root: Path) -> None:
+@pytest.fixture(autouse=True)
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing had been changed for a while: what is quite new is known by its content only."""
-    for path in root.rglob("*"):
-        status = path.stat()
-        os.utime(path, ns=(status.st_atime_ns, min(status.st_mtime_ns, time.time_ns() - 10_000_000_000)))
+    monkeypatch.setattr(shard, "_TICK", -10_000_000_000)
 
 
 def told(report: Report) -> str:
@@ -115,7 +113,7 @@ def again(root: Path, checked: list[str], options: Options = OPTIONS) -> list[st
 
 
 def test_a_second_run_checks_nothing(project: Path, checked: list[str]) -> None:
-    assert again(project, checked) == ["helpers.py", "places.py", "step.py"]
+    assert again(project, checked) == ["caller.py", "helpers.py", "places.py", "step.py"]
     assert again(project, checked) == []
     report = check([project], OPTIONS, cached=True)
     assert {finding.rule.code for file in report.reports for finding in file.findings} >= {"SL201"}
@@ -125,7 +123,6 @@ def test_a_changed_file_costs_what_rests_on_it(project: Path, checked: list[str]
     again(project, checked)
     (project / "places.py").write_text((project / "places.py").read_text() + "\nz = 1\n")
     assert again(project, checked) == ["places.py", "step.py"]
-    _settle(project)
     (project / "idle.py").write_text("x = 2\n")
     assert again(project, checked) == []
     (project / "caller.py").write_text("x = 1\n")
@@ -152,7 +149,34 @@ def test_a_touched_file_is_known_by_its_content(project: Path, checked: list[str
     assert again(project, checked) == []
 
 
-def test_a_file_changed_within_a_tick_is_noticed(project: Path, checked: list[str]) -> None:
+def test_other_content_of_the_same_size_and_time_is_noticed(project: Path, checked: list[str]) -> None:
+    again(project, checked)
+    path = project / "step.py"
+    before, text = path.stat(), path.read_text()
+    path.write_text(text.replace("device_put(x, by_row)", "device_get(x, by_row)"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    again(project, checked)
+    other = project / "other"
+    other.write_text(text)
+    os.utime(other, ns=(before.st_atime_ns, before.st_mtime_ns))
+    other.replace(path)
+    assert again(project, checked) == ["step.py"]
+
+
+def test_pins_of_the_same_size_and_time_are_noticed(project: Path, checked: list[str]) -> None:
+    path = project / "requirements.txt"
+    path.write_text("jax==0.8.0\n")
+    again(project, checked)
+    before = path.stat()
+    path.write_text("jax==0.7.0\n")
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert "step.py" in again(project, checked)
+
+
+def test_a_file_changed_within_a_tick_is_noticed(
+    project: Path, checked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shard, "_TICK", 2_000_000_000)
     again(project, checked)
     path = project / "step.py"
     before = path.stat()
@@ -170,6 +194,13 @@ def test_a_file_changed_within_a_tick_is_noticed(project: Path, checked: list[st
         ("pyproject.toml", '[project]\nname = "x"\ndependencies = ["jax==0.4.30"]\n'),
         ("requirements.txt", "jax==0.4.30\n"),
         ("requirements/base.txt", "jax==0.4.30\n"),
+        ("requirements.in", "jax==0.4.30\n"),
+        ("requirements/base.in", "jax==0.4.30\n"),
+        ("Pipfile", "[packages]\njax = '==0.4.30'\n"),
+        ("Pipfile.lock", '{"default": {"jax": {"version": "==0.4.30"}}}'),
+        ("pixi.toml", "[dependencies]\njax = '==0.4.30'\n"),
+        ("pixi.lock", "- kind: conda\n  name: jax\n  version: 0.4.30\n"),
+        ("conda/environment.yml", "- jax=0.4.30\n"),
         ("uv.lock", '[[package]]\nname = "jax"\nversion = "0.4.30"\n'),
     ],
 )
@@ -184,7 +215,7 @@ def test_settings_and_releases_count(project: Path, checked: list[str], name: st
     "options",
     [
         Options(select=("SL2",)),
-        Options(pedantic=True),
+        Options(certainty=Certainty.POSSIBLE),
         Options(targets={"jax": "0.4.30"}),
         Options(harm=("silent",)),
     ],
@@ -215,7 +246,6 @@ def test_a_rule_that_is_not_there_is_told_also_where_nothing_is_checked(write: W
 def test_what_cannot_be_parsed_is_remembered(project: Path, checked: list[str]) -> None:
     (project / "torn.py").write_text("import jax\njax.device_put(1\n")
     (project / "odd.py").write_bytes(b"import jax\n# coding: nothing\n\xff\njax.device_put(1)\n")
-    _settle(project)
     again(project, checked)
     assert again(project, checked) == []
 
@@ -348,8 +378,6 @@ def test_random_changes_are_noticed(project: Path, checked: list[str]) -> None:
             case _:
                 path.parent.mkdir(exist_ok=True)
                 path.write_text(chance.choice(texts))
-        if chance.random() < 0.5:
-            _settle(project)
         again(project, checked)
 
 

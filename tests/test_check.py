@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from shardlint import registry
+from shardlint.certainty import Certainty
 from shardlint.check import Options, Report, check
 from shardlint.registry import BrokenPack, UnknownRule, entries, matching, rules, select
+from shardlint.rule import Finding, Rule
 from shardlint.settings import BadSettings
+from shardlint.site import Site
+from shardlint.targets import KNOWN
+from tests.conftest import PACK, Ran
 
 Write = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("pack")
@@ -112,7 +121,7 @@ def test_each_place_is_told_once_and_in_order(write: Write) -> None:
     ("chosen", "codes"),
     [
         (["XT101"], ["XT101"]),
-        (["XT2"], ["XT201", "XT202", "XT203", "XT204", "XT205", "XT206", "XT207", "XT208"]),
+        (["XT2"], ["XT201", "XT202", "XT203", "XT204", "XT205", "XT206", "XT207", "XT208", "XT209", "XT210"]),
         (["asarray-moved"], ["XT102"]),
         (["silent"], ["XT101"]),
         (["Silent"], ["XT101"]),
@@ -143,11 +152,12 @@ def test_ignoring_wins() -> None:
 @pytest.mark.parametrize(
     ("selector", "hint"),
     [
-        ("XT999", "lists them"),
+        ("XT999", "did you mean XT101, XT102, XT103?"),
+        ("QQ1", "lists them"),
         ("XT10l", "did you mean XT10"),
         ("asarray-move", "asarray-moved"),
         ("silnt", "silent"),
-        ("xt101", "XT101"),
+        ("xt901", "XT101"),
         ("", "lists them"),
         ("nonsense!", "lists them"),
     ],
@@ -164,7 +174,7 @@ def test_harm_narrows_and_pedantic_widens(write: Write) -> None:
     root = write({"x.py": text})
     assert found(run(root)) == ["x.py:3 XT101", "x.py:5 XT102"]
     assert found(run(root, harm=("silent",))) == ["x.py:3 XT101"]
-    assert found(run(root, pedantic=True)) == ["x.py:3 XT101", "x.py:4 XT104", "x.py:5 XT102"]
+    assert found(run(root, certainty=Certainty.POSSIBLE)) == ["x.py:3 XT101", "x.py:4 XT104", "x.py:5 XT102"]
     assert found(run(root, select=("XT1",))) == ["x.py:3 XT101", "x.py:5 XT102", "x.py:6 XT105"]
 
 
@@ -206,8 +216,7 @@ def test_settings_choose_too_and_the_command_line_wins(write: Write) -> None:
     )
     report = run(root)
     assert found(report) == ["x.py:3 XT104"]
-    assert report.targets is not None
-    assert report.targets.shown()["jax"] == "0.4.38"
+    assert [targets.shown()["jax"] for targets in report.targets.values()] == ["0.4.38"]
     assert found(run(root, select=("XT101", "XT106"))) == ["x.py:4 XT106"], (
         "what the settings ignore stays ignored"
     )
@@ -345,12 +354,25 @@ def test_a_huge_line_is_no_trouble(write: Write) -> None:
     assert columns == [text.index("jax.dev") - 10, text.rindex("jax.dev") - 10]
 
 
-def test_files_nothing_is_asked_of_are_not_parsed(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    import ast
+def test_files_nothing_is_asked_of_get_no_tree(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    import shardlint.facts.file as facts
 
-    monkeypatch.setattr(ast, "parse", lambda *a, **k: pytest.fail("parsed"))
-    report = run(write({"x.py": "import torch\nprint 'old', device_putter, my_device_put\n"}))
+    monkeypatch.setattr(facts, "parse", lambda _: pytest.fail("parsed"))
+    report = run(write({"x.py": "import torch\nprint('new', device_putter, my_device_put)\n"}))
     assert (found(report), report.files) == ([], 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["def f(:\n", "import torch\nprint 'old'\n", "\udcff".encode("utf-8", "surrogatepass")]
+)
+def test_a_file_that_cannot_be_read_is_told_whatever_it_says(
+    write: Write, text: str | bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write({"x.py": text})
+    monkeypatch.setenv("SHARDLINT_CACHE_DIR", str(folder / "cache"))
+    for _ in range(3):
+        report = check([folder / "x.py"], Options(), cached=True)
+        assert [codes.split()[-1] for codes in found(report)] == ["SL001"]
 
 
 def test_a_file_that_vanishes_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -370,10 +392,65 @@ def test_a_file_that_vanishes_is_told(write: Write, monkeypatch: pytest.MonkeyPa
 def test_a_rule_with_a_bug_stops_nothing_else(write: Write) -> None:
     report = run(write({"a.py": "import numpy as np\nnp.exp(1)\n", "b.py": PUT}))
     assert found(report) == ["b.py:2 XT101"]
-    ((path, reason),) = report.skipped
-    assert path.name == "a.py"
-    assert "XT206 at line 2: KeyError" in reason
-    assert "report" in reason
+    ((path, (code, reason)),) = report.faults
+    assert (path.name, code) == ("a.py", "XT206")
+    assert reason.startswith(
+        "XT206 (rule pack 'shardlint_testpack' of shardlint-testpack 1.0) failed at line 2: "
+    )
+    assert "KeyError: 'a bug in a rule'; what it finds in this file is missing" in reason
+    assert report.failed and not report.skipped
+
+
+def test_a_rule_that_fails_loses_its_own_findings_in_that_file_only(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faulty = entries()["XT206"].load()
+
+    def sometimes(self: Rule, site: Site) -> Iterator[Finding]:
+        if site.text(site.call.args[0]) == "2":
+            raise OSError("gone")
+        yield site.finding(site.call, "told", "told")
+
+    monkeypatch.setattr(faulty, "check", sometimes)
+    text = "import numpy as np\nnp.exp(1)\nnp.asarray(1)\nnp.exp(2)\nnp.exp(3)\nnp.asarray(2)\n"
+    report = run(write({"a.py": text, "b.py": "import numpy as np\nnp.exp(1)\n"}))
+    assert found(report) == ["a.py:3 XT102", "a.py:6 XT102", "b.py:2 XT206"]
+    ((_, (_, reason)),) = report.faults
+    assert "failed at line 4: OSError: gone" in reason
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        pytest.param(lambda site: [None], id="no-finding"),
+        pytest.param(lambda site: [Finding(site.rule, 5, 1, "a", "b")], id="turned-around"),
+        pytest.param(lambda site: [Finding(site.rule, 0, 10_000, "a", "b")], id="beyond-the-end"),
+        pytest.param(lambda site: sys.exit(0), id="leaves"),
+        pytest.param(lambda site: (lambda f: f(f))(lambda f: f(f)), id="without-end"),
+        pytest.param(lambda site: 1, id="no-iterator"),
+    ],
+)
+def test_whatever_a_rule_does_wrong_is_its_own_loss(
+    write: Write, monkeypatch: pytest.MonkeyPatch, wrong: Callable[[Site], object]
+) -> None:
+    monkeypatch.setattr(entries()["XT206"].load(), "check", lambda self, site: wrong(site))
+    report = run(write({"a.py": "import numpy as np\nnp.exp(1)\nnp.asarray(1)\n"}))
+    assert found(report) == ["a.py:3 XT102"]
+    assert [fault.code for _, fault in report.faults] == ["XT206"]
+
+
+def test_no_suppression_is_called_unused_where_a_rule_failed(write: Write) -> None:
+    text = "import numpy as np\nnp.exp(1)  # shardlint: ignore[XT206] why\nnp.cos(1)  # shardlint: ignore[XT102] why\n"
+    report = run(write({"a.py": text}))
+    assert found(report) == []
+    assert [fault.code for _, fault in report.faults] == ["XT206"]
+
+
+def test_what_rests_on_a_failure_is_not_remembered(write: Write) -> None:
+    root = write({"a.py": "import numpy as np\nnp.exp(1)\nnp.asarray(1)\n"})
+    for _ in range(2):
+        report = check([root], Options(), cached=True)
+        assert (found(report), len(report.faults)) == (["a.py:3 XT102"], 1)
 
 
 def test_missing_paths_are_told(write: Write) -> None:
@@ -429,3 +506,317 @@ def test_an_unused_suppression_is_taken_away(write: Write, before: str, after: s
     root = write({"x.py": before.encode()})
     fix([root], Options(), unsafe=False, write=True)
     assert (root / "x.py").read_bytes().decode() == after
+
+
+PROD = "import jax.numpy as jnp\njnp.prod()\njnp.prod(1)\njnp.prod(1, 2)\n"
+
+
+@pytest.mark.parametrize(
+    ("settings", "asked", "lines"),
+    [
+        ("", None, [2, 4]),
+        ("", Certainty.PROVEN, [2]),
+        ("", Certainty.LIKELY, [2, 4]),
+        ("", Certainty.POSSIBLE, [2, 3, 4]),
+        ("certainty = 'proven'\n", None, [2]),
+        ("certainty = 'proven'\n", Certainty.POSSIBLE, [2, 3, 4]),
+        ("pedantic = true\n", None, [2, 3, 4]),
+        ("pedantic = true\n", Certainty.PROVEN, [2]),
+    ],
+)
+def test_what_is_sure_enough_is_reported(
+    write: Write, settings: str, asked: Certainty | None, lines: list[int]
+) -> None:
+    root = write({"x.py": PROD, "shardlint.toml": settings})
+    assert found(run(root, select=("XT301",), certainty=asked)) == [f"x.py:{line} XT301" for line in lines]
+
+
+def test_a_finding_has_its_form_and_why_it_is_believed(write: Write) -> None:
+    report = run(write({"x.py": PROD}), select=("XT301",), certainty=Certainty.POSSIBLE)
+    told = [(f.certainty, f.form, f.why) for file in report.reports for f in file.findings]
+    assert told == [
+        ("proven", "", "0 arguments"),
+        ("possible", "one", "1 arguments"),
+        ("likely", "two", "2 arguments"),
+    ]
+
+
+def test_a_rule_that_finds_nothing_so_sure_is_not_run(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from shardlint.registry import entries
+
+    asked: list[str] = []
+    perhaps = entries()["XT104"].load()
+    monkeypatch.setattr(perhaps, "check", lambda self, site: asked.append("XT104") or iter(()))
+    root = write({"x.py": "import jax\njax.numpy.sum(1)\n"})
+    for certainty in (None, Certainty.PROVEN, Certainty.LIKELY):
+        run(root, certainty=certainty)
+    assert asked == []
+    run(root, certainty=Certainty.POSSIBLE)
+    assert asked == ["XT104"]
+    monkeypatch.setattr(perhaps, "likely", ("",))
+    run(root)
+    assert asked == ["XT104"] * 2
+
+
+# the engine's own rules, chosen by name
+
+TOLD = {
+    "used.py": "import jax\njax.device_put(1)  # shardlint: ignore[XT101]\n",
+    "unused.py": "import jax\nx = 1  # shardlint: ignore[XT101] why\n",
+    "broken.py": BROKEN,
+    "bad.py": PUT,
+}
+PUT_FOUND = "bad.py:2 XT101"
+UNUSED, TORN, REASON = "unused.py:2 SL002", "broken.py:2 SL001", "used.py:2 SL003"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [PUT_FOUND, TORN, UNUSED]),
+        ({"select": ("SL0",)}, [TORN, UNUSED, REASON]),
+        ({"select": ("SL",)}, [TORN, UNUSED, REASON]),
+        ({"select": ("sl0",)}, [TORN, UNUSED, REASON]),
+        ({"select": ("SL002",)}, [UNUSED]),
+        ({"select": ("unused-suppression",)}, [UNUSED]),
+        ({"select": ("SL001",)}, [TORN]),
+        ({"select": ("SL003",)}, [REASON]),
+        ({"select": ("SL00", "XT101")}, [PUT_FOUND, TORN, UNUSED, REASON]),
+        ({"select": ("all",)}, [PUT_FOUND, TORN, UNUSED, REASON]),
+        ({"select": ("XT101",)}, [PUT_FOUND]),
+        ({"ignore": ("SL0",)}, [PUT_FOUND]),
+        ({"ignore": ("SL002",)}, [PUT_FOUND, TORN]),
+        ({"ignore": ("SL",), "select": ("all",)}, [PUT_FOUND]),
+        ({"ignore": ("all",)}, []),
+        ({"harm": ("cost",)}, [UNUSED]),
+        ({"harm": ("crash",)}, [TORN]),
+    ],
+)
+@pytest.mark.parametrize("written", ["command line", "settings"])
+def test_the_engine_s_own_rules_are_chosen_as_any(
+    write: Write, options: dict[str, tuple[str, ...]], expected: list[str], written: str
+) -> None:
+    if written == "settings" and "harm" in options:
+        return
+    root = write(TOLD)
+    if written == "settings":
+        lines = [f"{key} = {list(value)}\n" for key, value in options.items()]
+        (root / "shardlint.toml").write_text("".join(lines))
+        options = {}
+    assert found(run(root, **options)) == sorted(expected)
+
+
+def test_own_rules_are_left_out_by_file_too(write: Write) -> None:
+    root = write(
+        {**TOLD, "shardlint.toml": "per-file-ignores = {'unused.py' = ['SL0'], 'broken.py' = ['SL']}\n"}
+    )
+    assert found(run(root)) == ["bad.py:2 XT101"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "key"),
+    [
+        ("select = ['XT1O1']", "select"),
+        ("ignore = ['XT1O1']", "ignore"),
+        ("per-file-ignores = {'a.py' = ['XT1O1']}", "per-file-ignores.a.py"),
+    ],
+)
+def test_an_unknown_rule_in_settings_names_file_and_setting(write: Write, setting: str, key: str) -> None:
+    root = write({"shardlint.toml": setting, "x.py": PUT})
+    for cached in (False, True):
+        with pytest.raises(UnknownRule) as error:
+            check([root], Options(), cached=cached)
+        assert str(error.value).startswith(
+            f"{root / 'shardlint.toml'}: {key}: no rule, prefix, name or harm is"
+        )
+        assert "did you mean XT101" in str(error.value)
+
+
+# files that are named
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        ("a.py", b"def f(:\n", "cannot parse line 1"),
+        ("a.py", b"import jax\ndef f():\n    return jax.device_put(1, (\n", "cannot parse line 3"),
+        ("script", b"#!/bin/sh\necho one two\n", "cannot parse line 2"),
+        ("a.py", b"\n\nx = '\xff'\n", "line 3 is not utf-8"),
+        ("a.py", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
+        ("program", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
+        ("a.ipynb", b"{}", "shardlint does not read notebooks"),
+        ("README.md", b"jax\n", "it is text, not Python"),
+        ("data.JSON", b"{}", "it is data, not Python"),
+    ],
+)
+def test_a_named_file_that_cannot_be_checked_is_no_success(
+    write: Write, run: Callable[..., Ran], name: str, data: bytes, says: str
+) -> None:
+    root = write({name: data})
+    for chosen in ((), ("--select", "XT101")):
+        for _ in range(2):  # the second time from what is remembered
+            ran = run("check", *chosen, name, cwd=root)
+            assert (ran.code, says in ran.out.replace("Line", "line")) == (2, True), ran.out
+            assert "No findings" not in ran.out
+            assert ran.out.splitlines()[-1].endswith(", 1 not checked.")
+            told = json.loads(run("check", *chosen, name, "--output-format", "json", cwd=root).out)
+            assert ([entry["path"] for entry in told["skipped"]], told["files"]) == ([name], 0)
+            assert says in told["skipped"][0]["reason"]
+
+
+def test_a_named_script_without_a_suffix_is_checked(write: Write) -> None:
+    root = write({"train": "#!/usr/bin/env python3\n" + PUT})
+    assert found(run(root / "train")) == ["train:3 XT101"]
+
+
+def test_the_other_named_files_are_checked(write: Write, run: Callable[..., Ran]) -> None:
+    root = write({"a.py": "x = 1\n", "b.py": "def f(:\n", "c.py": PUT, "README.md": ""})
+    ran = run("check", "a.py", "b.py", "c.py", "README.md", cwd=root)
+    assert ran.code == 2
+    assert ran.out.splitlines()[-1].startswith("2 findings in 2 files, 2 not checked.")
+
+
+def test_notebooks_in_folders_are_told_and_do_not_fail(write: Write, run: Callable[..., Ran]) -> None:
+    notebooks = {f"n/{number}.ipynb": "{}" for number in range(5)}
+    root = write({"a.py": "x = 1\n", ".gitignore": "ignored.ipynb\n", "ignored.ipynb": "", **notebooks})
+    ran = run("check", cwd=root)
+    assert ran.code == 0
+    assert ran.out == (
+        "n/0.ipynb and 4 others: not checked: it is a notebook, and shardlint does not read notebooks\n"
+        "No findings in 1 file, 5 not checked.\n"
+    )
+    assert run("check", "n", cwd=root).code == 2
+    told = json.loads(run("check", "--output-format", "json", cwd=root).out)
+    assert [entry["path"] for entry in told["skipped"]] == list(notebooks)
+
+
+@pytest.mark.parametrize("command", ["check", "fix"])
+def test_where_there_is_nothing_to_check_is_no_success(
+    write: Write, run: Callable[..., Ran], command: str
+) -> None:
+    root = write({"empty/x.txt": "", "shardlint.toml": "exclude = ['gen/']\n", "gen/a.py": PUT})
+    ran = run(command, "empty", cwd=root)
+    assert ran.code == 2
+    assert "no Python files found" in ran.out + ran.err
+    assert run(command, "gen/a.py", cwd=root).code == 0, "pre-commit names files that the settings exclude"
+    assert run(command, "gen", cwd=root).code == 0
+
+
+def test_a_pipe_is_read_once(write: Write, start: Callable[..., object]) -> None:
+    root = write({})
+    os.mkfifo(root / "pipe.py")
+    writer = subprocess.Popen(["sh", "-c", "echo 'import jax; jax.device_put(1)' > pipe.py"], cwd=root)
+    done = start("check", "--select", "XT101", "pipe.py", cwd=root)
+    writer.wait(60)
+    assert (done.returncode, b"XT101" in done.stdout) == (1, True), done.stdout
+
+
+# releases
+
+
+def test_releases_that_nothing_pins_are_said_to_be_assumed(write: Write, run: Callable[..., Ran]) -> None:
+    root = write({"a/setup.cfg": "", "a/x.py": PUT, "b/setup.cfg": "", "b/x.py": PUT})
+    line = f"Checked for jax {KNOWN['jax'][-1]} (assumed: nothing pins it)"
+    assert f"{line}; --target says another release.\n" in run("check", "a", cwd=root).out
+    assert f"{line} in a, b; --target" in run("check", "a", "b", cwd=root).out
+    (root / "b" / "requirements.txt").write_text("jax==0.6.2\n")
+    assert f"{line} in a; --target" in run("check", "a", "b", "--output-format", "concise", cwd=root).out
+    assert "assumed" not in run("check", "b", cwd=root).out
+    assert "assumed" not in run("check", "a", "--target", "jax=0.8", cwd=root).out
+
+
+def test_json_has_the_releases_of_each_project(write: Write, run: Callable[..., Ran]) -> None:
+    root = write(
+        {"a/setup.cfg": "", "a/x.py": PUT, "b/setup.cfg": "", "b/x.py": "x = 1\n", "c.py": "x = 1\n"}
+    )
+    (root / "requirements.txt").write_text("jax<0.9\n")
+    (root / "b" / "requirements.txt").write_text("jax==0.6.2\n")
+    ranged = {"release": "0.8.3", "source": "newest that <0.9 in requirements.txt allows", "assumed": False}
+    told = json.loads(run("check", "--output-format", "json", ".", cwd=root).out)["targets"]
+    newest = {"release": KNOWN["jax"][-1], "source": "assumed: nothing pins it", "assumed": True}
+    pinned = {"release": "0.6.2", "source": "pinned in requirements.txt", "assumed": False}
+    assert {folder: targets["jax"] for folder, targets in told.items()} == {
+        ".": ranged,
+        "a": newest,
+        "b": pinned,
+    }
+    told = json.loads(run("check", "--output-format", "json", "../b", cwd=root / "a").out)["targets"]
+    assert list(told) == [(root / "b").as_posix()]
+
+
+# packs
+
+
+def _pack(folder: Path, text: str) -> str:
+    """A third party's pack that is installed beside the others."""
+    (folder / "their_pack.py").write_text(text)
+    info = folder / "their_rules-2.5.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-rules\nVersion: 2.5\n")
+    (info / "entry_points.txt").write_text("[shardlint.rules]\ntheirs = their_pack\n")
+    return os.pathsep.join([str(PACK), str(folder)])
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("import not_there\n", "cannot be imported: ModuleNotFoundError: No module named 'not_there'"),
+        ("def f(:\n", "cannot be imported: SyntaxError"),
+        ("1 / 0\n", "cannot be imported: ZeroDivisionError"),
+        ("raise SystemExit(0)\n", "cannot be imported: SystemExit"),
+        ("", "has no table RULES"),
+        ("RULES = ['TP1']\n", "has no table RULES"),
+    ],
+)
+def test_a_pack_that_cannot_be_imported_is_named(
+    tmp_path: Path, write: Write, start: Callable[..., object], text: str, says: str
+) -> None:
+    path = _pack(tmp_path, text)
+    root = write({"x.py": PUT})
+    for _ in range(2):
+        done = start("check", ".", cwd=root, PYTHONPATH=path)
+        assert (done.returncode, done.stdout) == (2, b"")
+        assert done.stderr.startswith(f"shardlint: rule pack 'their_pack' of their-rules 2.5 {says}".encode())
+        assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("rule", "says"),
+    [
+        (
+            "nowhere:Rule",
+            "cannot load rule TP101 from nowhere:Rule, of rule pack 'their_pack' of their-rules 2.5: No",
+        ),
+        ("their_pack:Missing", "cannot load rule TP101"),
+        (
+            "their_pack:Other",
+            "is not the rule TP101 that rule pack 'their_pack' of their-rules 2.5 says it is",
+        ),
+        (
+            "their_pack:Nameless",
+            "rule TP101 of rule pack 'their_pack' of their-rules 2.5 has no name or no harm",
+        ),
+        (
+            "their_pack:Woken",
+            "cannot make rule TP101 of rule pack 'their_pack' of their-rules 2.5: TypeError",
+        ),
+    ],
+)
+def test_a_rule_that_is_none_names_its_pack(
+    tmp_path: Path, write: Write, start: Callable[..., object], rule: str, says: str
+) -> None:
+    text = f"""
+from shardlint.rule import Harm, Rule
+RULES = {{"TP101": "{rule}"}}
+class Other:
+    pass
+class Nameless(Rule):
+    code = "TP101"
+    def check(self, site): return []
+class Woken(Nameless):
+    name, harm, wakes = "woken", Harm.COST, ("jax.jit",)
+"""
+    done = start("check", ".", cwd=write({"x.py": PUT}), PYTHONPATH=_pack(tmp_path, text))
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert says.encode() in done.stderr
+    assert b"Traceback" not in done.stderr

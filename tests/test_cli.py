@@ -21,6 +21,18 @@ Start = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 PUT = "import jax\njax.device_put(1)\n"
 FIXABLE = "import numpy as np\nnp.square(1)\n"
+LEFT = """\
+x.py:2:1: XT101 device-put-told  [silent, proven]
+    2 | jax.device_put(1)
+      | ^^^^^^^^^^^^^^^^^ here
+   On jax 0.12 this is told."""
+UNSAFE = """\
+x.py:2:1: XT103 zeros-changed  [cost, proven]
+    2 | jax.numpy.zeros(1)
+      | ^^^^^^^^^^^^^^^^^^ here
+   On jax 0.12 this is told.
+   Write jax.numpy.ones   (unsafe fix: the numbers change)
+   `shardlint fix --unsafe-fixes` does it."""
 SCHEMA = json.loads((Path(__file__).parent / "data" / "report.schema.json").read_text("utf-8"))
 
 
@@ -34,7 +46,7 @@ def shown(ran: Ran) -> list[str]:
 @pytest.mark.parametrize(
     ("files", "arguments", "code"),
     [
-        pytest.param({}, [], 0, id="no-files"),
+        pytest.param({}, [], 2, id="no-files"),
         pytest.param({"x.py": "x = 1\n"}, [], 0, id="clean"),
         pytest.param({"x.py": PUT}, [], 1, id="finding"),
         pytest.param({"x.py": PUT}, ["--ignore", "XT101"], 0, id="ignored"),
@@ -58,7 +70,7 @@ def test_exit_codes(write: Write, run: Run, files: dict[str, str], arguments: li
     ran = run("check", *arguments, cwd=write(files))
     assert ran.code == code
     assert "Traceback" not in ran.err
-    if code == 2 and not any("no.py" in str(a) for a in arguments) and "np.exp" not in str(files):
+    if files and code == 2 and not any("no.py" in str(a) for a in arguments) and "np.exp" not in str(files):
         assert ran.out == ""
         assert (
             len([line for line in ran.err.splitlines() if line.startswith(("shardlint: ", "Error: "))]) == 1
@@ -123,10 +135,20 @@ MANY = (
         (["--harm", "cost,silent"], ["XT101", "XT103"]),
         (["--pedantic"], ["XT101", "XT102", "XT103", "XT104"]),
         (["--pedantic", "--harm", "cost"], ["XT103", "XT104"]),
+        (["--certainty", "possible"], ["XT101", "XT102", "XT103", "XT104"]),
+        (["--certainty", "proven"], ["XT101", "XT102", "XT103"]),
     ],
 )
 def test_choosing_rules(write: Write, run: Run, arguments: list[str], codes: list[str]) -> None:
     assert shown(run("check", *arguments, cwd=write({"x.py": MANY}))) == codes
+
+
+def test_pedantic_and_another_certainty_contradict_each_other(write: Write, run: Run) -> None:
+    ran = run("check", "--pedantic", "--certainty", "proven", cwd=write({"x.py": MANY}))
+    assert (ran.code, "--pedantic means --certainty possible" in ran.err) == (2, True)
+    assert (
+        shown(run("check", "--pedantic", "--certainty", "possible", cwd=write({"x.py": MANY})))[-1] == "XT104"
+    )
 
 
 def test_paths_are_shown_as_they_were_given(write: Write, run: Run) -> None:
@@ -175,13 +197,19 @@ def test_concise_lines_can_be_counted_on(write: Write, run: Run) -> None:
         ["x.py:3:1:", "XT101", "device-put-told"],
         ["x.py:4:1:", "XT102", "asarray-moved"],
         ["x.py:5:1:", "XT103", "zeros-changed"],
+        ["Checked", "for", "jax"],
     ]
 
 
 def test_a_bug_of_ours_is_told_and_the_rest_checked(write: Write, run: Run) -> None:
     ran = run("check", cwd=write({"a.py": "import numpy as np\nnp.exp(1)\n", "b.py": PUT}))
-    assert shown(ran) == ["XT101"]
-    assert "a.py: not checked: shardlint itself failed" in ran.out
+    assert shown(ran)[0] == "XT101"
+    assert (
+        "a.py: not complete: XT206 (rule pack 'shardlint_testpack' of shardlint-testpack 1.0) failed"
+        in ran.out
+    )
+    assert "1 finding in 2 files, 1 of them not by every rule." in ran.out
+    assert ran.code == 2
 
 
 # standard input
@@ -257,33 +285,33 @@ def test_an_empty_path_is_not_this_folder(write: Write, run: Run, arguments: lis
 @pytest.mark.parametrize(
     ("files", "arguments", "code", "out"),
     [
-        pytest.param({"x.py": "x = 1\n"}, [], 0, "mended 0, left 0 in 1 files.", id="clean"),
+        pytest.param({"x.py": "x = 1\n"}, [], 0, "fixed 0, left 0 in 1 file.", id="clean"),
+        pytest.param({"x.py": FIXABLE}, [], 0, "x.py: fixed XT201\nfixed 1, left 0 in 1 file.", id="fixed"),
         pytest.param(
-            {"x.py": FIXABLE}, [], 0, "x.py: mended XT201\nmended 1, left 0 in 1 files.", id="mended"
+            {"x.py": PUT}, ["--target", "jax=0.12"], 1, f"{LEFT}\n\nfixed 0, left 1 in 1 file.", id="left"
         ),
-        pytest.param({"x.py": PUT}, [], 1, "mended 0, left 1 in 1 files.", id="left"),
         pytest.param(
             {"x.py": "import jax\njax.numpy.zeros(1)\n"},
-            [],
+            ["--target", "jax=0.12"],
             1,
-            "mended 0, left 1 in 1 files.",
+            f"{UNSAFE}\n\nfixed 0, left 1 in 1 file. `shardlint fix --unsafe-fixes` fixes them.",
             id="unsafe-left",
         ),
         pytest.param(
             {"x.py": "import jax\njax.numpy.zeros(1)\n"},
             ["--unsafe-fixes"],
             0,
-            "x.py: mended XT103\nmended 1, left 0 in 1 files.",
+            "x.py: fixed XT103\nfixed 1, left 0 in 1 file.",
             id="unsafe",
         ),
         pytest.param(
-            {"x.py": FIXABLE}, ["--select", "XT101"], 0, "mended 0, left 0 in 1 files.", id="not-selected"
+            {"x.py": FIXABLE}, ["--select", "XT101"], 0, "fixed 0, left 0 in 1 file.", id="not-selected"
         ),
         pytest.param(
             {"x.py": "import numpy as np\nnp.square(np.square(1))\n"},
             [],
             0,
-            "x.py: mended XT201 (2)\nmended 2, left 0 in 1 files.",
+            "x.py: fixed XT201 (2)\nfixed 2, left 0 in 1 file.",
             id="twice",
         ),
     ],
@@ -299,13 +327,13 @@ def test_fixing(
     ("files", "arguments", "code", "says"),
     [
         ({"x.py": FIXABLE}, ["no.py"], 2, "no.py: no such file or directory"),
-        ({"x.py": "import numpy as np\nnp.sin(1)\n"}, [], 2, "x.py: the fix of XT202 would break the file"),
+        ({"x.py": "import numpy as np\nnp.sin(1)\n"}, [], 1, "Ruin; not fixed: it would break the file"),
         ({"x.py": "import numpy as np\nnp.square(\n"}, [], 1, "x.py: not fixed: Python"),
-        ({"x.py": "import numpy as np\nnp.exp(1)\n"}, [], 2, "x.py: not fixed: shardlint itself failed"),
+        ({"x.py": "import numpy as np\nnp.exp(1)\n"}, [], 2, "x.py: not complete: XT206 (rule pack"),
         (
             {"x.py": "# coding: latin-1\nimport numpy as np\nnp.tan(1)\n"},
             [],
-            2,
+            1,
             "does not fit the file's encoding",
         ),
     ],
@@ -316,8 +344,15 @@ def test_what_cannot_be_fixed_is_told_and_the_rest_is_fixed(
     root = write({**files, "y.py": FIXABLE})
     ran = run("fix", *arguments, *(["y.py"] if arguments else []), cwd=root)
     assert ran.code == code
-    assert says in ran.err
+    assert says in ran.err + ran.out
     assert (root / "y.py").read_text() == "import numpy as np\n(1) ** 2\n"
+
+
+def test_what_a_diff_leaves_is_told_where_it_is_in_the_file(write: Write, run: Run) -> None:
+    text = "import numpy as np\nnp.asarray(np.asarray(1))\nimport jax\njax.device_put(1)\n"
+    ran = run("fix", "--diff", cwd=write({"x.py": text}))
+    assert "x.py:4:1: XT101" in ran.err
+    assert ran.err.endswith("would fix 2, left 1 in 1 file.\n")
 
 
 @pytest.mark.skipif(shutil.which("patch") is None, reason="no patch program here")
@@ -326,7 +361,7 @@ def test_a_diff_can_be_applied_by_patch(write: Write, run: Run) -> None:
     ran = run("fix", "--diff", cwd=root)
     assert ran.code == 1
     assert (root / "x.py").read_text() == FIXABLE
-    assert ran.err == "would mend 2, left 0 in 2 files.\n"
+    assert ran.err == "would fix 2, left 0 in 2 files.\n"
     patched = subprocess.run(["patch", "-p1"], cwd=root, input=ran.out.encode(), capture_output=True)
     assert patched.returncode == 0, patched.stdout
     assert (root / "x.py").read_text() == "import numpy as np\n(1) ** 2\n"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 import textwrap
 import tomllib
 from pathlib import Path
@@ -24,6 +26,7 @@ DOCUMENTS = sorted(
 FULL = """
 select = ["SL2", "silent"]
 ignore = ["SL203"]
+certainty = "possible"
 pedantic = true
 exclude = ["vendored/"]
 jit-decorators = ["proj.utils.traced"]
@@ -53,6 +56,13 @@ def test_a_stale_page_and_a_page_without_rule_are_noticed(
         orphan: True,
         page: False,
     }
+
+
+@pytest.mark.parametrize("code", ["SL002", "SL201", "SL503"])
+def test_the_command_shows_the_page_of_the_docs(code: str) -> None:
+    command = [sys.executable, "-m", "shardlint", "rule", code]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=True)
+    assert done.stdout.decode().strip() == (ROOT / "docs" / "rules" / f"{code}.md").read_text("utf-8").strip()
 
 
 def test_the_matrix_has_every_proof_and_no_failure() -> None:
@@ -111,6 +121,8 @@ def test_the_schema_accepts_what_the_settings_accept(tmp_path: Path) -> None:
     [
         "select = 'SL2'",
         "pedantic = 1",
+        "certainty = 'sure'",
+        "certainty = 1",
         "exclude = [1]",
         "targets = {torch = '2'}",
         "per-file-ignores = []",

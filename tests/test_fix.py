@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import subprocess
+import sys
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -15,11 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shardlint.attempt import Attempt, _wrong
 from shardlint.check import Options
 from shardlint.files import replace_file
-from shardlint.fix import FixedFile, FixReport, _spliced, _wrong, diff, fix, patch, write_atomically
+from shardlint.fix import FixedFile, FixReport, diff, fix, patch, write_atomically
 from shardlint.rule import Edit
 from shardlint.sources.text import Source
+from shardlint.splice import Layer, back, forward
 
 Write = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("pack")
@@ -72,7 +75,7 @@ def test_what_is_left_is_counted(write: Write) -> None:
         }
     )
     report = mend(root)
-    assert [[f.rule.code for f in outcome.mended] for outcome in report.fixed] == [["XT102"], []]
+    assert [[f.rule.code for f in outcome.done] for outcome in report.fixed] == [["XT102"], []]
     assert [[f.rule.code for f in outcome.left] for outcome in report.fixed] == [["XT101"], ["SL001"]]
     assert [path.name for path, _ in report.skipped] == ["y.py"]
 
@@ -306,6 +309,8 @@ def test_an_import_that_another_file_may_take_stays(write: Write, other: str) ->
     [
         "import x\nimport numpy as np\nnp.pi\n",
         "from x import f\nfrom y import np\n",
+        "import x\n# x.np, mock.patch('x.np')\n",
+        "import x\n\n\ndef f():\n    'As x.np does.'\n",
         "import x\nfrom y import *\nf('np is it')\n",
     ],
 )
@@ -315,11 +320,47 @@ def test_an_import_that_other_files_have_from_elsewhere_goes(write: Write, other
     assert (root / "x.py").read_text() == "import jax\njax.numpy.asarray(1)\n"
 
 
-def test_an_import_stays_that_too_many_files_may_take(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("other", "goes"), [("import x, np\n", True), ("from x import np\n", False)])
+def test_how_many_files_may_take_an_import_is_no_matter(
+    write: Write, monkeypatch: pytest.MonkeyPatch, other: str, goes: bool
+) -> None:
     monkeypatch.setattr("shardlint.program.project._SEARCH_FILES", 0)
-    root = write({"x.py": MOVED, "other.py": "import x, np\n"})
+    root = write({"x.py": MOVED, "other.py": other})
     mend(root)
-    assert (root / "x.py").read_text().startswith("import numpy as np\n")
+    assert ("import numpy" in (root / "x.py").read_text()) is not goes
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"""Pads np before it goes."""\n',
+        'def f():\n    """Uses np."""\n',
+        "print('the np way')\n",
+        "# 'np'\n",
+    ],
+)
+def test_prose_uses_no_import(write: Write, text: str) -> None:
+    before = text if text.startswith('"') else ""
+    root = write({"x.py": f"{before}import numpy as np\nnp.asarray(1)\n{'' if before else text}"})
+    mend(root)
+    assert "numpy as np" not in (root / "x.py").read_text()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "__all__ = ['np']\n",
+        "__all__ = 'f np'.split()\n",
+        "def f(x: 'np.ndarray | None'): ...\n",
+        "x: 'list[np.ndarray, int]' = 1\n",
+        "y = cast(\"Optional['np.ndarray']\", x)\n",
+        'def f():\n    """\n    >>> np.pi\n    """\n',
+    ],
+)
+def test_a_string_may_use_an_import(write: Write, text: str) -> None:
+    root = write({"x.py": MOVED + text})
+    mend(root)
+    assert "numpy as np" in (root / "x.py").read_text()
 
 
 def test_what_a_package_offers_stays(write: Write) -> None:
@@ -351,8 +392,8 @@ def test_edits_are_spliced_as_if_made_one_by_one_from_the_end(
     expected = text
     for edit in reversed(edits):
         expected = expected[: edit.start] + edit.text + expected[edit.end :]
-    assert _spliced(text, edits) == expected
-    assert _spliced(text, edits[::-1]) == expected
+    assert Layer.of(edits).made(text) == expected
+    assert Layer.of(edits[::-1]).made(text) == expected
 
 
 def test_what_waits_for_a_later_file_is_mended_in_the_same_run(write: Write) -> None:
@@ -364,7 +405,7 @@ def test_what_waits_for_a_later_file_is_mended_in_the_same_run(write: Write) -> 
     )
     report = mend(root)
     assert (root / "a.py").read_text() == "abs(1)\n"
-    assert [(outcome.path.name, len(outcome.mended), len(outcome.left)) for outcome in report.fixed] == [
+    assert [(outcome.path.name, len(outcome.done), len(outcome.left)) for outcome in report.fixed] == [
         ("a.py", 1, 0),
         ("b.py", 1, 0),
     ]
@@ -390,7 +431,9 @@ def test_rules_that_undo_each_other_end(write: Write) -> None:
 def test_a_fix_that_would_break_the_file_is_not_made(write: Write) -> None:
     root = write({"x.py": "import numpy as np\nnp.sin(1)\n", "y.py": "import numpy as np\nnp.square(1)\n"})
     report = mend(root)
-    assert report.fixed[0].problem.startswith("the fix of XT202 would break the file (Python")
+    (left,) = report.fixed[0].left
+    assert left.help.startswith("ruin; not fixed: it would break the file (Python")
+    assert not report.fixed[0].done
     assert (root / "x.py").read_text() == "import numpy as np\nnp.sin(1)\n"
     assert (root / "y.py").read_text() == "import numpy as np\n(1) ** 2\n"
 
@@ -448,8 +491,129 @@ def test_what_is_no_program_or_no_call_is_left_as_it_is(
 def test_a_fix_that_would_change_the_encoding_is_not_made(write: Write, data: bytes, why: str) -> None:
     root = write({"x.py": data})
     (outcome,) = mend(root).fixed
-    assert outcome.problem.startswith(f"the fix of SL002 would break the file ({why}")
+    assert any(f"not fixed: it would break the file ({why}" in finding.help for finding in outcome.left)
     assert (root / "x.py").read_bytes() == data
+
+
+# checked again
+
+
+def test_a_fix_that_leaves_its_finding_is_taken_back(write: Write) -> None:
+    root = write({"x.py": "import numpy as np\nnp.sinh(1)\nnp.square(1)\n"})
+    (outcome,) = mend(root).fixed
+    assert (root / "x.py").read_text() == "import numpy as np\nnp.sinh(1)\n(1) ** 2\n"
+    assert [finding.rule.code for finding in outcome.done] == ["XT201"]
+    assert [finding.help for finding in outcome.left] == [
+        "add nothing; not fixed: checked again, the finding would still be there"
+    ]
+
+
+def test_a_fix_that_brings_a_finding_is_taken_back(write: Write) -> None:
+    text = "import jax\nimport numpy as np\nnp.cosh(2)\nnp.cosh(1)\n"
+    root = write({"x.py": text})
+    (outcome,) = mend(root).fixed
+    assert (root / "x.py").read_text() == "import jax\nimport numpy as np\n2\nnp.cosh(1)\n"
+    assert [finding.help for finding in outcome.left] == [
+        "write jax.device_put(1); not fixed: it would bring XT101 at line 4"
+    ]
+    assert mend(root, ignore=("XT101",)).fixed[0].done, "of a rule that is not selected nothing is asked"
+
+
+def test_a_fix_that_brings_a_finding_to_another_file_is_taken_back(write: Write) -> None:
+    a = "import jax\nimport numpy as np\ndevice_put = np.cosh(jax)\n"
+    other = "import numpy as np\nnp.square(1)\n"
+    root = write({"a.py": a, "b.py": "from a import device_put\ndevice_put(1)\n", "c.py": other})
+    first = mend(root).fixed[0]
+    assert (root / "a.py").read_text() == a
+    assert [finding.help for finding in first.left] == [
+        "write jax.device_put; not fixed: it would bring XT101 to b.py"
+    ]
+    assert (root / "c.py").read_text() == "import numpy as np\n(1) ** 2\n"
+
+
+@pytest.mark.parametrize("finding", ["np.sinh(1)", "np.cosh(1)", "np.floor(1)", "np.sin(1)"])
+def test_what_is_taken_back_is_not_made_by_a_second_run(write: Write, finding: str) -> None:
+    root = write({"x.py": f"import jax\nimport numpy as np\n{finding}\nnp.square(1)\n"})
+    mend(root)
+    after = (root / "x.py").read_bytes()
+    assert finding.encode() in after and b"(1) ** 2" in after
+    mend(root)
+    assert (root / "x.py").read_bytes() == after
+
+
+@given(
+    st.text(alphabet="ab", max_size=30),
+    st.lists(st.tuples(st.integers(0, 30), st.text("xyz", max_size=3)), max_size=8),
+    st.integers(0, 30),
+)
+@settings(derandomize=True, deadline=None, max_examples=200)
+def test_places_are_followed_through_edits(text: str, drawn: list[tuple[int, str]], place: int) -> None:
+    places = sorted({min(at, len(text)) for at, _ in drawn})
+    edits = [Edit(start, end, new) for (start, end), (_, new) in zip(pairwise(places), drawn, strict=False)]
+    layer = Layer.of(edits[::2])
+    if place < len(text) and not any(edit.start <= place < edit.end for edit in layer.edits):
+        there = forward([layer], place)
+        assert layer.made(text)[there] == text[place]
+        assert back([layer], there) == place
+
+
+# left over by a process that was killed
+
+
+@pytest.mark.parametrize("name", [".x.py.abcdefg1.shardlint", f".{'n' * 25}.abcdefg1.shardlint"])
+def test_what_a_killed_run_left_is_removed(write: Write, name: str) -> None:
+    root = write({"x.py": "x = 1\n", "n" * 30 + ".py": "x = 1\n", name: "half"})
+    mend(root, write=False)
+    assert (root / name).exists(), "a diff writes nothing"
+    mend(root)
+    assert not (root / name).exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ".other.py.abcdefg1.shardlint",
+        ".x.py.abc.shardlint",
+        ".x.py.abcdefg1.shardlint-copy",
+        "x.py.shardlint",
+    ],
+)
+def test_what_is_not_ours_stays(write: Write, name: str) -> None:
+    root = write({"x.py": TEXT, name: "theirs"})
+    (root / ".x.py.abcdefg2.shardlint").mkdir()
+    (root / ".x.py.abcdefg3.shardlint").symlink_to(root / "x.py")
+    mend(root)
+    assert (root / name).read_text() == "theirs"
+    assert (root / ".x.py.abcdefg2.shardlint").is_dir()
+    assert (root / ".x.py.abcdefg3.shardlint").is_symlink()
+
+
+def test_what_a_living_process_writes_stays(write: Write) -> None:
+    fcntl = pytest.importorskip("fcntl")
+    root = write({"x.py": TEXT, ".x.py.abcdefg1.shardlint": "half"})
+    with (root / ".x.py.abcdefg1.shardlint").open("r+b") as stream:
+        fcntl.flock(stream, fcntl.LOCK_EX)
+        mend(root)
+    assert (root / ".x.py.abcdefg1.shardlint").exists()
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from shardlint.files import replace_file
+os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
+replace_file(Path(sys.argv[1]), b"new")
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="no such signal")
+def test_a_run_after_a_killed_one_cleans_up(write: Write) -> None:
+    root = write({"x.py": "x = 1\n"})
+    subprocess.run([sys.executable, "-c", KILLED, str(root / "x.py")], check=False)
+    assert len(names(root)) == 3, "the killed one left something"
+    mend(root)
+    assert names(root) == ["setup.cfg", "x.py"]
+    assert (root / "x.py").read_text() == "x = 1\n"
 
 
 # bytes
@@ -521,7 +685,7 @@ def test_text_that_does_not_fit_the_encoding_is_not_written(write: Write) -> Non
     data = b"# coding: latin-1\nimport numpy as np\nnp.tan('\xe4')\n"
     root = write({"x.py": data, "y.py": b"import numpy as np\nnp.tan(1)\n"})
     report = mend(root)
-    assert "does not fit the file's encoding" in report.fixed[0].problem
+    assert "does not fit the file's encoding" in report.fixed[0].left[0].help
     assert (root / "x.py").read_bytes() == data
     assert (root / "y.py").read_text("utf-8") == "import numpy as np\n'→'\n"
 
@@ -587,14 +751,14 @@ def test_someone_else_s_change_is_not_lost(write: Write, monkeypatch: pytest.Mon
     import shardlint.fix as fixing
 
     root = write({"x.py": TEXT})
-    real = fixing.fix_file
+    real = fixing.carry_out
 
-    def slow(*args: object, **kwargs: object) -> object:
-        outcome = real(*args, **kwargs)  # type: ignore[arg-type]
+    def slow(attempt: Attempt) -> object:
+        outcome = real(attempt)
         (root / "x.py").write_text("# theirs\n")
         return outcome
 
-    monkeypatch.setattr(fixing, "fix_file", slow)
+    monkeypatch.setattr(fixing, "carry_out", slow)
     assert "changed while it was being fixed" in mend(root).fixed[0].problem
     assert (root / "x.py").read_text() == "# theirs\n"
 
@@ -603,14 +767,14 @@ def test_a_file_that_vanishes_meanwhile_is_told(write: Write, monkeypatch: pytes
     import shardlint.fix as fixing
 
     root = write({"x.py": TEXT})
-    real = fixing.fix_file
+    real = fixing.carry_out
 
-    def slow(*args: object, **kwargs: object) -> object:
-        outcome = real(*args, **kwargs)  # type: ignore[arg-type]
+    def slow(attempt: Attempt) -> object:
+        outcome = real(attempt)
         (root / "x.py").unlink()
         return outcome
 
-    monkeypatch.setattr(fixing, "fix_file", slow)
+    monkeypatch.setattr(fixing, "carry_out", slow)
     assert mend(root).fixed[0].problem.startswith("not written:")
     assert not (root / "x.py").exists()
 
@@ -733,7 +897,7 @@ def test_a_file_with_a_link_to_it_is_mended_once(write: Write, link: str, writte
     root = write({"r.py": TEXT})
     (root / link).symlink_to("r.py")
     (outcome,) = mend(root, write=written).fixed
-    assert (outcome.path.name, len(outcome.mended)) == ("r.py", 1)
+    assert (outcome.path.name, len(outcome.done)) == ("r.py", 1)
 
 
 # diffs

@@ -17,11 +17,11 @@ import pytest
 from shardlint.check import check as check_in_process
 from shardlint.checker import Checker
 from shardlint.facts import read_facts
-from shardlint.imports import dropped
 from shardlint.outcome import Options
 from shardlint.sources import text as texts
 from shardlint.sources.find import find
 from shardlint.sources.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
+from shardlint.unused import dropped
 from tests.conftest import ends
 
 Write = Callable[..., Path]
@@ -63,7 +63,7 @@ FILES: dict[str, tuple[bytes, list[int] | str]] = {
     "latin_1.py": (b"# coding: latin-1\nx = '\xe4\xff'\n" + BAD, [11]),
     "wrong_cookie.py": (b"# coding: utf-8\nx = '\xe4\xff'\n" + BAD, "Line 2 is not utf-8 (byte 0xe4)"),
     "no_cookie.py": (b"\n\nx = '\xe4\xff'\n" + BAD, "Line 3 is not utf-8"),
-    "utf_16.py": (BAD.decode().encode("utf-16"), []),
+    "utf_16.py": (BAD.decode().encode("utf-16"), "NUL byte"),
     "undefined.py": (b"# coding: undefined\n" + BAD, "Cannot be read as undefined"),
     "punycode.py": (b"# coding: punycode\n" + BAD + b"-" + b"a" * 1_000_000, "names punycode"),
     "zip.py": (b"# coding: bz2\n" + BAD, "bz2"),
@@ -116,7 +116,7 @@ def told(odd: Path) -> dict[str, object]:
 
 
 def test_none_is_lost(told: dict[str, object]) -> None:
-    assert told["files"] == len(FILES)
+    assert told["files"] + len(told["skipped"]) == len(FILES)  # type: ignore[operator, arg-type]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -204,7 +204,7 @@ def test_a_file_that_fails_while_it_is_read_is_told(write: Write, start: Start) 
     (root / "memory.py").symlink_to("/proc/self/mem")
     done = start("check", "--select=SL201,SL001", "--output-format=concise", ".", cwd=root)
     assert done.returncode == 1
-    first, second, _ = done.stdout.decode().splitlines()
+    first, second, *_ = done.stdout.decode().splitlines()
     assert first.startswith("a.py:9:9: SL201")
     assert second.startswith("memory.py:1:1: SL001") and "Input/output error" in second
 
@@ -428,7 +428,7 @@ def test_names_in_a_long_run_of_words_are_looked_for_once() -> None:
         ('__all__ = ["shard_map"]', False),
         ("__all__ = ['x', 'shard_map']", False),
         ("f: 'list[a.shard_map | None]'", False),
-        ("# don't say 'shard_map'", False),
+        ("# don't say 'shard_map'", True),
         ("x = 'shard_mapped'", True),
         ("x = 'shard_map: not a name alone'", True),
     ],
@@ -508,7 +508,7 @@ def test_a_named_link_in_a_circle_ends_no_run(write: Write, start: Start, comman
 @posix
 def test_a_device_that_is_named_is_read_to_the_limit(start: Start) -> None:
     done = start("check", "/dev/zero")
-    assert done.returncode in (0, 1) and done.stderr == b""
+    assert done.returncode == 2 and done.stderr == b""
 
 
 @posix

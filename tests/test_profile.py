@@ -29,7 +29,7 @@ def test_what_is_inside_is_counted_for_itself() -> None:
 
 
 def test_the_table_goes_to_standard_error(write: Write, start: Start) -> None:
-    root: Path = write({"a.py": "import jax\n\n\ndef f(x):\n    jax.device_put(x)\n"})
+    root: Path = write({"a.py": "import jax\n\n\ndef f(x, s):\n    jax.device_put(x, s)\n"})
     plain = start("check", "--no-cache", "--select=SL203", str(root))
     profiled = start("check", "--no-cache", "--profile", "--select=SL203", str(root))
     assert (profiled.returncode, profiled.stdout) == (plain.returncode, plain.stdout) == (1, plain.stdout)

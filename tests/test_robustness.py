@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.certainty import Certainty
 from shardlint.checker import Checker
 from shardlint.fix import fix
 from shardlint.outcome import Options
@@ -86,7 +87,7 @@ def test_no_text_stops_a_check_or_a_report(tmp_path: Path) -> None:
     chance = random.Random(0)
     for number, file in enumerate(chance.sample(FILES, min(40, len(FILES)))):
         for data in _mutations(file.read_bytes(), number, 4):
-            checker = Checker(Options(pedantic=True))
+            checker = Checker(Options(certainty=Certainty.POSSIBLE))
             path = tmp_path / f"m{checked}.py"
             path.write_bytes(data)
             outcome = checker.check_file(path)
@@ -114,7 +115,7 @@ def test_no_text_is_broken_by_a_fix(write: Write) -> None:
             sources[f"p{number}_{turn}/m.py"] = data
     root = write(sources)
     before = {path: path.read_bytes() for path in root.rglob("*.py")}
-    report = fix([root], Options(pedantic=True), unsafe=True, write=True)
+    report = fix([root], Options(certainty=Certainty.POSSIBLE), unsafe=True, write=True)
     assert not report.failed
     problems = [outcome.problem for outcome in report.fixed if outcome.problem]
     assert not problems
@@ -165,7 +166,7 @@ def test_no_text_is_broken_by_a_fix(write: Write) -> None:
 )
 def test_odd_files_are_checked_and_fixed(write: Write, source: bytes) -> None:
     root = write({"x.py": source})
-    checker = Checker(Options(pedantic=True, select=("all",)))
+    checker = Checker(Options(certainty=Certainty.POSSIBLE, select=("all",)))
     outcome = checker.check_file(root / "x.py")
     assert not outcome.failed, outcome.reason
     report = fix([root], Options(ignore=("XT2",)), unsafe=True, write=True)

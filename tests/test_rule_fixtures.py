@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.certainty import Certainty
 from shardlint.check import Options, check
 from shardlint.fix import fix, wanted
 from shardlint.pages import HEADINGS
@@ -21,6 +22,7 @@ from shardlint.targets import KNOWN, parse_targets
 from shardlint.verify.proofs import read_proof
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
+DOCS = FIXTURES.parent / "docs" / "rules"
 CODES = [code for code in entries() if code.startswith("SL") and not code.startswith("SL0")]
 NEWEST = {package: releases[-1] for package, releases in KNOWN.items()}
 MARKER = re.compile(r"#\s*(SL\d{3}(?:\s*,\s*SL\d{3})*)\s*$")
@@ -71,7 +73,7 @@ class Case:
         every = () if rule.default else (*(r.code for r in rules() if r.default), rule.code)
         return Options(
             select=every,
-            pedantic="pedantic" in header["options"],
+            certainty=Certainty.POSSIBLE if "pedantic" in header["options"] else None,
             targets={**NEWEST, **parse_targets(header["targets"])},
         )
 
@@ -221,30 +223,48 @@ def test_fixes_are_as_the_rule_says(rule: type[Rule], tmp_path: Path) -> None:
 def test_the_docstring_is_a_page(rule: type[Rule]) -> None:
     doc = rule.__doc__ or ""
     headings = re.findall(r"^\s*## (.+?)\s*$", doc, re.MULTILINE)
-    expected = [h for h in HEADINGS if h != "Fix safety" or rule.fixes != "none"]
+    given = [h for h in HEADINGS if h != "Example" and (h != "Fix safety" or rule.fixes != "none")]
+    expected = [h for h in given if h in headings or h not in ("Use instead", "Evidence")]
     assert headings == expected, f"headings are {headings}, not {expected}"
+    assert "```" not in doc, "the examples are bad.py and good.py"
     first = doc.strip().splitlines()[0]
     assert first.endswith("."), "the first line is a sentence"
 
 
-@pytest.mark.parametrize("heading", ["Example", "Use instead"])
-def test_the_examples_parse(rule: type[Rule], heading: str) -> None:
-    doc = ast.get_docstring(_class_of(rule)) or ""
-    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", doc, re.MULTILINE | re.DOTALL)
+@pytest.mark.parametrize(("heading", "name"), [("Example", "bad.py"), ("Use instead", "good.py")])
+def test_a_block_of_the_page_is_the_program_of_the_proof(
+    rule: type[Rule], heading: str, name: str, tmp_path: Path
+) -> None:
+    """`shardlint verify --rules` runs those programs: see docs/matrix.md."""
+    text = (DOCS / f"{rule.code}.md").read_text("utf-8")
+    section = re.search(rf"^## {heading}\n(.*?)(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
     assert section is not None
     blocks = FENCE.findall(section[1])
-    assert blocks, f"no python block under {heading}"
-    for block in blocks:
-        ast.parse(block)
+    assert len(blocks) == 1, f"{heading} is one whole program"
+    case = Case(FIXTURES / rule.code / name)
+    lines = case.path.read_text("utf-8").splitlines()
+    above = next(number for number, line in enumerate(lines) if HEADER.match(line) is None)
+    assert blocks[0].splitlines() == [MARKER.sub("", line).rstrip() for line in lines[above:]]
+    for said in (part for parts in case.header().values() for part in parts if name == "bad.py"):
+        assert said.replace("=", " ") in section[1], f"{heading} does not say {said}"
+
+    file = tmp_path / "shown.py"
+    file.write_text(blocks[0], "utf-8")
+    report = check([file], case.options())
+    found = Counter(
+        (one.source.position(finding.start)[0] + above, finding.rule.code)
+        for one in report.reports
+        for finding in one.findings
+    )
+    marked = Counter((line, code) for _, line, code in case.marked()) if name == "bad.py" else Counter()
+    assert found == marked
 
 
-def _class_of(rule: type[Rule]) -> ast.ClassDef:
-    import inspect
-
-    file = inspect.getsourcefile(rule)
-    assert file is not None
-    tree = ast.parse(Path(file).read_text("utf-8"))
-    return next(node for node in tree.body if isinstance(node, ast.ClassDef) and node.name == rule.__name__)
+@pytest.mark.parametrize("code", [code for code in entries() if code.startswith("SL0")])
+def test_a_page_of_the_engine_has_its_own_examples(code: str) -> None:
+    text = (DOCS / f"{code}.md").read_text("utf-8")
+    assert "## Use instead" in text
+    assert "shardlint verify" not in text
 
 
 def test_codes_and_names_are_unique() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.certainty import Certainty
 from shardlint.places import find_settings
 from shardlint.settings import BadSettings, Settings, read_settings
 
@@ -33,6 +34,7 @@ def test_all_that_can_be_said(write: Write) -> None:
     text = """\
 select = ["SL2", "silent"]
 ignore = ["SL203"]
+certainty = "possible"
 pedantic = true
 exclude = ["gen/"]
 jit-decorators = ["tools.fast"]
@@ -45,7 +47,7 @@ anything = 1
 """
     root = write({"shardlint.toml": text})
     expected = Settings(
-        ("SL2", "silent"), ("SL203",), True, ("gen/",), {"jax": "0.8"}, {"tests/**": ("SL2",)}, ("tools.fast",),
+        ("SL2", "silent"), ("SL203",), Certainty.POSSIBLE, True, ("gen/",), {"jax": "0.8"}, {"tests/**": ("SL2",)}, ("tools.fast",),
         root / "shardlint.toml",
     )  # fmt: skip
     assert find_settings(root) == expected
@@ -99,20 +101,34 @@ def test_the_table_counts_however_toml_lets_it_be_written(write: Write, table: s
         ),
         ("select = [", "not valid TOML"),
         (b"select = ['\xff']", "not valid TOML"),
-        ("selct = ['SL2']", "unknown setting 'selct'; known are select, ignore"),
-        ("per_file_ignores = {}", "unknown setting 'per_file_ignores'"),
-        ("select = 'SL2'", "select is 'SL2'; write a list of strings"),
+        ("select = ['SL2']".encode("utf-16"), "byte 1 is not UTF-8; save it as UTF-8"),
+        ("select = ['SL2']".encode("utf-16-le"), "it holds NUL, as UTF-16 does; save it as UTF-8"),
+        ("selct = ['SL2']", "unknown setting 'selct'; did you mean select?"),
+        ("per_file_ignores = {}", "unknown setting 'per_file_ignores'; did you mean per-file-ignores?"),
+        ("Exclude = []", "unknown setting 'Exclude'; did you mean exclude?"),
+        ("target = {}", "unknown setting 'target'; did you mean targets?"),
+        ("line-length = 100", "unknown setting 'line-length'; known are select, ignore"),
+        ("select = 'SL2'", 'select is \'SL2\'; write a list of strings such as ["SL2", "silent"]'),
+        ("exclude = 'x'", "exclude is 'x'; write a list of strings such as [\"vendored/\"]"),
         ("ignore = [2]", "ignore is [2]; write a list of strings"),
         ("exclude = {}", "exclude is {}; write a list"),
+        ("ignore = 'SL2'", "ignore is 'SL2'; write a list of strings such as [\"SL214\"]"),
         ("pedantic = 'yes'", "pedantic is 'yes'; write true or false"),
         ("pedantic = 1", "pedantic is 1; write true or false"),
+        ("certainty = 'sure'", "certainty is 'sure'; write one of proven, likely, possible"),
+        ("certainty = ['likely']", "write one of proven, likely, possible"),
+        (
+            "certainty = 'proven'\npedantic = true",
+            'pedantic means certainty = "possible"; leave one of the two out',
+        ),
         ("targets = ['jax']", "targets is ['jax']; write a table such as {jax = \"0.8\"}"),
-        ("targets = {jax = 0.8}", 'write a table such as {jax = "0.8"}'),
+        ("targets = {jax = 0.8}", 'targets.jax is 0.8; the value must be a string, as in {jax = "0.8"}'),
+        ("targets = {jax = '99'}", "target 'jax=99': this shardlint knows jax 0.3 to 0.12"),
         ("targets = {torch = '2'}", "is not a target"),
         ("targets = {jax = 'new'}", "is not a version"),
         ("per-file-ignores = ['a']", "write a table such as"),
         ("per-file-ignores = {'a' = 'SL2'}", "per-file-ignores.a is 'SL2'; write a list"),
-        ("jit-decorators = 'f'", "write a list of strings"),
+        ("jit-decorators = 'f'", 'write a list of strings such as ["mylib.utils.my_jit"]'),
     ],
 )
 def test_what_is_wrong_is_told_with_file_and_key(write: Write, text: str | bytes, says: str) -> None:
@@ -121,6 +137,14 @@ def test_what_is_wrong_is_told_with_file_and_key(write: Write, text: str | bytes
         find_settings(root)
     assert str(error.value).startswith(str(root / "shardlint.toml"))
     assert says in str(error.value)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "latin-1"])
+def test_a_pyproject_that_is_not_utf8_is_told_and_not_passed_by(write: Write, encoding: str) -> None:
+    text = "# né\n[tool.shardlint]\nignore = ['SL2']\n"
+    root = write({"pyproject.toml": text.encode(encoding)})
+    with pytest.raises(BadSettings, match=r"pyproject.toml: not valid TOML: .*save it as UTF-8"):
+        find_settings(root)
 
 
 def test_a_table_that_is_none(write: Write) -> None:

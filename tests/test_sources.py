@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from shardlint.certainty import Certainty
 from shardlint.check import FileReport, Options, check
 from shardlint.fix import fix
+from shardlint.searches import holds
 from shardlint.sources.find import find, survey
 from shardlint.sources.suppress import Suppression, suppressions
 from shardlint.sources.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
@@ -227,7 +229,7 @@ def test_exclude_holds_for_named_files_too(write: Callable[..., Path]) -> None:
     assert _names(root, exclude=("gen/*", "!gen/keep.py")) == ["a.py", "gen/keep.py"]
     found = find([root / "gen" / "b.py"], ("gen/",), root)
     assert not found.files
-    assert found.skipped == [(root / "gen" / "b.py", "excluded by the settings")]
+    assert found.excluded == [(root / "gen" / "b.py", "excluded by the settings")]
 
 
 def test_missing_paths_are_told_and_the_others_found(write: Callable[..., Path]) -> None:
@@ -418,8 +420,8 @@ def test_a_suppression_without_codes_silences_all(told: Callable[..., list[str]]
 def test_a_suppression_of_what_only_pedantic_shows_is_used(told: Callable[..., list[str]]) -> None:
     text = "jax.numpy.sum(1)  # shardlint: ignore[XT104] small\n"
     assert told(text) == []
-    assert told(text, pedantic=True) == []
-    assert told("jax.numpy.sum(1)\n", pedantic=True) == ["XT104:1"]
+    assert told(text, certainty=Certainty.POSSIBLE) == []
+    assert told("jax.numpy.sum(1)\n", certainty=Certainty.POSSIBLE) == ["XT104:1"]
 
 
 def test_unused_suppressions_are_not_told_of_rules_that_did_not_run(told: Callable[..., list[str]]) -> None:
@@ -465,3 +467,18 @@ def test_a_survey_of_what_was_walked_finds_the_same(write: Callable[..., Path]) 
             find([root], exclude, root, tree)
             for folder in folders:
                 assert survey(folder, tree) == survey(folder), folder
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b"import equinox as eqx\n", True),
+        (b"x = 1\nimport jax, equinox", True),
+        (b"# like equinox\nimport jax\n", False),
+        (b"import equinoxes\n", False),
+        (b"equinox " * 300_000, False),  # one line: taken for each of its words it would take hours
+        (b"equinox " * 300_000 + b"\nfrom equinox import nn\n", True),
+    ],
+)
+def test_a_module_is_imported_on_a_line_that_says_so(text: bytes, found: bool) -> None:
+    assert holds(("imported", "equinox"), text) is found

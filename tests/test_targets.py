@@ -19,8 +19,8 @@ Write = Callable[..., Path]
 
 @pytest.fixture(autouse=True)
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if "-packages" not in entry])
     monkeypatch.delenv("VIRTUAL_ENV", raising=False)
+    monkeypatch.delenv("CONDA_PREFIX", raising=False)
 
 
 def target(root: Path, package: str = "jax") -> tuple[str, str]:
@@ -28,7 +28,7 @@ def target(root: Path, package: str = "jax") -> tuple[str, str]:
     return show(found.release), found.source
 
 
-NEWEST = (KNOWN["jax"][-1], "newest release known to this shardlint")
+NEWEST = (KNOWN["jax"][-1], "assumed: nothing pins it")
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,15 @@ NEWEST = (KNOWN["jax"][-1], "newest release known to this shardlint")
         ("setup.py", "import jax.numpy\nname = 'jaxlint==0.4.38'\nextras = ['jax']\n"),
         ("setup.cfg", "[metadata]\nname = jax-tools\n"),
         ("jax.txt", "jax==0.4.38"),
+        ("Pipfile.lock", "not json"),
+        ("Pipfile.lock", '["jax"]'),
+        ("Pipfile.lock", '{"default": {"jax": "==0.4.38", "jaxtyping": {"version": "==0.2"}}}'),
+        ("Pipfile.lock", '{"default": {"jax": {"git": "https://example.org/jax", "ref": "main"}}}'),
+        ("Pipfile", "[packages]\njax = '*'\n"),
+        ("pixi.toml", "[dependencies]\njax = '*'\n[workspace]\nname = 'jax'\n"),
+        ("pixi.lock", "packages:\n- conda: https://example.org/noarch/jaxtyping-0.2.36-pyh_0.conda\n"),
+        ("pixi.lock", "packages:\n- kind: conda\n  name: jaxtyping\n  version: 0.2.36\n"),
+        ("requirements.in", "jax\n"),
     ],
 )
 def test_what_tells_nothing(write: Write, file: str, text: str | bytes) -> None:
@@ -204,6 +213,80 @@ def test_what_tells_nothing(write: Write, file: str, text: str | bytes) -> None:
             "0.4.38",
             "pinned in pylock.toml",
         ),
+        (
+            "Pipfile.lock",
+            '{"_meta": {}, "default": {"jax": {"hashes": [], "version": "==0.4.38"}}, "develop": {}}',
+            "0.4.38",
+            "pinned in Pipfile.lock",
+        ),
+        (
+            "Pipfile.lock",
+            '{"develop": {"jax": {"version": "==0.4.38"}}}',
+            "0.4.38",
+            "pinned in Pipfile.lock",
+        ),
+        ("Pipfile", "[packages]\njax = '==0.4.38'\n", "0.4.38", "pinned in Pipfile"),
+        ("Pipfile", "[packages]\njax = {version = '<0.5'}\n", "0.4.38", "newest that <0.5 in Pipfile allows"),
+        ("pixi.toml", "[dependencies]\njax = '==0.4.38'\n", "0.4.38", "pinned in pixi.toml"),
+        (
+            "pixi.toml",
+            "[pypi-dependencies]\njax = {version = '>=0.4.30,<0.5', extras = ['cuda']}\n",
+            "0.4.38",
+            "newest that >=0.4.30,<0.5 in pixi.toml allows",
+        ),
+        (
+            "pixi.toml",
+            "[target.linux-64.dependencies]\njax = '0.4.*'\n",
+            "0.4.38",
+            "newest that ==0.4.* in pixi.toml allows",
+        ),
+        ("pixi.toml", "[feature.gpu.dependencies]\njax = '0.4.38'\n", "0.4.38", "pinned in pixi.toml"),
+        (
+            "pyproject.toml",
+            "[tool.pixi.dependencies]\njax = '0.4.38'\n",
+            "0.4.38",
+            "pinned in pyproject.toml",
+        ),
+        (
+            "pyproject.toml",
+            "[tool.pdm.dev-dependencies]\ndev = ['jax==0.4.38']\n",
+            "0.4.38",
+            "pinned in pyproject.toml",
+        ),
+        (
+            "pixi.lock",
+            "version: 6\npackages:\n- conda: https://example.org/noarch/jax-0.4.38-pyhd8ed1ab_0.conda\n  md5: 0\n",
+            "0.4.38",
+            "pinned in pixi.lock",
+        ),
+        (
+            "pixi.lock",
+            "- pypi: https://example.org/ab/jax-0.4.38-py3-none-any.whl\n  name: jax\n  version: 0.4.38\n",
+            "0.4.38",
+            "pinned in pixi.lock",
+        ),
+        (
+            "pixi.lock",
+            "- pypi: https://example.org/ab/jax-0.4.38.tar.gz#sha256=0\n",
+            "0.4.38",
+            "pinned in pixi.lock",
+        ),
+        (
+            "pixi.lock",
+            "- kind: conda\n  name: jax\n  version: 0.4.38\n  build: pyh_0\n",
+            "0.4.38",
+            "pinned in pixi.lock",
+        ),
+        (
+            "conda-lock.yml",
+            "package:\n- name: jax\n  version: 0.4.38\n  manager: conda\n",
+            "0.4.38",
+            "pinned in conda-lock.yml",
+        ),
+        ("requirements.in", "jax==0.4.38\n", "0.4.38", "pinned in requirements.in"),
+        ("requirements.in", "jax<0.5\n", "0.4.38", "newest that <0.5 in requirements.in allows"),
+        ("requirements/base.in", "jax==0.4.38\n", "0.4.38", "pinned in base.in"),
+        ("gpu/requirements.in", "jax==0.4.38\n", "0.4.38", "pinned in gpu/requirements.in"),
     ],
 )
 def test_a_pin(write: Write, file: str, text: str, release: str, source: str) -> None:
@@ -270,12 +353,49 @@ def test_what_is_installed_tells_where_the_pins_allow_it(
     assert target(root) == ("0.6.2", "installed in .venv")
     assert target(root, "equinox")[0] == KNOWN["equinox"][-1], "the pins do not allow what is installed"
     assert target(root, "flax")[0] == KNOWN["flax"][-1]
+
+
+def test_an_environment_outside_of_the_project_tells_nothing(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({})
+    _environment(tmp_path / "active", "jax-0.7.0.dist-info")
     monkeypatch.setenv("VIRTUAL_ENV", str(tmp_path / "active"))
-    _environment(tmp_path / "active", "jax-0.7.0.dist-info", "flax-0.10.7.dist-info")
-    assert target(root) == ("0.6.2", "installed in .venv"), "the project's own comes first"
-    assert target(root, "flax") == ("0.10.7", "installed in the active environment")
-    monkeypatch.setattr(sys, "path", [str(_environment(tmp_path / "this", "optax-0.2.3.dist-info"))])
-    assert target(root, "optax") == ("0.2.3", "installed in this environment")
+    _environment(tmp_path / "tool", "jax-0.7.1.dist-info")
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "tool"))
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "tool" / "lib" / "python3.12" / "site-packages")])
+    assert target(root) == NEWEST
+
+
+@pytest.mark.parametrize("told", ["VIRTUAL_ENV", "CONDA_PREFIX", "prefix"])
+def test_the_active_environment_counts_where_it_lies_in_the_project(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
+) -> None:
+    root = write({})
+    _environment(root / "envs" / "gpu", "jax-0.7.0.dist-info")
+    (tmp_path / "link").symlink_to(root / "envs" / "gpu")
+    assert target(root) == NEWEST
+    if told == "prefix":
+        monkeypatch.setattr(sys, "prefix", str(tmp_path / "link"))
+    else:
+        monkeypatch.setenv(told, str(tmp_path / "link"))
+    assert target(root) == ("0.7.0", "installed in envs/gpu")
+    _environment(root / "venv", "jax-0.6.2.dist-info")
+    assert target(root) == ("0.6.2", "installed in venv"), "the project's usual one comes first"
+
+
+def test_a_home_folder_that_is_a_project_does_not_own_the_tools_in_it(
+    write: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({})
+    _environment(root / ".local" / "tools" / "shardlint", "jax-0.7.0.dist-info")
+    monkeypatch.setattr(sys, "prefix", str(root / ".local" / "tools" / "shardlint"))
+    monkeypatch.setenv("HOME", str(root))
+    assert target(root) == NEWEST
+
+
+def test_the_compiled_requirements_win_over_what_they_are_compiled_from(write: Write) -> None:
+    assert target(write({"requirements.in": "jax<0.5\n", "requirements.txt": "jax==0.4.35\n"}))[0] == "0.4.35"
 
 
 def test_an_exact_pin_wins_over_what_is_installed(write: Write) -> None:
@@ -303,6 +423,29 @@ def test_bad_targets_say_what_to_write(option: str) -> None:
     with pytest.raises(BadTarget) as error:
         parse_targets([option])
     assert repr(option) in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("option", "known"),
+    [
+        ("jax=99", "jax 0.3 to 0.12"),
+        ("jax=0.2", "jax 0.3 to 0.12"),
+        ("jax=0.13.1", "jax 0.3 to 0.12"),
+        ("jax=1", "jax 0.3 to 0.12"),
+        ("flax=0.5.3", "flax 0.6 to 0.12"),
+        ("haliax=2.0", "haliax 1.1 to 1.4"),
+    ],
+)
+def test_targets_of_which_nothing_is_known_are_refused_with_the_range(option: str, known: str) -> None:
+    with pytest.raises(BadTarget) as error:
+        parse_targets([option])
+    assert str(error.value) == f"target {option!r}: this shardlint knows {known}"
+
+
+@pytest.mark.parametrize("option", ["jax=0.12.0.1", "jax=0.12.9", "jax=0.3", "jax=0.3.1", "equinox=0.10"])
+def test_every_release_of_a_known_series_is_taken(option: str) -> None:
+    package, _, version = option.partition("=")
+    assert parse_targets([option]) == {package: version}
 
 
 @pytest.mark.parametrize("option", ["jax=0.8", "jax==0.8", " JAX = 0.8 ", "jax=v0.8"])

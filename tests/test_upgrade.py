@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from shardlint_rules.upgrade.table import table
 
 from shardlint.check import Options, check
 from shardlint.fix import fix
@@ -159,14 +160,26 @@ def test_half_of_it_alone_would_raise(write: Write) -> None:
     assert done.returncode != 0 and "requires a non-empty mesh in context" in done.stderr
 
 
-@pytest.mark.parametrize("order", [("parts.py", "steps.py", "main.py"), ("main.py", "parts.py", "steps.py")])
-def test_a_file_at_a_time_comes_to_the_same(write: Write, order: tuple[str, ...]) -> None:
-    root = write(TOGETHER)
-    at_once = carried(root)
-    root = write(TOGETHER)
-    for name in order:
-        fix([root / name], OPTIONS, unsafe=True, write=True)
-    assert texts(root) == at_once
+@pytest.mark.parametrize("name", ["parts.py", "steps.py", "main.py"])
+def test_a_part_of_it_is_not_moved_alone(write: Write, name: str) -> None:
+    root = write({path: text.replace("_axis_resources", "_shardings") for path, text in TOGETHER.items()})
+    before = texts(root)
+    report = fix([root / name], OPTIONS, unsafe=True, write=True)
+    assert texts(root) == before
+    (outcome,) = report.fixed
+    assert not outcome.done
+    assert all("has to change with it, and is left out" in finding.help for finding in outcome.left)
+
+
+def test_a_suppressed_part_keeps_the_others(write: Write) -> None:
+    files = {path: text.replace("_axis_resources", "_shardings") for path, text in TOGETHER.items()}
+    files["main.py"] = files["main.py"].replace(
+        "with mesh:", "with mesh:  # shardlint: ignore[SL315] not yet"
+    )
+    root = write(files)
+    before = texts(root)
+    fix([root], OPTIONS, unsafe=True, write=True)
+    assert texts(root) == before
 
 
 def test_safe_fixes_leave_them_all(write: Write) -> None:
@@ -345,6 +358,196 @@ def test_names_options_and_keywords(write: Write) -> None:
     assert answers(root) == [[0.0, 2.0], "cpu"]
 
 
+def test_a_replacement_that_is_enough_is_in_the_table() -> None:
+    names = table().names
+    missing = [
+        one.name for one in names.values() if one.rename_is_enough and (one.replacement or "") not in names
+    ]
+    assert not missing, "a fix is made only of what the table knows to be there"
+
+
+@runs_there
+@pytest.mark.parametrize(
+    ("imports", "call"),
+    [("from jax.experimental import maps", "maps.mesh"), ("from jax.experimental.maps import mesh", "mesh")],
+)
+def test_the_first_of_contexts_and_hosts(write: Write, imports: str, call: str) -> None:
+    root = write({"main.py": f"""\
+        import json
+
+        import jax
+        import numpy as np
+        {imports}
+
+
+        def main():
+            with {call}(np.array(jax.devices()), ("data",)):
+                x = jax.numpy.ones(8)
+            print(json.dumps([jax.host_id(), jax.host_count(), x.tolist()]))
+
+
+        main()
+        """})  # fmt: skip
+    fix([root], OPTIONS, unsafe=False, write=True)
+    after = (root / "main.py").read_text()
+    assert "maps" not in after and "host" not in after and "Mesh" in after
+    done = run(root)
+    assert json.loads(done.stdout.splitlines()[-1]) == [0, 1, [1.0] * 8]
+
+
+# what lies beside it
+
+
+MANY = 70
+BESIDE = {
+    "nothing": {},
+    "many files": {
+        f"more/f{number}.py": "from jax import shard_map\n\ng = shard_map\n" for number in range(MANY)
+    },
+    "files that import": {
+        f"f{number}.py": "from parts import make_mesh\n\n# with mesh: thread_resources\n"
+        for number in range(MANY)
+    },
+    "comments": {
+        "notes.py": "# pjit, haliax, thread_resources, stack.enter_context(mesh), import haliax\n",
+        "more.py": '"""The pjit cache. import haliax; with mesh: mesh.__enter__()"""\n',
+    },
+}
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+def test_what_lies_beside_it_changes_nothing(write: Write, beside: str) -> None:
+    alone = carried(write(TOGETHER))
+    root = write({**TOGETHER, **BESIDE[beside]})
+    fix([root], OPTIONS, unsafe=True, write=True)
+    after = texts(root)
+    assert {name: after[name] for name in TOGETHER} == alone
+
+
+@pytest.mark.parametrize("beside", BESIDE)
+def test_a_context_alone_goes_whatever_is_beside_it(write: Write, beside: str) -> None:
+    files = {
+        **BESIDE[beside],
+        "main.py": """\
+        import jax
+        import numpy as np
+        from jax.sharding import Mesh
+
+        mesh = Mesh(np.array(jax.devices()), ("data",))
+        with mesh:
+            print(jax.jit(lambda x: x + 1)(np.ones(8)))
+        """,
+        "parts.py": "make_mesh = None\n",
+    }
+    root = write(files)
+    fix([root], OPTIONS, unsafe=True, write=True)
+    assert "with jax.set_mesh(mesh):" in (root / "main.py").read_text()
+
+
+def test_a_plan_that_is_given_up_changes_nothing(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shardlint.program.project._SEARCH_BYTES", 1)
+    said = kept(
+        write({name: text.replace("_axis_resources", "_shardings") for name, text in TOGETHER.items()})
+    )
+    assert "the project is too large to be searched" in said
+
+
+# what jax.set_mesh would make raise
+
+UNDER = """\
+import jax
+import jax.numpy as jnp
+import numpy as np
+from functools import partial
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+row = NamedSharding(mesh, P("data"))
+loose = jnp.ones((32, 16))
+"""
+RAISES = {
+    "made there": ("step = jax.jit(lambda x: x * 2, in_shardings=row)", "step(jnp.ones((32, 16)))"),
+    "through a name": ("step = jax.jit(lambda x: x * 2, in_shardings=row)", "x = jnp.ones((32, 16)); step(x)"),
+    "an operation": ("step = jax.jit(lambda x: x * 2, in_shardings=row)", "step(loose * 2)"),
+    "from numpy": ("step = jax.jit(lambda x: x * 2, in_shardings=row)", "step(jnp.asarray(np.ones((32, 16))))"),
+    "one of two": (
+        "step = jax.jit(lambda w, x: x * 2, in_shardings=(None, row))", "step(np.ones(3), jnp.ones((32, 16)))",
+    ),
+    "a tree": ("step = jax.jit(lambda t: t['x'], in_shardings=row)", "step({'x': jnp.ones((32, 16))})"),
+    "a tree of shardings": (
+        "step = jax.jit(lambda t: t['x'], in_shardings=({'x': row},))", "step({'x': jnp.ones((32, 16))})",
+    ),
+    "a decorator": ("@partial(jax.jit, in_shardings=row)\ndef step(x):\n    return x * 2", "step(jnp.ones((32, 16)))"),
+    "another jit": (
+        "init = jax.jit(lambda: jnp.ones((32, 16)))\nstep = jax.jit(lambda x: x * 2, in_shardings=row)",
+        "step(init())",
+    ),
+    "in a function": (
+        "step = jax.jit(lambda x: x * 2, in_shardings=row)\n\n\ndef work():\n    step(jnp.ones((32, 16)))", "work()",
+    ),
+    "from a function": (
+        "step = jax.jit(lambda x: x * 2, in_shardings=row)\n\n\ndef data():\n    return jnp.ones((32, 16))",
+        "step(data())",
+    ),
+    "a parameter": (
+        "step = jax.jit(lambda x: x * 2, in_shardings=row)\n\n\ndef work(x):\n    step(x)",
+        "work(jnp.ones((32, 16)))",
+    ),
+    "a method": (
+        "class Job:\n    def __init__(self):\n        self.step = jax.jit(lambda x: x * 2, in_shardings=row)\n\n"
+        "    def work(self):\n        self.step(jnp.ones((32, 16)))",
+        "Job().work()",
+    ),
+}  # fmt: skip
+RUNS = {
+    "numpy": ("step = jax.jit(lambda x: x * 2, in_shardings=row)", "step(np.ones((32, 16)))"),
+    "put in place": (
+        "step = jax.jit(lambda x: x * 2, in_shardings=row)", "step(jax.device_put(jnp.ones((32, 16)), row))",
+    ),
+    "made before": ("step = jax.jit(lambda x: x * 2, in_shardings=row)", "step(loose)"),
+    "replicated": (
+        "step = jax.jit(lambda x: x * 2, in_shardings=NamedSharding(mesh, P()))", "step(jnp.ones((32, 16)))",
+    ),
+    "no shardings": ("step = jax.jit(lambda x: x * 2)", "step(jnp.ones((32, 16)))"),
+    "its own result": (
+        "step = jax.jit(lambda x: x * 2, in_shardings=row, out_shardings=row)",
+        "x = np.ones((32, 16))\n    for _ in range(2):\n        x = step(x)",
+    ),
+    "out only": (
+        "init = jax.jit(lambda: jnp.ones((32, 16)), out_shardings=row)\n"
+        "step = jax.jit(lambda x: x * 2, in_shardings=row)",
+        "step(init())",
+    ),
+}  # fmt: skip
+
+
+def under_a_mesh(write: Write, case: tuple[str, str]) -> Path:
+    return write({"main.py": f"{UNDER}{case[0]}\n\nwith mesh:\n    {case[1]}\n"})
+
+
+@pytest.mark.parametrize("case", RAISES)
+def test_what_would_raise_under_set_mesh_keeps_its_mesh(write: Write, case: str) -> None:
+    assert "in_shardings refuses" in kept(under_a_mesh(write, RAISES[case]))
+
+
+@runs_there
+@pytest.mark.parametrize("case", RAISES)
+def test_it_would_raise(write: Write, case: str) -> None:
+    root = under_a_mesh(write, RAISES[case])
+    assert run(root).returncode == 0
+    text = (root / "main.py").read_text()
+    (root / "main.py").write_text(text.replace("with mesh:", "with jax.set_mesh(mesh):"))
+    assert "Sharding passed to jit does not match" in run(root).stderr
+
+
+@runs_there
+@pytest.mark.parametrize("case", RUNS)
+def test_what_runs_under_set_mesh_is_carried(write: Write, case: str) -> None:
+    root = under_a_mesh(write, RUNS[case])
+    assert "with jax.set_mesh(mesh):" in carried(root)["main.py"]
+    assert run(root).returncode == 0
+
+
 # what is refused, and why
 
 USES_A_MESH = """\
@@ -444,13 +647,13 @@ def test_a_name_that_another_file_takes_is_an_obstacle(write: Write) -> None:
 
 def test_a_library_without_contexts_of_its_own(write: Write) -> None:
     said = refused(write, "\n    double = pjit(lambda x: 2 * x, in_shardings=P('data'))\n")
-    assert "nothing in the project enters a mesh, so its callers decide" in said
+    assert "nothing in the program enters a mesh, so its callers decide" in said
 
 
 def test_an_older_flax_reads_the_old_mesh(write: Write) -> None:
     files = {
         **TOGETHER,
-        "model.py": "import flax.linen as nn\n\nkernel = nn.with_partitioning(None, ('data',))\n",
+        "model.py": "import main\nimport flax.linen as nn\n\nkernel = nn.with_partitioning(None, ('data',))\n",
     }
     root = write(files)
     older = Options(targets={**TARGETS, "flax": "0.8.5"})

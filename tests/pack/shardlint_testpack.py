@@ -12,6 +12,7 @@ RULES = {
     "XT102": "shardlint_testpack:Moved",
     "XT103": "shardlint_testpack:Changed",
     "XT104": "shardlint_testpack:Perhaps",
+    "XT301": "shardlint_testpack:Judged",
     "XT105": "shardlint_testpack:Quiet",
     "XT106": "shardlint_testpack:Old",
     "XT107": "shardlint_testpack:Named",
@@ -23,6 +24,8 @@ RULES = {
     "XT206": "shardlint_testpack:Faulty",
     "XT207": "shardlint_testpack:Rewritten",
     "XT208": "shardlint_testpack:Waiting",
+    "XT209": "shardlint_testpack:Idle",
+    "XT210": "shardlint_testpack:Bringing",
 }
 
 
@@ -71,10 +74,24 @@ class Changed(_Call):
 
 
 class Perhaps(_Call):
-    """Likely only."""
+    """Possible only."""
 
-    code, name, harm, certainty = "XT104", "sum-perhaps", Harm.COST, Certainty.LIKELY
+    code, name, harm, certainty = "XT104", "sum-perhaps", Harm.COST, Certainty.POSSIBLE
     wakes = (Calls("jax.numpy.sum"),)
+
+
+class Judged(Rule):
+    """One form that the ledger found right, one that it has not, and one that is proven."""
+
+    code, name, harm, likely = "XT301", "prod-judged", Harm.COST, ("two",)
+    wakes = (Calls("jax.numpy.prod"),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        count = len(site.call.args)
+        form = {1: "one", 2: "two"}.get(count, "")
+        certainty = Certainty.POSSIBLE if form else Certainty.PROVEN
+        if not form or site.wants(form):
+            yield site.finding(site.call, "", "x", certainty=certainty, form=form, why=f"{count} arguments")
 
 
 class Quiet(_Call):
@@ -170,11 +187,13 @@ class Rewritten(_Call):
     code, name, harm, fixes = "XT207", "log-rewritten", Harm.COST, "safe"
     wakes = (Calls("numpy.log"),)
 
+    def check(self, site: Site) -> Iterator[Finding]:
+        if site.keyword("out") is not None:
+            yield from super().check(site)
+
     def mend(self, site: Site):
         from shardlint import islands
 
-        if site.keyword("out") is None:
-            return None
         call = islands.without_keywords(site.node, {"out"})
         return site.fix(Safety.SAFE, "leave out `out`", [site.replace(site.call, call)])
 
@@ -186,6 +205,29 @@ class Waiting(_Call):
     wakes = (Calls("numpy.cbrt"),)
 
     def mend(self, site: Site):
-        if site.program.project.anywhere("hold_on"):
+        if site.anywhere("hold_on"):
             return None
         return site.fix(Safety.SAFE, "write abs", [site.replace(site.call.func, "abs")], drops=["np"])
+
+
+class Idle(_Call):
+    """A fix that leaves its finding where it is."""
+
+    code, name, harm, fixes = "XT209", "sinh-idle", Harm.COST, "safe"
+    wakes = (Calls("numpy.sinh"),)
+
+    def mend(self, site: Site):
+        end = site.file.span(site.call.func)[1]
+        return site.fix(Safety.SAFE, "add nothing", [Edit(end, end, " ")])
+
+
+class Bringing(_Call):
+    """A fix that brings another finding: for `np.cosh(1)` one that has no fix, for `np.cosh(2)` none."""
+
+    code, name, harm, fixes = "XT210", "cosh-bringing", Harm.COST, "safe"
+    wakes = (Calls("numpy.cosh"),)
+
+    def mend(self, site: Site):
+        given = site.text(site.call.args[0])
+        new = {"1": "jax.device_put(1)", "jax": "jax.device_put"}.get(given, "2")
+        return site.fix(Safety.SAFE, f"write {new}", [site.replace(site.call, new)])

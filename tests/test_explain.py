@@ -1,0 +1,45 @@
+"""What `shardlint explain` tells of arrays and products."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from shardlint.explain import explain
+
+PROGRAM = """\
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+
+
+def forward(params, x):
+    hidden = jax.nn.relu(x @ params["up"])
+    return hidden @ params["down"]
+
+
+params = {
+    "up": jax.device_put(jnp.zeros((32, 64)), NamedSharding(mesh, P(None, "model"))),
+    "down": jax.device_put(jnp.zeros((64, 32)), NamedSharding(mesh, P("model"))),
+}
+x = jax.device_put(jnp.zeros((16, 32)), NamedSharding(mesh, P("data")))
+jax.jit(forward)(params, x)
+"""
+
+
+def test_arrays_and_products_are_told_as_they_are_in_a_call(write: Callable[..., Path]) -> None:
+    file = write({"m.py": PROGRAM}) / "m.py"
+    told = "\n".join(explain(file, 11))
+    assert "as called at m.py:19" in told
+    assert "hidden: (16, 64) split P('data', 'model') over mesh (data=4, model=2)" in told
+    assert "k (64) contracted, left over model and right over model: row parallel" in told
+    assert "needs an all-reduce of the result over 'model'" in told
+    told = "\n".join(explain(file, 10))
+    assert "n (64) free of the right, right over model: column parallel" in told
+    assert "all-reduce" not in told and "a (16) free of the left, left over data: data parallel" in told
+
+
+def test_a_line_without_arrays_tells_none(write: Callable[..., Path]) -> None:
+    file = write({"m.py": "import jax\n\nx = 1\n"}) / "m.py"
+    assert not [line for line in explain(file, 3) if line.startswith("  array")]

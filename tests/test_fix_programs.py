@@ -1,0 +1,378 @@
+"""Programs fixed by `fix --unsafe-fixes` and run on eight simulated devices: the shardings are those asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shardlint.check import Options
+from shardlint.fix import FixReport, fix
+
+Write = Callable[..., Path]
+OPTIONS = Options(targets={"jax": "0.12.0", "equinox": "0.13.8"})
+HEAD = """\
+import functools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+other = Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model"))
+rep = NamedSharding(mesh, P())
+row = NamedSharding(mesh, P("data"))
+col = NamedSharding(mesh, P(None, "model"))
+x = np.ones((32, 16), np.float32)
+
+
+def net():
+    return eqx.nn.Linear(16, 8, key=jax.random.key(0))
+
+
+"""
+# A program, what it gives, and the specs its arrays shall have.
+FILTER_JIT = {
+    "a default": (
+        """
+        @eqx.filter_jit(in_shardings=(rep, row), out_shardings=row)
+        def apply(net, xs, scale=2.0):
+            return jax.vmap(net)(xs) * scale
+        """,
+        "apply(net(), x)", ["P('data')"],
+    ),
+    "a dict call": (
+        """
+        options = dict(in_shardings=(rep, row), out_shardings=row, donate="warn")
+
+
+        @eqx.filter_jit(**options)
+        def apply(net, xs):
+            return jax.vmap(net)(xs)
+        """,
+        "apply(net(), x)", ["P('data')"],
+    ),
+    "a dict": (
+        """
+        @eqx.filter_jit(**{"in_shardings": (rep, row), "out_shardings": row})
+        def apply(net, xs):
+            return jax.vmap(net)(xs)
+        """,
+        "apply(net(), x)", ["P('data')"],
+    ),
+    "a lambda": ("double = eqx.filter_jit(lambda a: a * 2, in_shardings=row, out_shardings=row)", "double(x)", ["P('data')"]),
+    "a long lambda": (
+        "gram = eqx.filter_jit(lambda a, k: a @ a.T * k, in_shardings=(row, None), out_shardings=row, donate='warn')",
+        "gram(x, 2.0)", ["P('data')"],
+    ),
+    "a method of an object": (
+        """
+        class Trainer:
+            def __init__(self):
+                self.step = eqx.filter_jit(self._step, in_shardings=(rep, row), out_shardings=(rep, row))
+
+            def _step(self, net, xs):
+                return net.weight, jax.vmap(net)(xs)
+        """,
+        "Trainer().step(net(), x)", ["P()", "P('data')"],
+    ),
+    "a partial": (
+        """
+        def scaled(scale, net, xs):
+            return jax.vmap(net)(xs) * scale
+
+
+        step = eqx.filter_jit(functools.partial(scaled, 2.0), in_shardings=(rep, row), out_shardings=row)
+        """,
+        "step(net(), x)", ["P('data')"],
+    ),
+    "a transform": (
+        """
+        def loss(net, xs):
+            return jnp.mean(jax.vmap(net)(xs) ** 2)
+
+
+        step = eqx.filter_jit(eqx.filter_value_and_grad(loss), in_shardings=(rep, row), out_shardings=(rep, rep))
+        """,
+        "(lambda v, g: (v, g.weight))(*step(net(), x))", ["P()", "P()"],
+    ),
+    "a transform between": (
+        """
+        @eqx.filter_jit(in_shardings=(rep, row), out_shardings=(rep, rep))
+        @eqx.filter_value_and_grad
+        def loss(net, xs):
+            return jnp.mean(jax.vmap(net)(xs) ** 2)
+        """,
+        "(lambda v, g: (v, g.weight))(*loss(net(), x))", ["P()", "P()"],
+    ),
+}  # fmt: skip
+DEVICE_PUT = {
+    "a dict of shardings": (
+        """
+        @jax.jit
+        def step(batch):
+            return jax.device_put(batch, {"x": row, "y": col})
+        """,
+        "step({'x': x, 'y': x})", ["P('data')", "P(None, 'model')"],
+    ),
+    "a tuple by name": (
+        """
+        places = (row, col)
+
+
+        @jax.jit
+        def step(a, b):
+            a, b = jax.device_put((a, b), places)
+            return a * 2, b
+        """,
+        "step(x, x)", ["P('data')", "P(None, 'model')"],
+    ),
+    "a map": (
+        """
+        @jax.jit
+        def step(batch):
+            return jax.tree.map(jax.device_put, batch, {"x": row, "y": col})
+        """,
+        "step({'x': x, 'y': x})", ["P('data')", "P(None, 'model')"],
+    ),
+    "a map of a lambda": (
+        """
+        where = {"x": row, "y": col}
+
+
+        @eqx.filter_jit
+        def step(batch):
+            return jax.tree_util.tree_map(lambda t, s: jax.device_put(t, s), batch, where)
+        """,
+        "step({'x': x, 'y': x})", ["P('data')", "P(None, 'model')"],
+    ),
+    "a map of a partial": (
+        """
+        @jax.jit
+        def step(batch):
+            return jax.tree.map(functools.partial(jax.device_put, device=row), batch)
+        """,
+        "step({'x': x})", ["P('data')"],
+    ),
+    "a parameter": (
+        """
+        def make_step(where):
+            @jax.jit
+            def step(x):
+                return jax.device_put(x, where) * 2
+
+            return step
+        """,
+        "make_step(row)(x)", ["P('data')"],
+    ),
+    "a parameter of a helper": (
+        """
+        def place(x, where):
+            return jax.device_put(x, where)
+
+
+        @jax.jit
+        def step(x):
+            return place(x * 2, row)
+        """,
+        "step(x)", ["P('data')"],
+    ),
+}  # fmt: skip
+MESHES = {
+    "the object's": (
+        """
+        class Trainer:
+            def __init__(self, mesh):
+                self.mesh = mesh
+                self.step = jax.jit(self._step, out_shardings=NamedSharding(mesh, P("data", "model")))
+
+            def _step(self, x):
+                return jax.lax.with_sharding_constraint(x, P("data", "model")) + 1
+        """,
+        "Trainer(other).step(x)", ["P('data', 'model')"],
+    ),
+    "a field": (
+        """
+        class Block(eqx.Module):
+            grid: Mesh = eqx.field(static=True)
+
+            @eqx.filter_jit
+            def run(self, x):
+                return eqx.filter_shard(x, P("data"))
+        """,
+        "Block(other).run(x)", ["P('data')"],
+    ),
+    "a parameter": (
+        """
+        def block(x, grid: Mesh):
+            return jax.lax.with_sharding_constraint(x, P("data"))
+
+
+        step = jax.jit(block, static_argnums=1)
+        """,
+        "step(x, other)", ["P('data')"],
+    ),
+    "the one entered": (
+        """
+        def run():
+            fast = jax.jit(lambda a: a * 2, in_shardings=P("data"), out_shardings=P("data"))
+            with other:
+                return fast(x)
+        """,
+        "run()", ["P('data')"],
+    ),
+}  # fmt: skip
+EVERY = [*FILTER_JIT.values(), *DEVICE_PUT.values(), *MESHES.values()]
+NAMES = [
+    *(f"filter_jit-{name}" for name in FILTER_JIT),
+    *(f"device_put-{name}" for name in DEVICE_PUT),
+    *(f"mesh-{name}" for name in MESHES),
+]
+jax = pytest.importorskip("jax")
+pytest.importorskip("equinox")
+runs_there = pytest.mark.skipif(
+    tuple(map(int, jax.__version__.split(".")[:2])) < (0, 12), reason="runs what is written for jax 0.12"
+)
+
+
+def program(case: tuple[str, str, list[str]]) -> str:
+    body, call, _ = case
+    return f"""\
+{HEAD}{textwrap.dedent(body).strip()}
+
+
+def main():
+    return {call}
+
+
+if __name__ == "__main__":
+    import json
+
+    found = [leaf.sharding for leaf in jax.tree.leaves(main())]
+    print(json.dumps([f"P{{tuple(one.spec)}}".replace(",)", ")") if hasattr(one, "spec") else "one" for one in found]))
+"""
+
+
+def fixed(root: Path) -> FixReport:
+    return fix([root], OPTIONS, unsafe=True, write=True)
+
+
+@runs_there
+@pytest.mark.parametrize("case", EVERY, ids=NAMES)
+def test_a_fixed_program_has_the_shardings_asked_for(write: Write, case: tuple[str, str, list[str]]) -> None:
+    root = write({"main.py": program(case)})
+    (outcome,) = fixed(root).fixed
+    assert outcome.done and not outcome.left, [finding.help for finding in outcome.left]
+    again = (root / "main.py").read_bytes()
+    fixed(root)
+    assert (root / "main.py").read_bytes() == again
+    environment = {
+        **{key: value for key, value in os.environ.items() if not key.startswith(("JAX_", "XLA_"))},
+        "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
+        "JAX_PLATFORMS": "cpu",
+    }
+    ran = subprocess.run(
+        [sys.executable, "main.py"],
+        cwd=root,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout.splitlines()[-1]) == case[2]
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        pytest.param(
+            """
+            @eqx.filter_jit(in_shardings=(rep, row))
+            def apply(net, row):
+                return jax.vmap(net)(row)
+            """,
+            "`row` is another variable inside `apply`", id="a name that is shadowed",
+        ),
+        pytest.param(
+            """
+            def _apply(net, xs):
+                return jax.vmap(net)(xs)
+
+
+            apply = eqx.filter_jit(_apply, in_shardings=(rep, row))
+            eager = _apply(net(), x)
+            """,
+            "`_apply` is also used without this wrapper", id="also called eagerly",
+        ),
+        pytest.param(
+            """
+            @eqx.filter_jit(in_shardings=(rep, {"a": row, "b": None}))
+            def apply(net, batch):
+                return jax.vmap(net)(batch["a"])
+            """,
+            "holds None, which filter_shard refuses", id="None inside a dict",
+        ),
+        pytest.param(
+            """
+            options = {"in_shardings": (rep, row)}
+            options["donate"] = "all"
+
+
+            @eqx.filter_jit(**options)
+            def apply(net, xs):
+                return jax.vmap(net)(xs)
+            """,
+            "`options` is used elsewhere, and may be changed there", id="options that change",
+        ),
+        pytest.param(
+            """
+            def place(x):
+                return jax.device_put(x, row)
+
+
+            @jax.jit
+            def step(x):
+                return place(x * 2)
+
+
+            if __name__ == "__main__":
+                step(place(x))
+            """,
+            "it is also called outside traced code", id="a helper that is also eager",
+        ),
+        pytest.param(
+            """
+            class Trainer:
+                def __init__(self, one: Mesh, two: Mesh):
+                    self.one, self.two = one, two
+                    self.first = one
+                    self.second = two
+                    self.step = jax.jit(self._step)
+
+                def _step(self, x):
+                    return jax.lax.with_sharding_constraint(x, P("data"))
+
+
+            if __name__ == "__main__":
+                Trainer(mesh, other).step(x)
+            """,
+            "the object keeps a mesh as `self.first` and `self.second`", id="two meshes of an object",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_not_fixed_says_why(write: Write, body: str, why: str) -> None:
+    text = HEAD + textwrap.dedent(body).strip() + "\n"
+    root = write({"main.py": text})
+    (outcome,) = fixed(root).fixed
+    assert (root / "main.py").read_text() == text
+    assert any(why in finding.help for finding in outcome.left), [finding.help for finding in outcome.left]

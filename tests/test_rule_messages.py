@@ -1,0 +1,98 @@
+"""What single rules say where a marked file cannot show it: messages, harm, and folders without a project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from shardlint.certainty import Certainty
+from shardlint.check import Options, check
+from shardlint.rule import Finding, Harm
+from tests.conftest import Write
+
+LEGACY = """\
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+mesh = Mesh(np.array(jax.devices()), ("data",))
+other = Mesh(np.array(jax.devices()), ("model",))
+same = mesh
+
+"""
+
+
+def found(root: Path, code: str, possible: bool = False) -> list[Finding]:
+    certainty = Certainty.POSSIBLE if possible else Certainty.LIKELY
+    report = check([root], Options(select=(code,), certainty=certainty))
+    return [finding for file in report.reports for finding in file.findings]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        pytest.param("with jax.set_mesh(mesh), mesh:\n    pass\n", 9, id="the-same-statement"),
+        pytest.param("with mesh, jax.set_mesh(mesh):\n    pass\n", 9, id="behind-it"),
+        pytest.param("with jax.set_mesh(same):\n    x = 1\n    with mesh:\n        pass\n", 9, id="around-it"),
+        pytest.param("jax.set_mesh(mesh)\nwith mesh:\n    pass\n", 9, id="before-it"),
+        pytest.param("def f(m: Mesh):\n    with jax.set_mesh(mesh=m), m:\n        pass\n", 10, id="a-parameter"),
+        pytest.param("with jax.set_mesh(other), mesh:\n    pass\n", None, id="another-mesh"),
+        pytest.param("with jax.set_mesh(mesh):\n    pass\nwith mesh:\n    pass\n", None, id="left-again"),
+        pytest.param("def f():\n    jax.set_mesh(mesh)\nwith mesh:\n    pass\n", None, id="elsewhere"),
+    ],
+)
+def test_a_mesh_that_is_set_already_is_not_to_be_set(write: Write, text: str, line: int | None) -> None:
+    (finding,) = found(write({"a.py": LEGACY + text}), "SL315")
+    if line is None:
+        assert "sets it already" not in finding.help
+    else:
+        assert finding.help.startswith("leave `")
+        assert f"jax.set_mesh at line {line} sets it already" in finding.help
+        assert finding.fix is None
+
+
+CONSTRAINT = "import flax.linen as nn\n\ndef block(x):\n    return nn.with_logical_constraint(x, ('batch', 'mlp'))\n"
+MESH = "import jax\n\nmesh = jax.make_mesh((8,), ('data',))\n"
+
+
+def test_without_a_project_a_library_s_rules_may_be_set_outside_of_its_folder(write: Write) -> None:
+    root = write({"models/block.py": CONSTRAINT, "models/mesh.py": MESH, "train.py": "import models.block\nimport models.mesh\n"})
+    assert len(found(root, "SL512")) == 1
+    (root / "setup.cfg").unlink()
+    assert found(root, "SL512") == []
+    (root / "models/block.py").write_text(MESH + CONSTRAINT, "utf-8")
+    assert len(found(root, "SL512")) == 1
+    (root / "pyproject.toml").write_text("[project]\nname = 'x'\n", "utf-8")
+    assert len(found(root, "SL512")) == 1
+
+
+READS = """\
+def raises(v): return v.get_metadata("sharding")
+def raises_too(v): return v.get_metadata()["sharding"]
+def default(v): return v.get_metadata("sharding", None)
+def default_too(v): return v.get_metadata().get("sharding")
+"""
+
+
+def test_a_read_of_a_renamed_key_raises_or_gives_the_default(write: Write) -> None:
+    harms = {finding.harm: finding.message for finding in found(write({"a.py": READS}), "SL504")}
+    assert [finding.harm for finding in found(write({}), "SL504")] == [Harm.CRASH] * 2 + [Harm.SILENT] * 2
+    assert "this raises KeyError" in harms[Harm.CRASH]
+    assert "raises" not in harms[Harm.SILENT]
+
+
+def test_what_may_be_deleted_is_not_said_to_raise(write: Write) -> None:
+    text = """\
+    import jax
+    from elsewhere import loss, log
+
+    evaluate = jax.jit(lambda params, batch: loss(params, batch), donate_argnums=0)
+
+    def run(params, batches):
+        for batch in batches:
+            log(evaluate(params, batch))
+    """
+    (finding,) = found(write({"a.py": text}), "SL220", possible=True)
+    assert "raises if an output of jax.jit took the donated buffer" in finding.message
+    assert "the donation only warns" in finding.message

@@ -1,0 +1,73 @@
+"""Rules that trigger on attributes of anything, and on keywords of any call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+from shardlint.dispatch import Wakes, sites
+from shardlint.facts import read_facts
+from shardlint.program import Program
+from shardlint.rule import Attributes, Finding, Harm, Keywords, Rule
+from shardlint.site import Site
+from shardlint.sources.text import decode
+from shardlint.targets import Target, Targets
+
+TEXT = """
+import jax
+import jax.numpy as jnp
+
+def f(x, mesh):
+    x.buffers = 1
+    jax.buffers
+    return x.buffers, x.inner.buffers, f(x, resources=mesh), jax.jit(f, resources=1), dict(x, other=resources)
+"""
+
+
+class Probe(Rule):
+    code = "XX1"
+    name = "probe"
+    harm = Harm.CRASH
+    wakes = (Attributes("buffers"), Keywords("resources"))
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        yield from ()
+
+
+def test_attributes_and_keywords(tmp_path: Path) -> None:
+    path = tmp_path / "a.py"
+    path.write_text(TEXT)
+    source = decode(path, TEXT.encode())
+    wakes = Wakes.of([Probe()])
+    assert set(wakes.screen.hits(TEXT.encode())) == {"buffers", "resources"}
+    triggers = wakes.triggers(["buffers", "resources"], TEXT.encode(), lambda module: True)
+    targets = Targets({"jax": Target((0, 12), "")})
+    program = Program(tmp_path)
+    found = [
+        (site.form, ast.unparse(site.syntax))
+        for site in sites(program, read_facts(source, path), wakes, targets, triggers)
+    ]
+    assert sorted(found) == [
+        ("attribute", "x.buffers"),
+        ("attribute", "x.inner.buffers"),
+        ("keyword", "f(x, resources=mesh)"),
+        ("keyword", "jax.jit(f, resources=1)"),
+    ]
+
+
+def test_what_runs_together(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text("import model\nfrom parts.inner import thing\n")
+    (tmp_path / "model.py").write_text("from layers import Layer\n")
+    (tmp_path / "layers.py").write_text("class Layer: pass\n")
+    (tmp_path / "parts").mkdir()
+    (tmp_path / "parts" / "__init__.py").write_text("")
+    (tmp_path / "parts" / "inner.py").write_text("thing = 1\n")
+    (tmp_path / "runs.py").write_text("import main\n")
+    (tmp_path / "apart.py").write_text("import layers\n")
+    program = Program(tmp_path)
+    home = program.project.facts(tmp_path / "main.py")
+    assert home is not None
+    names = [file.path.name for file in program.together(home)]
+    assert names[0] == "main.py"
+    assert set(names[1:]) == {"model.py", "inner.py", "runs.py", "layers.py"}
