@@ -34,13 +34,12 @@ def check(
         return _text(options, *stdin)
     places = Places()
     report = Report()
-    first = Path(real(paths[0] if paths else Path()))
-    report.find_targets = lambda: _targets(first if os.path.exists(first) else Path.cwd(), options, places)
     with timed("finding files"):
         found = chosen(paths, options, places)
-    report.missing += found.missing
-    report.skipped += found.skipped
-    for outcome in _outcomes(found, options, places, cached):
+    report.find_targets = lambda asked: _projects(found, asked, options, places)
+    report.passed_by(found)
+    for met, outcome in zip(found.met, _outcomes(found, options, places, cached), strict=True):
+        report.incomplete = report.incomplete or (met.stamp is None and outcome.reason is not None)
         report.add(outcome)
     return report
 
@@ -59,12 +58,19 @@ def _checker(options: Options, places: Places) -> Checker:
     return Checker(options, places=places)
 
 
-def _targets(path: Path, options: Options, places: Places) -> Targets:
+def _projects(
+    found: Found, paths: Iterable[Path] | None, options: Options, places: Places
+) -> dict[str, Targets]:
     from shardlint.targets import find_targets
 
-    folder = folder_of(path)
-    settings = places.settings(folder)
-    return find_targets(Path(places.root(folder)), options.targets, settings.targets, settings.name)
+    asked = None if paths is None else {str(path) for path in paths}
+    projects: dict[str, Targets] = {}
+    for folder in {os.path.dirname(met.real): 1 for met in found.met if asked is None or met.shown in asked}:
+        root = places.root(folder)
+        if root not in projects:
+            settings = places.settings(folder)
+            projects[root] = find_targets(Path(root), options.targets, settings.targets, settings.name)
+    return projects
 
 
 def _text(options: Options, path: Path, data: bytes) -> Report:
@@ -76,7 +82,7 @@ def _text(options: Options, path: Path, data: bytes) -> Report:
     with contextlib.suppress(Unreadable):  # check_file says why
         overlay[absolute] = decode(path, data)
     checker = Checker(options, overlay)
-    report = Report(find_targets=lambda: checker.targets(absolute))
+    report = Report(find_targets=lambda _: {checker.root(absolute): checker.targets(absolute)})
     report.add(checker.check_file(path, data))
     return report
 
@@ -103,7 +109,10 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
         if len(paths) == 1:
             return found
         every.missing += found.missing
+        every.excluded += found.excluded
+        every.refused += found.refused
         every.skipped += found.skipped
+        every.left_out = every.left_out or found.left_out
         for met in found.met:
             absolute = os.path.abspath(met.shown)
             if absolute not in seen:

@@ -8,25 +8,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from shardlint.certainty import Certainty, least
 from shardlint.clock import timed
-from shardlint.dispatch import Wakes, sites, wanted, without_modules
-from shardlint.facts import CutWrong, FileFacts, NotParsed
-from shardlint.outcome import FileReport, Options, Outcome
-from shardlint.own import FileNotParsed, SuppressionWithoutReason, UnusedSuppression
+from shardlint.dispatch import Trigger, Wakes, sites, wanted
+from shardlint.facts import FileFacts, NotParsed, check_parses
+from shardlint.outcome import Fault, FileReport, Options, Outcome
+from shardlint.own import FileNotParsed
 from shardlint.places import Places, ScopeKey, folder_of, scope_key
 from shardlint.program import Program
 from shardlint.program.needs import Need
 from shardlint.program.project import Answers
-from shardlint.registry import matching, select
-from shardlint.rule import Certainty, Edit, Finding, Fix, Rule, Safety
+from shardlint.registry import UnknownRule, entries, made, matching, selected
+from shardlint.rule import Finding, Rule
 from shardlint.settings import Settings
 from shardlint.site import Site
 from shardlint.sources.find import matches
-from shardlint.sources.suppress import Suppression, suppressions
+from shardlint.sources.newer import newer
+from shardlint.sources.suppress import suppressions
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
+from shardlint.suppressed import about, unsuppressed
 from shardlint.targets import Targets, find_targets
 
-_NEWER_SIZE, _NEWER_LINE, _NEWER_DEPTH, _NEWER_STACK = 300_000, 2_000, 200, 256 * 2**20
+_OWN = frozenset({"SL001", "SL002", "SL003"})
 _IN_A_STRING = re.compile(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
 
 
@@ -36,16 +39,17 @@ class _Scope:
 
     settings: Settings
     codes: frozenset[str]
+    """Of the rules that run."""
+    reported: frozenset[str]
+    """Of those whose findings are asked for."""
     wakes: Wakes
-    projects: Mapping[str, Wakes]
-    """Modules without which in the project some of the rules have nothing to say, and the wakes of the others."""
     ever: Wakes
     """Of what may wake on other releases too."""
-    proving: Wakes
-    """Without the rules that only find what is likely, where nobody asks for that."""
+    wanted: Wakes
+    """Without the rules that find nothing as sure as is asked for."""
     targets: Targets
     program: Program
-    pedantic: bool
+    least: Certainty
     ignores: tuple[tuple[str, frozenset[str]], ...]
     """Patterns of files, and the codes left out there."""
 
@@ -74,7 +78,7 @@ class Checker:
         self._answers: dict[ScopeKey, Answers] = dict(answers or {})
         """What is known of searches through a project, from an earlier run."""
         self._scopes: dict[ScopeKey, _Scope] = {}
-        self._wakes: dict[tuple[frozenset[str], bool], Wakes] = {}
+        self._wakes: dict[tuple[frozenset[str], Certainty], Wakes] = {}
         self._real: dict[str, str] = {}
 
     def targets(self, path: Path) -> Targets:
@@ -123,39 +127,36 @@ class Checker:
 
     def _make(self, settings: Settings, key: ScopeKey) -> _Scope:
         options, root = self.options, Path(key[1])
-        chosen = options.select or settings.select
-        rules = select(chosen, (*settings.ignore, *options.ignore))
+        ignores = _settled(settings)
+        reported = selected(options.select or settings.select, (*settings.ignore, *options.ignore))
         if options.harm:
-            harmful = set(matching(options.harm))
-            rules = tuple(rule for rule in rules if rule.code in harmful)
-        ever = rules
+            reported &= frozenset(matching(options.harm))
+        ever = rules = made(_run(reported, settings, options))
         targets = find_targets(root, options.targets, settings.targets, settings.name)
         rules = tuple(
             rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.holds.items())
         )
-        pedantic = options.pedantic or settings.pedantic
-        asked = [rule for rule in rules if wanted(rule, pedantic)]
+        sure = least(options, settings)
+        asked = [rule for rule in rules if wanted(rule, sure)]
         program = Program(root, self._overlay, settings.jit_decorators)
         program.project.answers.update(self._answers.get(key, {}))
         return _Scope(
             settings,
             frozenset(rule.code for rule in rules),
+            reported,
             self._woken(rules),
-            {module: self._woken(left, likely=pedantic) for module, left in without_modules(asked).items()},
-            self._woken([rule for rule in ever if wanted(rule, pedantic)]),
-            self._woken(asked, likely=pedantic),
+            self._woken([rule for rule in ever if wanted(rule, sure)]),
+            self._woken(asked, sure),
             targets,
             program,
-            pedantic,
-            tuple(
-                (pattern, frozenset(matching(codes))) for pattern, codes in settings.per_file_ignores.items()
-            ),
+            sure,
+            ignores,
         )
 
-    def _woken(self, rules: Sequence[Rule], likely: bool = True) -> Wakes:
-        key = frozenset(rule.code for rule in rules), likely
+    def _woken(self, rules: Sequence[Rule], sure: Certainty = Certainty.POSSIBLE) -> Wakes:
+        key = frozenset(rule.code for rule in rules), sure
         if key not in self._wakes:
-            self._wakes[key] = Wakes.of(tuple(rules), likely)
+            self._wakes[key] = Wakes.of(tuple(rules), sure)
         return self._wakes[key]
 
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
@@ -167,89 +168,88 @@ class Checker:
                 data = read_bytes(path) if data is None else data
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
-        # A likely finding that is not asked for still makes its suppression a used one.
+        # A finding that is not sure enough to be reported still makes its suppression a used one.
         commented = b"shardlint:" in data
-        wakes = scope.wakes if commented else scope.proving
+        wakes = scope.wakes if commented else scope.wanted
         with timed("screening"):
             ever = scope.ever.screen.hits(data)
-        if not ever and not commented:
-            return Outcome(path, quiet=True)
-        hits = wakes.screen.hits(data) if commented else wakes.screen.of(ever, data)
         needs = scope.program.needs
         needs.begin()
-        for module, others in scope.projects.items() if hits and not commented else ():
-            if not scope.program.project.imported(module):
-                wakes, hits = others, others.screen.of(hits, data)
-        if not hits and not commented:
-            return Outcome(path, needed=needs.named(needs.now))
+        hits = []
+        if ever or commented:
+            hits = wakes.screen.hits(data) if commented else wakes.screen.of(ever, data)
         absolute = Path(real)
+        triggers = wakes.triggers(hits, data, lambda module: scope.program.project.imported(absolute, module))
+        found: list[Finding] = []
+        faults: dict[str, Fault] = {}
         try:
             source = self._overlay.get(absolute) or decode(path, data)
+            if triggers:
+                found = self._findings(scope, absolute, source, wakes, triggers, faults)
+            else:
+                check_parses(source.text)
         except Unreadable as error:
             return self._not_read(scope, path, str(error), ())
+        except NotParsed as error:
+            return self._not_parsed(scope, path, source, error)
+        except RecursionError:
+            return self._not_parsed(scope, path, source, NotParsed("the file is nested too deeply to check"))
+        except Exception as error:
+            return Outcome(
+                path, None, f"shardlint itself failed here, please report it: {error!r}", failed=True
+            )
+        if not triggers and not commented:
+            return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
         comments = suppressions(source.text, source.line_starts)
-        found: list[Finding] = []
-        if hits:
-            try:
-                found = self._findings(scope, absolute, source, wakes, hits)
-            except NotParsed as error:
-                return self._not_parsed(scope, path, source, error)
-            except RecursionError:
-                return self._not_parsed(
-                    scope, path, source, NotParsed("the file is nested too deeply to check")
-                )
-            except Exception as error:
-                return Outcome(
-                    path, None, f"shardlint itself failed here, please report it: {error!r}", failed=True
-                )
-        kept = self._suppress(scope, source, found, comments, path)
+        ran = None if faults else scope.codes
+        kept = [
+            *unsuppressed(source, found, comments, scope.least),
+            *about(source, comments, ran),
+        ]
+        wanted = scope.reported - scope.ignored(path)
+        kept = sorted((one for one in kept if one.rule.code in wanted), key=_place)
         report = FileReport(path, source, kept) if kept else None
+        if faults:  # nothing is kept of it for the next run
+            return Outcome(path, report, failed=True, faults=tuple(faults.values()))
         return Outcome(path, report, needed=needs.named(needs.now))
 
     def _findings(
-        self, scope: _Scope, absolute: Path, source: Source, wakes: Wakes, hits: list[str]
+        self,
+        scope: _Scope,
+        absolute: Path,
+        source: Source,
+        wakes: Wakes,
+        triggers: Sequence[Trigger],
+        faults: dict[str, Fault],
     ) -> list[Finding]:
         scope.program.trim()
-        while True:
-            try:
-                return self._at_sites(scope, scope.program.project.checked(source, absolute), wakes, hits)
-            except CutWrong as error:
-                scope.program.read_whole(error.path)
+        facts = scope.program.project.checked(source, absolute)
+        return self._at_sites(scope, facts, wakes, triggers, faults)
 
-    def _at_sites(self, scope: _Scope, facts: FileFacts, wakes: Wakes, hits: list[str]) -> list[Finding]:
+    def _at_sites(
+        self,
+        scope: _Scope,
+        facts: FileFacts,
+        wakes: Wakes,
+        triggers: Sequence[Trigger],
+        faults: dict[str, Fault],
+    ) -> list[Finding]:
+        """What rules find. One that fails loses what it found in this file, and is put down in `faults`."""
         found: dict[tuple[str, int, int], Finding] = {}
         with timed("finding what wakes rules"):
-            woken = list(sites(scope.program, facts, wakes, scope.targets, hits))
+            woken = list(sites(scope.program, facts, wakes, scope.targets, triggers))
         for site in woken:
-            for finding in _checked(site):
-                found.setdefault((finding.rule.code, finding.start, finding.end), finding)
-        return sorted(found.values(), key=lambda finding: (finding.start, finding.end, finding.rule.code))
-
-    def _suppress(
-        self, scope: _Scope, source: Source, found: list[Finding], comments: list[Suppression], path: Path
-    ) -> list[Finding]:
-        kept = []
-        for finding in found:
-            first, last = (
-                source.position(finding.start)[0],
-                source.position(max(finding.start, finding.end - 1))[0],
-            )
-            covering = [comment for comment in comments if comment.covers(finding.rule.code, first, last)]
-            for comment in covering:
-                comment.used.add(finding.rule.code)
-            if not covering and (finding.certainty is Certainty.PROVEN or scope.pedantic):
-                kept.append(finding)
-        if "SL002" in scope.codes and not self.options.select and not self.options.harm:
-            kept += [finding for comment in comments for finding in _unused(source, comment, scope)]
-        if "SL003" in scope.codes:
-            kept += [
-                Finding(SuppressionWithoutReason, c.offset, c.end, "says no reason", "Nobody can tell later why.",
-                        help="write the reason after the bracket", harm=SuppressionWithoutReason.harm)
-                for c in comments if not c.reason
-            ]  # fmt: skip
-        ignored = scope.ignored(path)
-        kept = [finding for finding in kept if finding.rule.code not in ignored]
-        return sorted(kept, key=lambda finding: (finding.start, finding.end, finding.rule.code))
+            if site.rule.code in faults:
+                continue
+            try:
+                for finding in _checked(site):
+                    place = finding.rule.code, finding.start, finding.end
+                    if place not in found or not found[place].certainty.meets(finding.certainty):
+                        found[place] = finding
+            except _RuleFailed as error:
+                faults[site.rule.code] = Fault(site.rule.code, str(error))
+        kept = [finding for finding in found.values() if finding.rule.code not in faults]
+        return sorted(kept, key=_place)
 
     def _not_read(
         self, scope: _Scope, path: Path, reason: str, needed: tuple[Need, ...] | None = None
@@ -262,13 +262,13 @@ class Checker:
         offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
         reason = str(error)
         if not _IN_A_STRING.search(reason):  # libcst does not look into strings
-            reason += _newer(source)
+            reason += newer(source)
         return Outcome(path, self._broken(scope, path, source, offset, reason), reason, needed=())
 
     def _broken(
         self, scope: _Scope, path: Path, source: Source, offset: int, reason: str
     ) -> FileReport | None:
-        if "SL001" not in scope.codes or "SL001" in scope.ignored(path):
+        if "SL001" not in scope.reported - scope.ignored(path):
             return None
         finding = Finding(
             FileNotParsed, offset, offset, "", f"{reason[0].upper()}{reason[1:]}. Nothing in the file was checked.",
@@ -277,112 +277,60 @@ class Checker:
         return FileReport(path, source, [finding])
 
 
-def _checked(site: Site) -> Iterator[Finding]:
-    """A rule's findings at a site; what goes wrong in it is told with the rule and the line."""
-    try:
-        with timed(f"{site.rule.code} {site.rule.name}"):
-            yield from site.rule.check(site)
-    except (RecursionError, CutWrong):
-        raise
-    except Exception as error:
-        line = getattr(site.syntax, "lineno", 1)
-        raise RuntimeError(f"{site.rule.code} at line {line}: {type(error).__name__}: {error}") from error
+def _place(finding: Finding) -> tuple[int, int, str]:
+    return finding.start, finding.end, finding.rule.code
 
 
-def _newer(source: Source) -> str:
-    """Whether a newer Python could parse it: libcst knows later grammars than the running one.
+def _settled(settings: Settings) -> tuple[tuple[str, frozenset[str]], ...]:
+    """The patterns and codes of `per-file-ignores`. Raises `UnknownRule`, with the file, for whatever setting."""
 
-    libcst overruns its stack, and ends the process, on nesting that Python refuses politely: it is asked only about
-    what people write, on a stack that holds more than that.
-    """
-    text = source.text
-    if (
-        len(text) > _NEWER_SIZE
-        or max(map(len, text.splitlines())) > _NEWER_LINE
-        or _bracket_depth(text) > _NEWER_DEPTH
-    ):
-        return ""
-    import threading
-
-    import libcst
-
-    parsed: list[bool] = []
-
-    def parse() -> None:
+    def codes(key: str, selectors: Sequence[str]) -> frozenset[str]:
         try:
-            libcst.parse_module(text)
-        except Exception:
-            return
-        parsed.append(True)
+            return frozenset(matching(selectors))
+        except UnknownRule as error:
+            raise UnknownRule(f"{settings.path}: {key}: {error}") from None
 
-    before = threading.stack_size(_NEWER_STACK)
+    codes("select", settings.select)
+    codes("ignore", settings.ignore)
+    return tuple(
+        (pattern, codes(f"per-file-ignores.{pattern}", selectors))
+        for pattern, selectors in settings.per_file_ignores.items()
+    )
+
+
+def _run(reported: frozenset[str], settings: Settings, options: Options) -> frozenset[str]:
+    """The rules that must run to find what is asked for.
+
+    Whether a suppression is used rests on what the other rules would say.
+    """
+    if "SL002" not in reported:
+        return reported
+    usual = selected(settings.select, settings.ignore)
+    if not usual - _OWN:
+        usual = selected((), settings.ignore)
+    return reported | (usual - frozenset(matching(options.ignore)))
+
+
+class _RuleFailed(Exception):
+    """A rule that raised. The message names it, its pack, the line and what it raised."""
+
+
+def _checked(site: Site) -> Iterator[Finding]:
+    """A rule's findings at a site. Raises `_RuleFailed`."""
+    rule = site.rule
     try:
-        thread = threading.Thread(target=parse)
-        thread.start()
-        thread.join()
-    except RuntimeError:  # no memory for the stack: no hint
-        return ""
-    finally:
-        threading.stack_size(before)
-    return "; a newer Python can parse it: run shardlint with the Python the project uses" if parsed else ""
-
-
-def _bracket_depth(text: str) -> int:
-    """How deep brackets nest, those in strings counted too."""
-    depth = deepest = 0
-    for bracket in re.findall(r"[(\[{)\]}]", text):
-        depth = depth + 1 if bracket in "([{" else max(0, depth - 1)
-        deepest = max(deepest, depth)
-    return deepest
-
-
-def _unused(source: Source, comment: Suppression, scope: _Scope) -> list[Finding]:
-    unknown = [code for code in comment.codes if code not in _all_codes()]
-    idle = [
-        code
-        for code in comment.codes
-        if code not in comment.used and (code in scope.codes or code in unknown)
-    ]
-    if (comment.codes and not idle) or (not comment.codes and comment.used):
-        return []
-    whole = not comment.codes or len(idle) == len(comment.codes)
-    what = "it suppresses nothing" if whole else f"{', '.join(idle)} suppresses nothing here"
-    if comment.misspelt or unknown:  # what is meant is for people to say
-        kind = "ignore-file" if comment.whole_file else "ignore"
-        wrong = f"No rule has the code {', '.join(unknown)}" if unknown else "It names no code in brackets"
-        return [
-            Finding(UnusedSuppression, comment.offset, comment.end, what,
-                    f"{wrong}; write `# shardlint: {kind}[SL201]`, with the codes that are meant.",
-                    harm=UnusedSuppression.harm)
-        ]  # fmt: skip
-    if whole:
-        edit = _removed(source, comment)
-    else:
-        text = source.text[comment.offset : comment.end]
-        left = ", ".join(code for code in comment.codes if code not in idle)
-        inside = text[: text.index("[") + 1] + left + text[text.index("]") :]
-        edit = Edit(comment.offset, comment.end, inside)
-    fix = Fix(Safety.SAFE, "remove the comment" if whole else "remove the code", (edit,))
-    return [
-        Finding(UnusedSuppression, comment.offset, comment.end, what, "It would hide the next mistake on this line.",
-                harm=UnusedSuppression.harm, fix=fix)
-    ]  # fmt: skip
-
-
-def _all_codes() -> frozenset[str]:
-    from shardlint.registry import entries
-
-    return frozenset(entries())
-
-
-def _removed(source: Source, comment: Suppression) -> Edit:
-    """Take a comment away: with its line when it stands alone, with the blanks before it when it ends one."""
-    line = source.position(comment.offset)[0]
-    begin = source.line_starts[line - 1]
-    end = source.line_starts[line] if line < len(source.line_starts) else len(source.text)
-    before, after = source.text[begin : comment.offset], source.text[comment.end : end]
-    if after.strip():  # another comment follows
-        return Edit(comment.offset, comment.end + len(after) - len(after.lstrip()), "")
-    if not before.strip():
-        return Edit(begin, end, "")
-    return Edit(begin + len(before.rstrip(" \t")), comment.end, "")
+        with timed(f"{rule.code} {rule.name}"):
+            for finding in site.findings():
+                if not isinstance(finding, Finding):
+                    raise TypeError(f"{finding!r} is no Finding")
+                if not 0 <= finding.start <= finding.end <= len(site.file.source.text):
+                    raise ValueError(f"characters {finding.start} to {finding.end} are not in the file")
+                yield finding
+    except (Exception, SystemExit) as error:
+        if isinstance(error, RecursionError) and entries()[rule.code].ours:
+            raise  # the file is nested too deeply: our rules are not recursive for other reasons
+        line, pack = getattr(site.syntax, "lineno", 1), entries()[rule.code].pack
+        raise _RuleFailed(
+            f"{rule.code} ({pack}) failed at line {line}: {type(error).__name__}: {error}; "
+            "what it finds in this file is missing, please report it to its authors"
+        ) from error

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import atexit
-import contextlib
 import errno
 import gc
 import os
 import re
 import sys
-from collections.abc import Iterator
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from shardlint import __version__
+from shardlint.certainty import Certainty
 
 if TYPE_CHECKING:
+    from shardlint.fix import FixReport
     from shardlint.outcome import Options
 
 _FAILED = 2
@@ -47,7 +47,7 @@ class _Lazy(click.Group):
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="shardlint")
 def cli() -> None:
-    """Find sharding mistakes in JAX programs, mend them, and prove the mend on simulated meshes."""
+    """Find sharding mistakes in JAX programs, fix them, and prove the fix on simulated meshes."""
 
 
 class _Given(click.Path):
@@ -62,14 +62,31 @@ class _Given(click.Path):
 _PATHS = click.argument("paths", nargs=-1, type=_Given(path_type=Path))
 
 
+def _told(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """A list with commas between. One that says nothing, as of a variable that is not set, would choose everything."""
+    for value in values:
+        if not value.replace(",", "").strip():
+            raise click.BadParameter("it is empty; leave the option out, or say what is meant", ctx, param)
+    return values
+
+
 def _shared(command: Any) -> Any:
     """Options that choose rules and releases."""
-    many: dict[str, Any] = {"multiple": True, "metavar": "RULES"}
+    many: dict[str, Any] = {"multiple": True, "metavar": "RULES", "callback": _told}
     for option in (
         click.option(
-            "--target", multiple=True, metavar="PKG=VERSION", help="Release the code runs on, as in jax=0.12."
+            "--target",
+            multiple=True,
+            metavar="PKG=VERSION",
+            callback=_told,
+            help="Release the code runs on, as in jax=0.12.",
         ),
-        click.option("--pedantic", is_flag=True, help="Also findings that the program text does not prove."),
+        click.option("--pedantic", is_flag=True, help="The same as --certainty possible."),
+        click.option(
+            "--certainty",
+            type=click.Choice([one.value for one in Certainty]),
+            help="Only findings that are at least this sure (default: likely, so also proven).",
+        ),
         click.option(
             "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, as in .gitignore."
         ),
@@ -85,6 +102,13 @@ def _split(values: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
+def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
+    """The least certainty asked for; None where the settings decide."""
+    if pedantic and said not in (None, Certainty.POSSIBLE):
+        raise click.UsageError(f"--pedantic means --certainty possible; leave it or --certainty {said} out")
+    return Certainty.POSSIBLE if pedantic else None if said is None else Certainty(said)
+
+
 def _options(kwargs: dict[str, Any]) -> Options:
     from shardlint.outcome import Options
 
@@ -97,7 +121,7 @@ def _options(kwargs: dict[str, Any]) -> Options:
         select=_split(kwargs["select"]),
         ignore=_split(kwargs["ignore"]),
         harm=_split(kwargs["harm"]),
-        pedantic=kwargs["pedantic"],
+        certainty=_certainty(kwargs["certainty"], kwargs["pedantic"]),
         targets=targets,
         exclude=tuple(kwargs["exclude"]),
     )
@@ -125,7 +149,8 @@ def check(
     """Report sharding mistakes. Nothing of the checked project is run.
 
     PATHS are files and folders (default: this folder); "-" reads standard input.
-    Exit code: 0 nothing found, 1 findings, 2 the run itself could not be done.
+    Exit code: 0 nothing found, 1 findings, 2 something could not be checked as asked: a file that was named, a rule
+    that failed, nothing there to check.
     """
     from shardlint.check import check as run
     from shardlint.clock import clock, timed
@@ -151,7 +176,7 @@ def check(
     if profile:
         for line in clock.table():
             click.echo(line, err=True)
-    sys.exit(_FAILED if report.missing or report.failed else 1 if report.findings else 0)
+    sys.exit(_FAILED if report.undone else 1 if report.findings else 0)
 
 
 def _standard_input() -> bytes:
@@ -173,9 +198,10 @@ def _standard_input() -> bytes:
 )
 @click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
 def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: Any) -> None:
-    """Rewrite what can be rewritten.
+    """Rewrite what can be rewritten, and say what is left.
 
-    Exit code: 0 nothing is left to mend, 1 findings are left (with --diff: something would change), 2 the run itself
+    What a fix makes is checked again before it is written: one that leaves its finding or brings another is not made.
+    Exit code: 0 nothing is left to fix, 1 findings are left (with --diff: something would change), 2 the run itself
     could not be done.
     """
     from shardlint.fix import diff, patch
@@ -183,16 +209,10 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
     from shardlint.plain import plain
 
     report = run(paths or (Path(),), _options(kwargs), unsafe_fixes, write=not show_diff)
-    mended = left = 0
-    broken = bool(report.missing) or report.failed
     for outcome in report.fixed:
         if outcome.problem:
-            broken = True
             click.echo(plain(f"{outcome.path}: {outcome.problem}"), err=True)
-            continue
-        mended += len(outcome.mended)
-        left += len(outcome.left)
-        if show_diff:
+        elif show_diff:
             # What goes to `patch` must be as it is in the file; what goes to a terminal must not steer it.
             if sys.stdout is not None and sys.stdout.isatty():
                 for line in diff(outcome):
@@ -200,14 +220,41 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
             else:
                 click.echo(b"".join(patch(outcome)), nl=False)
         elif outcome.changed:
-            click.echo(plain(f"{outcome.path}: mended {', '.join(_codes(outcome.mended))}"))
+            click.echo(plain(f"{outcome.path}: fixed {', '.join(_codes(outcome.done))}"))
     for path, reason in report.skipped:
         click.echo(plain(f"{path}: not fixed: {reason}"), err=True)
+    for path, fault in report.faults:
+        click.echo(plain(f"{path}: not complete: {fault.reason}"), err=True)
     for path in report.missing:
         click.echo(plain(f"{path}: no such file or directory"), err=True)
-    verb = "would mend" if show_diff else "mended"
-    click.echo(f"{verb} {mended}, left {left} in {report.files} files.", err=show_diff)
-    sys.exit(_FAILED if broken else 1 if left or (show_diff and mended) else 0)
+    if not report.files and not report.skipped:
+        click.echo("Nothing to fix: no Python files found.", err=True)
+    fixed, left = _said_left(report, show_diff, unsafe_fixes)
+    broken = report.undone or any(outcome.problem for outcome in report.fixed)
+    sys.exit(_FAILED if broken else 1 if left or (show_diff and fixed) else 0)
+
+
+def _said_left(report: FixReport, show_diff: bool, unsafe: bool) -> tuple[int, int]:
+    """Print what is left, as `check` does, and the last line; how many findings were fixed, and are left."""
+    from shardlint.reports.text import count, frames
+    from shardlint.rule import Finding
+
+    def waits(finding: Finding) -> bool:
+        return finding.fix is not None and finding.fix.safety == "unsafe" and not unsafe
+
+    def note(finding: Finding) -> str:
+        return "`shardlint fix --unsafe-fixes` does it." if waits(finding) else ""
+
+    outcomes = [outcome for outcome in report.fixed if not outcome.problem]
+    for outcome in outcomes:
+        for part in frames(outcome.report(written=not show_diff), note):
+            click.echo(part, err=show_diff)
+    fixed, left = (sum(len(getattr(outcome, kind)) for outcome in outcomes) for kind in ("done", "left"))
+    more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
+    hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
+    verb = "would fix" if show_diff else "fixed"
+    click.echo(f"{verb} {fixed}, left {left} in {count(report.files, 'file')}.{hint}", err=show_diff)
+    return fixed, left
 
 
 def _codes(findings: Any) -> list[str]:
@@ -240,7 +287,7 @@ def rules() -> None:
 
 @cli.command()
 @click.argument("path", default=".", type=click.Path(path_type=Path, exists=True))
-@click.option("--target", multiple=True, metavar="PKG=VERSION")
+@click.option("--target", multiple=True, metavar="PKG=VERSION", callback=_told)
 def targets(path: Path, target: tuple[str, ...]) -> None:
     """Show which releases a project is checked for, and why."""
     from shardlint.checker import Checker
@@ -249,7 +296,7 @@ def targets(path: Path, target: tuple[str, ...]) -> None:
     from shardlint.targets import parse_targets
     from shardlint.versions import show
 
-    found = Checker(Options(targets=parse_targets(target))).targets(path.resolve())
+    found = Checker(Options(targets=parse_targets(_split(target)))).targets(path.resolve())
     for package, where in found.found.items():
         click.echo(plain(f"{package:9} {show(where.release):10} {where.source}"))
 
@@ -312,7 +359,9 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
-        with _unheard():
+        from shardlint.streams import unheard
+
+        with unheard():
             error.show()
         sys.exit(_FAILED)
     except click.exceptions.Abort:
@@ -340,18 +389,10 @@ def _cannot_be_done_as_asked(error: Exception) -> bool:
     return isinstance(error, BadSettings | BadTarget | BrokenPack | UnknownRule)
 
 
-@contextlib.contextmanager
-def _unheard() -> Iterator[None]:
-    """What is said on a full disk is not heard; the exit code still is."""
-    try:
-        yield
-    except OSError:
-        sys.stderr = None  # Python would try once more at the end, and fail with an exit code of its own
-
-
 def _fail(message: str) -> None:
     from shardlint.plain import plain
+    from shardlint.streams import unheard
 
-    with _unheard():
+    with unheard():
         click.echo(f"shardlint: {plain(message)}", err=True)
     sys.exit(_FAILED)

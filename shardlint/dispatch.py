@@ -3,15 +3,28 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection, Iterable, Iterator
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from shardlint.facts import NOWHERE, FileFacts
+from shardlint.facts import NOWHERE, FileFacts, beginning, calling
 from shardlint.program import Program, api
 from shardlint.program.values import Api, Made, Value, Wrapped, options
-from shardlint.rule import Calls, Certainty, Methods, Rule, Wake, Withs
-from shardlint.screen import Screen
+from shardlint.rule import (
+    Attributes,
+    Calls,
+    Certainty,
+    Keywords,
+    Lines,
+    Methods,
+    Rule,
+    Statements,
+    Takes,
+    Wake,
+    Withs,
+)
+from shardlint.screen import Screen, Texts
 from shardlint.site import Form, Site
 from shardlint.targets import Targets
 
@@ -20,6 +33,37 @@ _SPELLINGS: dict[str, set[str]] = {}
 for _written, _name in api.spellings():
     _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
 _WITH = "with"
+# A file of statements by themselves is looked into where it names a library; every file that does imports it.
+_IMPORT = "import"
+_NAMED = ("jax", "equinox", "haliax", "flax")
+# A `def` that takes a parameter.
+_HEADER = r"(?:)\bdef\s+\w+\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\bNAME\b"
+# What wakes for a name on whatever it stands.
+_ON_ANYTHING = (Methods, Attributes, Keywords)
+
+
+@dataclass(frozen=True)
+class _When:
+    """What must hold for a word in a file to be a trigger of a rule."""
+
+    library: str
+    """What the file must be about."""
+    near: tuple[bytes, ...] | None
+    """The texts of which one must stand in the file too; None: that says nothing."""
+    beside: tuple[str, ...]
+    """The texts of which one must stand in the same function; none: that says nothing."""
+    module: str
+    """What the project must import, or nothing."""
+
+
+@dataclass(frozen=True)
+class Trigger:
+    """A word that is looked for in a file, and the rules whose conditions the file meets for it."""
+
+    word: str
+    beside: tuple[str, ...]
+    """The texts of which one must stand in the function around the word."""
+    rules: frozenset[Rule]
 
 
 @dataclass
@@ -29,67 +73,93 @@ class Wakes:
     calls: dict[str, list[Rule]] = field(default_factory=dict)
     uses: dict[str, list[Rule]] = field(default_factory=dict)
     methods: dict[str, list[Rule]] = field(default_factory=dict)
+    attributes: dict[str, list[Rule]] = field(default_factory=dict)
+    keywords: dict[str, list[Rule]] = field(default_factory=dict)
     withs: dict[str, list[Rule]] = field(default_factory=dict)
-    words: dict[str, dict[str, set[bytes] | None]] = field(default_factory=dict)
-    """Identifiers to look for: for each library they may be of, the texts of which one must stand in the file too
-    (None: it is enough alone). A file without any of them needs no parse."""
-    likely: bool = True
-    """Whether likely findings are wanted."""
-    within: dict[str, set[str] | None] = field(default_factory=dict)
-    """For each of them, the texts of which one must stand in the same function (None: that says nothing)."""
-
+    statements: dict[str, list[Rule]] = field(default_factory=dict)
+    lines: dict[str, list[Rule]] = field(default_factory=dict)
+    takes: dict[str, list[Rule]] = field(default_factory=dict)
+    words: dict[str, dict[_When, set[Rule]]] = field(default_factory=dict)
+    """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""
+    least: Certainty = Certainty.POSSIBLE
+    """The least certainty of findings that are wanted."""
     @classmethod
-    def of(cls, rules: Iterable[Rule], likely: bool = True) -> Wakes:
+    def of(cls, rules: Iterable[Rule], least: Certainty = Certainty.POSSIBLE) -> Wakes:
         """Index the rules by the names they wake for."""
-        wakes = cls(likely=likely)
+        wakes = cls(least=least)
         for rule in rules:
             for wake in rule.wakes:
                 table = wakes._table(wake)
                 for name in wake.names:
                     table.setdefault(name, []).append(rule)
                     for word in _words(wake, name):
-                        asked = wakes.words.setdefault(word, {})
-                        library = _library(wake, name, word)
-                        near, known = _near(wake, name, word), asked.get(library, set())
-                        asked[library] = None if near is None or known is None else known | near
-                        inside = wakes.within.get(word, set())
-                        beside = _beside(wake)
-                        wakes.within[word] = inside | beside if beside and inside is not None else None
+                        near = _near(wake, name, word)
+                        texts = None if near is None else tuple(sorted(near))
+                        for library in _libraries(wake, name, word):
+                            when = _When(library, texts, _beside(wake), rule.project)
+                            wakes.words.setdefault(word, {}).setdefault(when, set()).add(rule)
         return wakes
 
     def _table(self, wake: Wake) -> dict[str, list[Rule]]:
         if isinstance(wake, Methods):
             return self.methods
+        if isinstance(wake, Attributes):
+            return self.attributes
+        if isinstance(wake, Keywords):
+            return self.keywords
         if isinstance(wake, Withs):
             return self.withs
+        if isinstance(wake, Statements):
+            return self.statements
+        if isinstance(wake, Lines):
+            return self.lines
+        if isinstance(wake, Takes):
+            return self.takes
         return self.calls if isinstance(wake, Calls) else self.uses
 
     @cached_property
     def screen(self) -> Screen:
         """What tells by a file's bytes whether any of the rules may wake."""
-        return Screen(
-            {
-                word: {
-                    library: None if near is None else tuple(sorted(near)) for library, near in asked.items()
-                }
-                for word, asked in self.words.items()
+        words: dict[str, dict[str, tuple[bytes, ...] | None]] = {}
+        for word, asked in self.words.items():
+            found: dict[str, set[bytes] | None] = {}
+            for when in asked:
+                known = found.get(when.library, set())
+                found[when.library] = None if when.near is None or known is None else known.union(when.near)
+            words[word] = {
+                library: None if near is None else tuple(sorted(near)) for library, near in found.items()
             }
-        )
+        return Screen(words)
+
+    def triggers(
+        self, hits: Iterable[str], data: bytes, imported: Callable[[str], bool]
+    ) -> tuple[Trigger, ...]:
+        """The words of a file that are triggers, each for the rules whose own conditions the file meets.
+
+        So a rule finds the same alone and with all others. `imported` tells whether the project imports a module.
+        """
+        texts = Texts(data)
+        found: dict[tuple[str, tuple[str, ...]], set[Rule]] = {}
+        for word in hits:
+            for when, rules in self.words.get(word, {}).items():
+                if texts.meet(when.library, when.near) and (not when.module or imported(when.module)):
+                    found.setdefault((word, when.beside), set()).update(rules)
+        return tuple(Trigger(*key, frozenset(found[key])) for key in sorted(found))
 
 
-def screens(pedantic: bool) -> tuple[Screen, dict[str, Screen]]:
+def screens(least: Certainty) -> tuple[Screen, dict[str, Screen]]:
     """The screen of all rules there are, and of those left in a project that does not import a module they ask for."""
-    from shardlint.registry import rules
+    from shardlint.registry import entries, made
 
-    asked = [rule() for rule in rules() if wanted(rule, pedantic)]
+    asked = [rule for rule in made(entries().keys()) if wanted(rule, least)]
     return Wakes.of(asked).screen, {
         module: Wakes.of(left).screen for module, left in without_modules(asked).items()
     }
 
 
-def wanted(rule: Rule | type[Rule], pedantic: bool) -> bool:
-    """Whether what a rule finds is asked for: what is only likely is for those who want it."""
-    return pedantic or rule.certainty is Certainty.PROVEN
+def wanted(rule: Rule | type[Rule], least: Certainty) -> bool:
+    """Whether any finding of a rule may be sure enough."""
+    return rule.ceiling().meets(least)
 
 
 def without_modules(rules: Collection[Rule]) -> dict[str, list[Rule]]:
@@ -98,11 +168,13 @@ def without_modules(rules: Collection[Rule]) -> dict[str, list[Rule]]:
     return {module: [rule for rule in rules if rule.project != module] for module in modules}
 
 
-def _library(wake: Wake, name: str, word: str) -> str:
+def _libraries(wake: Wake, name: str, word: str) -> tuple[str, ...]:
     """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
     if isinstance(wake, Withs):
-        return name
-    return name.partition(".")[0] if not isinstance(wake, Methods) and _is_plain(word) else ""
+        return (name,)
+    if isinstance(wake, Statements | Lines | Takes):
+        return _NAMED
+    return (name.partition(".")[0] if not isinstance(wake, _ON_ANYTHING) and _is_plain(word) else "",)
 
 
 def _is_plain(word: str) -> bool:
@@ -112,13 +184,20 @@ def _is_plain(word: str) -> bool:
 
 def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
     """What stands in a file besides a word when the name is used there; None where that says nothing."""
-    if isinstance(wake, Methods):
+    if isinstance(wake, _ON_ANYTHING):
         return {text.encode() for text in wake.near} or None
     if isinstance(wake, Withs):
         # It says the word, or enters what a name stands for.
         first = f"[{name[0]}{name[0].upper()}]"
         says = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
         return {says.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
+    if isinstance(wake, Statements):
+        return {f"(?im){calling(name)}".encode()}
+    if isinstance(wake, Lines):
+        near = rf"(?=[\s\S]*?(?:{wake.near}))" if wake.near else ""
+        return {rf"(?m)\A{near}[\s\S]*?{beginning(name)}".encode()}
+    if isinstance(wake, Takes):
+        return {_HEADER.replace("NAME", name).encode()}
     if isinstance(wake, Calls):
         if wake.near:
             return {text.encode() for text in wake.near}
@@ -137,37 +216,48 @@ def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
     return {text.encode() for text in (texts if own == module else [*texts, f"= {module}"])}
 
 
-def _beside(wake: Wake) -> set[str]:
+def _beside(wake: Wake) -> tuple[str, ...]:
     """What must stand in the function of a mention; nothing where that says nothing."""
-    if not isinstance(wake, Calls | Methods):
-        return set()
-    return {NOWHERE} if wake.outside else set(wake.within)
+    if not isinstance(wake, Calls | Methods | Attributes | Keywords):
+        return ()
+    return (NOWHERE,) if wake.outside else tuple(sorted(set(wake.within)))
 
 
 def _words(wake: Wake, name: str) -> set[str]:
-    if isinstance(wake, Withs):
-        return {_WITH}
+    if isinstance(wake, Withs | Statements | Lines):
+        return {_WITH if isinstance(wake, Withs) else _IMPORT}
     bare = name.removesuffix(".*")
     words = {bare.rpartition(".")[2]}
     return words | _SPELLINGS.get(bare, set()) if isinstance(wake, Calls) else words
 
 
 def sites(
-    program: Program, file: FileFacts, wakes: Wakes, targets: Targets, hits: Collection[str]
+    program: Program, file: FileFacts, wakes: Wakes, targets: Targets, triggers: Iterable[Trigger]
 ) -> Iterator[Site]:
-    """The sites of a file, in text order. `hits` are the wake words that its text holds."""
+    """The sites of a file, in text order. `triggers` are those of its text."""
     found: dict[tuple[int, str, int], Site] = {}
-    names = [word for word in hits if word != _WITH]
-    for node in _mentions(file, names, wakes):
+    words = []
+    for trigger in triggers:
+        if trigger.word == _IMPORT:
+            for site in _stated(program, file, wakes, targets):
+                if site.rule in trigger.rules:
+                    found.setdefault((id(site.syntax), site.rule.code, 3), site)
+        elif trigger.word == _WITH:
+            for site in _entered(program, file, wakes, targets):
+                if site.rule in trigger.rules:
+                    found.setdefault((id(site.syntax), site.rule.code, 2), site)
+        else:
+            words.append(trigger)
+    for node, rules in _mentions(file, words):
         for site in _at(program, file, node, wakes, targets):
-            found.setdefault((id(site.syntax), site.rule.code, 0 if site.form != "partial" else 1), site)
-    if len(names) < len(hits):
-        for site in _entered(program, file, wakes, targets):
-            found.setdefault((id(site.syntax), site.rule.code, 2), site)
+            if site.rule in rules:
+                found.setdefault((id(site.syntax), site.rule.code, 0 if site.form != "partial" else 1), site)
     yield from sorted(
         found.values(),
-        key=lambda site: (getattr(site.syntax, "lineno", 0), getattr(site.syntax, "col_offset", 0)),
-    )
+        key=lambda site: (
+            getattr(site.syntax, "lineno", 0), getattr(site.syntax, "col_offset", 0), site.rule.code, site.form
+        ),
+    )  # fmt: skip
 
 
 def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) -> Iterator[Site]:
@@ -176,22 +266,44 @@ def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) 
             for item in node.items:
                 for rule in rules:
                     yield Site(
-                        program, file, item.context_expr, Api("", ""), "with", targets, rule, wakes.likely
+                        program, file, item.context_expr, Api("", ""), "with", targets, rule, wakes.least
                     )
 
 
-def _mentions(file: FileFacts, hits: Iterable[str], wakes: Wakes) -> Iterator[ast.AST]:
+def _stated(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) -> Iterator[Site]:
+    for part, rules in wakes.statements.items():
+        for call in file.statements_calling(part):
+            for rule in rules:
+                yield Site(program, file, call, Api("", ""), "statement", targets, rule, wakes.least)
+    for pattern, rules in wakes.lines.items():
+        asking = [rule for rule in rules if _is_near(file, rule, pattern)]
+        for node in file.statements_beginning(pattern) if asking else ():
+            for rule in asking:
+                yield Site(program, file, node, Api("", ""), "line", targets, rule, wakes.least)
+
+
+def _is_near(file: FileFacts, rule: Rule, pattern: str) -> bool:
+    """Whether a file matches what the lines that wake a rule must be near to."""
+    asked = [wake.near for wake in rule.wakes if isinstance(wake, Lines) and pattern in wake.names]
+    return any(not near or re.search(near, file.source.text) for near in asked)
+
+
+def _mentions(file: FileFacts, triggers: Iterable[Trigger]) -> Iterator[tuple[ast.AST, frozenset[Rule]]]:
     """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`)."""
-    todo = [(word, tuple(sorted(wakes.within[word] or ()))) for word in hits]
+    todo = list(triggers)
     seen = set(todo)
-    for word, beside in todo:
+    for trigger in todo:
+        beside = trigger.beside
         # A rule that wakes for a module wakes for what is taken from it: `from jax.experimental.maps import xmap`.
-        for node in (*file.mentions(word, beside), *file.taken_from(word)):
-            yield node
+        for node in (*file.mentions(trigger.word, beside), *file.taken_from(trigger.word)):
+            if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
+                continue
+            yield node, trigger.rules
             for alias in _aliases(file, node):
-                if (alias, beside) not in seen:
-                    seen.add((alias, beside))
-                    todo.append((alias, beside))
+                more = Trigger(alias, beside, trigger.rules)
+                if more not in seen:
+                    seen.add(more)
+                    todo.append(more)
 
 
 def _aliases(file: FileFacts, node: ast.AST) -> Iterator[str]:
@@ -205,26 +317,37 @@ def _aliases(file: FileFacts, node: ast.AST) -> Iterator[str]:
 
 
 def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes, targets: Targets) -> Iterator[Site]:
+    if isinstance(node, ast.arg):
+        for rule in wakes.takes.get(node.arg, ()):
+            yield Site(program, file, node, Api("", ""), "parameter", targets, rule, wakes.least)
+        return
     if isinstance(node, ast.alias):
         yield from _imported(program, file, node, wakes, targets)
         return
+    if isinstance(node, ast.keyword) and node.arg in wakes.keywords:
+        call = file.parent(node)
+        if isinstance(call, ast.Call):
+            for rule in wakes.keywords[node.arg]:
+                yield Site(program, file, call, Api("", ""), "keyword", targets, rule, wakes.least)
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return
     if isinstance(node, ast.Attribute) and node.attr in wakes.methods:
         yield from _methods(program, file, node, wakes, targets)
+    if isinstance(node, ast.Attribute) and node.attr in wakes.attributes:
+        yield from _attributes(program, file, node, wakes, targets)
     for option in options(program.value(file, node)):
         option, bound = _unbound(option)
         if not isinstance(option, Api):
             continue
         for rule in _users(wakes, option.written):
-            yield Site(program, file, node, option, "name", targets, rule, wakes.likely)
+            yield Site(program, file, node, option, "name", targets, rule, wakes.least)
         rules = wakes.calls.get(option.name, ())
         if not rules:
             continue
         call, form = _called(program, file, node)
         if call is not None and not bound:
             for rule in rules:
-                yield Site(program, file, call, option, form, targets, rule, wakes.likely)
+                yield Site(program, file, call, option, form, targets, rule, wakes.least)
 
 
 def _methods(
@@ -236,7 +359,16 @@ def _methods(
     if any(isinstance(option, Api) for option in options(program.value(file, node))):
         return
     for rule in wakes.methods[node.attr]:
-        yield Site(program, file, call, Api(node.attr, node.attr), "method", targets, rule, wakes.likely)
+        yield Site(program, file, call, Api(node.attr, node.attr), "method", targets, rule, wakes.least)
+
+
+def _attributes(
+    program: Program, file: FileFacts, node: ast.Attribute, wakes: Wakes, targets: Targets
+) -> Iterator[Site]:
+    if any(isinstance(option, Api) for option in options(program.value(file, node))):
+        return
+    for rule in wakes.attributes[node.attr]:
+        yield Site(program, file, node, Api(node.attr, node.attr), "attribute", targets, rule, wakes.least)
 
 
 def _unbound(value: Value) -> tuple[Value, bool]:
@@ -283,5 +415,5 @@ def _imported(
         return
     for rule in _users(wakes, written):
         yield Site(
-            program, file, node, Api(api.canonical(written), written), "import", targets, rule, wakes.likely
+            program, file, node, Api(api.canonical(written), written), "import", targets, rule, wakes.least
         )

@@ -7,9 +7,10 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardlint.facts import CutWrong, FileFacts, Scope
+from shardlint.facts import FileFacts, Scope
 from shardlint.places import find_settings, project_root
 from shardlint.program import Program
+from shardlint.program.arrays import Array, Arrays, Contraction
 from shardlint.program.contexts import Context
 from shardlint.program.evaluate import scope_label
 from shardlint.program.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
@@ -23,6 +24,7 @@ from shardlint.program.values import (
     Items,
     Made,
     Parameter,
+    Place,
     Unknown,
     Value,
     Wrapped,
@@ -50,12 +52,7 @@ def explain(path: Path, line: int) -> Iterator[str]:
     releases = (
         f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
     )
-    told: list[str] | None = None
-    while told is None:
-        try:
-            told = list(_about(program, program.project.checked(source, absolute), line))
-        except CutWrong as error:
-            program.read_whole(error.path)
+    told = list(_about(program, program.project.checked(source, absolute), line))
     yield f"{path}:{line}: {source.line(line).strip()}"
     yield f"  releases  {', '.join(releases)}"
     yield from told
@@ -78,6 +75,51 @@ def _about(program: Program, facts: FileFacts, line: int) -> Iterator[str]:
             if text not in seen and not isinstance(value, Unknown):
                 seen.add(text)
                 yield f"  {text:<9} {describe(value, program)}"
+    yield from _arrays(program, facts, nodes)
+
+
+def _arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterator[str]:
+    """The arrays of a line, and the products: on the first way to it that is in sight."""
+    seen_program, view = next(program.views(facts, nodes[0]))
+    arrays = Arrays(seen_program.evaluator)
+    calls = view.way.calls if view.way is not None else ()
+    if calls:
+        yield f"  as called at {', '.join(f'{one.file.path.name}:{one.line}' for one in calls)}"
+    seen: set[str] = set()
+    for node in nodes:
+        text = " ".join(facts.text(node).split())
+        place = Place(facts, node)
+        found = arrays.of(place)
+        if text in seen or (found.placement is None and not found.shape):
+            continue
+        seen.add(text)
+        yield f"  array     {text}: {_array(found)}"
+        contraction = arrays.contraction(place)
+        if contraction is not None:
+            yield from _contraction(contraction)
+
+
+def _array(found: Array) -> str:
+    sizes = ", ".join("?" if size is None else str(size) for size in found.shape or ())
+    shape = f"({sizes})" if found.shape is not None else "of unknown shape"
+    if found.placement is None:
+        return shape
+    entries = [
+        "?" if axes is None else " and ".join(map(repr, axes)) or "None" for axes in found.placement.axes
+    ]
+    mesh = f" over {_mesh(found.placement.mesh)}" if found.placement.mesh is not None else ""
+    return f"{shape} split P({', '.join(entries)}){mesh}"
+
+
+def _contraction(found: Contraction) -> Iterator[str]:
+    for label in found.labels:
+        split = [f"{side} over {' and '.join(axes)}" for side, axes in
+                 (("left", label.left), ("right", label.right)) if axes]  # fmt: skip
+        kind = f": {label.parallelism}" if label.parallelism else ""
+        size = "" if label.size is None else f" ({label.size})"
+        yield f"            {label.name}{size} {label.role}, {' and '.join(split) or 'whole'}{kind}"
+    for move in found.moves:
+        yield f"            needs an {move}" if move[0] == "a" else f"            {move}"
 
 
 def _on_line(facts: FileFacts, line: int) -> Iterator[ast.expr]:

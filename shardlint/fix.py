@@ -1,4 +1,4 @@
-"""Findings to edits to files: overlap, order, imports, fixpoint, atomic writes."""
+"""Findings to fixed files: projects one after the other, each in memory first, then written file by file."""
 
 from __future__ import annotations
 
@@ -6,255 +6,148 @@ import difflib
 import io
 import os
 import stat
-import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from shardlint.attempt import Attempt, Work, wanted
 from shardlint.check import chosen
 from shardlint.checker import Checker
-from shardlint.facts import FileFacts, NotParsed, read_facts
-from shardlint.files import replace_file
-from shardlint.imports import dropped
-from shardlint.outcome import Options, Outcome, Run
+from shardlint.files import remove_left_over, replace_file
+from shardlint.outcome import FileReport, Options, Outcome, Run
 from shardlint.places import Places
 from shardlint.plain import plain
-from shardlint.program.project import Project
-from shardlint.rule import Edit, Finding, Fix, Safety
+from shardlint.recheck import carry_out
+from shardlint.rule import Finding
 from shardlint.sources.find import Found
-from shardlint.sources.text import Source, Unreadable, decode
+from shardlint.sources.text import Source, Unreadable
 
-# A fix may uncover another finding; more rounds than this means two rules undo each other.
-_ROUNDS = 10
+__all__ = ["FixReport", "FixedFile", "diff", "fix", "patch", "wanted", "write_atomically"]
 
 
 @dataclass
 class FixedFile:
-    """One file's outcome: its source before and after, the findings mended, and those left."""
+    """One file's outcome: its source before and after, the findings that were fixed, and those left.
+
+    What is left points into `after`; of a fix that was taken back it says why.
+    """
 
     path: Path
     before: Source
     after: Source
-    mended: list[Finding] = field(default_factory=list)
+    done: list[Finding] = field(default_factory=list)
     left: list[Finding] = field(default_factory=list)
     problem: str = ""
+    left_before: list[Finding] = field(default_factory=list)
+    """What is left, pointing into `before`."""
 
     @property
     def changed(self) -> bool:
         """Whether there is anything to write."""
         return self.after.text != self.before.text
 
+    def report(self, written: bool) -> FileReport:
+        """What is left, as a check reports it: in the file as it is now, or was."""
+        if written:
+            return FileReport(self.path, self.after, self.left)
+        return FileReport(self.path, self.before, self.left_before)
+
 
 @dataclass
 class FixReport(Run):
-    """The result of mending."""
+    """The result of fixing."""
 
     fixed: list[FixedFile] = field(default_factory=list)
 
 
 def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> FixReport:
-    """Mend the files. With `write` False nothing is written.
+    """Fix the files. With `write` False nothing is written.
 
-    Raises `BadSettings` and `UnknownRule`. A file that cannot be read, mended or written is reported; the others go on.
+    Raises `BadSettings` and `UnknownRule`. A file that cannot be read, fixed or written is reported; the others go on.
     """
     report = FixReport()
     places = Places()
-    projects: dict[str, Project] = {}
-    checker = Checker(options, places=places)
     found = chosen(paths, options, places)
-    report.missing += found.missing
-    report.skipped += found.skipped
-    for file in _each_once(found):
-        report.files += 1
-        first = checker.check_file(file)
-        report.failed = report.failed or first.failed
-        outcome, reason = fix_file(first, options, unsafe, _project(projects, checker, file))
-        if reason is not None:
-            report.skipped.append((file, reason))
-        if outcome is None:
-            continue
-        if write:
-            _write(outcome)
-        report.fixed.append(outcome)
+    report.passed_by(found)
+    named = {met.path for met in found.met if met.stamp is None}
+    files = _each_once(found)
     if write:
-        turns = 1
-        while turns < _ROUNDS and _look_again(report, options, unsafe, projects):
-            turns += 1
+        remove_left_over(files)
+    for root, inside in _by_project(files, Checker(options, places=places)).items():
+        _fix_project(report, root, inside, Attempt([], options, unsafe, root, places), write)
+    report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
+    order = {path: place for place, path in enumerate(files)}
+    report.fixed.sort(key=lambda outcome: order[outcome.path])
     return report
 
 
 def _each_once(found: Found) -> list[Path]:
-    """The files to mend: of a file that links lead to too, the path that is none."""
-    files: dict[str, Path] = {}
+    """The files to fix: of a file that links lead to too, the path that is none."""
+    files: dict[Path, Path] = {}
     for met in found.met:
-        if met.real not in files or files[met.real].is_symlink():
-            files[met.real] = met.path
+        real = Path(met.real)
+        if real not in files or files[real].is_symlink():
+            files[real] = met.path
     return list(files.values())
 
 
-def _project(projects: dict[str, Project], checker: Checker, file: Path) -> Project:
-    root = checker.root(file)
-    return projects.setdefault(root, Project(Path(root)))
+def _by_project(files: Sequence[Path], checker: Checker) -> dict[str, list[Path]]:
+    projects: dict[str, list[Path]] = {}
+    for file in files:
+        projects.setdefault(checker.root(file), []).append(file)
+    return projects
+
+
+def _fix_project(report: FixReport, root: str, files: Sequence[Path], attempt: Attempt, write: bool) -> None:
+    checker = Checker(attempt.options, places=attempt.places)
+    attempt.outcomes = [checker.check_file(file) for file in files]
+    checker.let_go()
+    after = carry_out(attempt)
+    if write and _cannot_be_written(attempt):
+        after = carry_out(attempt)
+    for outcome in attempt.outcomes:
+        report.files += 1
+        report.failed = report.failed or outcome.failed
+        report.faults += [(outcome.path, fault) for fault in outcome.faults]
+        work = attempt.works.get(outcome.path)
+        reason = work.reason if work is not None else outcome.reason
+        if reason:
+            report.skipped.append((outcome.path, reason))
+        if work is not None:
+            report.fixed.append(_outcome(attempt, work, after.get(str(outcome.path)), write))
+
+
+def _cannot_be_written(attempt: Attempt) -> bool:
+    """Refuse what moves together where one of the files cannot be written; whether there was such."""
+    found = False
+    for work in attempt.works.values():
+        joined = [made for made in work.made if made.together]
+        if joined and not os.access(work.path, os.W_OK):
+            found = True
+            for made in joined:
+                attempt.refused.add(
+                    made, f"{work.path.name}, which would have to change with it, is read-only"
+                )
+    return found
+
+
+def _outcome(attempt: Attempt, work: Work, again: Outcome | None, write: bool) -> FixedFile:
+    findings = work.first if again is None else again.report.findings if again.report is not None else []
+    left = list(attempt.left(work, findings))
+    before = [replace(one, start=work.origin(one), end=max(work.origin(one), work.end(one))) for one in left]
+    outcome = FixedFile(
+        work.path, work.before, work.after, [made.finding for made in work.made], left, "", before
+    )
+    if write and outcome.changed:
+        _write(outcome)
+    return outcome
 
 
 def _write(outcome: FixedFile) -> None:
-    if outcome.changed and not outcome.problem:
-        try:
-            write_atomically(outcome.path, outcome.after.encode(), expected=outcome.before.encode())
-        except (OSError, Unreadable) as error:
-            outcome.problem = f"not written: {error}"
-
-
-def _look_again(report: FixReport, options: Options, unsafe: bool, projects: dict[str, Project]) -> bool:
-    """Mend what is left, where that was seen while other files were as before; returns whether there was something.
-
-    What a fix does may rest on files that came later, and were mended since.
-    """
-    if not any(outcome.changed and not outcome.problem for outcome in report.fixed):
-        return False
-    again, found_more = Checker(options), False
-    for outcome in report.fixed:
-        if not outcome.left or outcome.problem:
-            continue
-        first = again.check_file(outcome.path)
-        if first.reason is not None:
-            continue
-        outcome.left = first.report.findings if first.report is not None else []
-        more, reason = fix_file(first, options, unsafe, _project(projects, again, outcome.path))
-        if more is None or reason is not None or not more.changed or more.problem:
-            continue
-        _write(more)
-        if more.problem:
-            outcome.problem = more.problem
-            continue
-        outcome.after, outcome.left = more.after, more.left
-        outcome.mended += more.mended
-        found_more = True
-    return found_more
-
-
-def fix_file(
-    first: Outcome, options: Options, unsafe: bool, project: Project
-) -> tuple[FixedFile | None, str | None]:
-    """Mend a checked file in memory: apply what can be applied, check again, until nothing more can be."""
-    path, found, reason = first.path, first.report, first.reason
-    if found is None:
-        return None, reason
-    outcome = FixedFile(path, found.source, found.source, left=found.findings)
-    if reason is not None:
-        return outcome, reason
-    findings = found.findings
-    for turn in range(_ROUNDS):
-        applied, text = apply(outcome.after, findings, unsafe, project)
-        if applied and turn == 0:
-            if not outcome.before.exact:
-                name = outcome.before.encoding
-                return outcome, f"written as {name} it would be other bytes throughout; save it as UTF-8"
-            try:  # a file in which only comments were looked at need not be Python
-                facts = read_facts(outcome.before, path)
-            except NotParsed as error:
-                return outcome, str(error)
-            broken = _not_compiled(facts)
-            if broken is not None:
-                return outcome, f"Python cannot compile it: {broken}"
-        if not applied or text == outcome.after.text:
-            break
-        after = outcome.after.replaced(text)
-        wrong = _wrong(after)
-        if wrong is not None and len(applied) > 1:
-            # Each may be right alone: two statements are taken away that were the whole of a block.
-            applied, text = apply(outcome.after, applied[:1], unsafe, project)
-            after = outcome.after.replaced(text)
-            wrong = _wrong(after)
-        if wrong is not None:
-            codes = ", ".join(sorted({finding.rule.code for finding in applied}))
-            outcome.problem = f"the fix of {codes} would break the file ({wrong}); nothing was changed"
-            outcome.after = outcome.before
-            outcome.mended = []
-            break
-        outcome.after = after
-        outcome.mended += applied
-        again = Checker(options, {path.resolve(): after})
-        report = again.check_file(path, after.encode()).report
-        findings = report.findings if report is not None else []
-        if not findings:
-            break
-    outcome.left = findings
-    return outcome, None
-
-
-def _wrong(after: Source) -> str | None:
-    """Why a text cannot be written; None where it can."""
     try:
-        facts = read_facts(after, after.path)
-        read = decode(after.path, after.encode())
-    except (NotParsed, Unreadable) as error:
-        return str(error)
-    if read.text != after.text:  # a coding cookie came or went
-        return f"Python would read it as {read.encoding}, and it is written as {after.encoding}"
-    return _not_compiled(facts)
-
-
-def _not_compiled(file: FileFacts) -> str | None:
-    """What Python says of a text that parses and still is no program, as with a late `from __future__`."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            compile(file.tree, str(file.path), "exec", dont_inherit=True)
-    except SyntaxError as error:
-        return f"line {error.lineno}: {error.msg}"
-    except (RecursionError, MemoryError):
-        return None
-    return None
-
-
-def wanted(fix: Fix | None, unsafe: bool) -> bool:
-    """Whether a fix may be applied."""
-    return fix is not None and (fix.safety is Safety.SAFE or unsafe)
-
-
-def apply(
-    source: Source, findings: Sequence[Finding], unsafe: bool, project: Project
-) -> tuple[list[Finding], str]:
-    """Apply the fixes that do not overlap, each whole or not at all, then drop imports they left unused."""
-    chosen: list[Finding] = []
-    edits: dict[tuple[int, int, str], Edit] = {}
-    for finding in findings:
-        if finding.fix is None or not wanted(finding.fix, unsafe):
-            continue
-        new = {(edit.start, edit.end, edit.text): edit for edit in finding.fix.edits}
-        if any(_overlap(one, two) for one in new.values() for key, two in edits.items() if key not in new):
-            continue  # the next round gets it
-        edits.update(new)
-        chosen.append(finding)
-    text = _spliced(source.text, list(edits.values()))
-    names = {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
-    if names:
-        try:
-            facts = read_facts(source.replaced(text), source.path.resolve())
-            text = _spliced(text, dropped(facts, names, project))
-        except NotParsed:
-            pass  # the caller reports it
-    return chosen, text
-
-
-def _overlap(one: Edit, two: Edit) -> bool:
-    if one.start == one.end == two.start == two.end:
-        return one.text != two.text and not (_is_import(one) and _is_import(two))
-    return one.start < two.end and two.start < one.end
-
-
-def _is_import(edit: Edit) -> bool:
-    return edit.text.lstrip("\r\n").startswith(("import ", "from "))
-
-
-def _spliced(text: str, edits: list[Edit]) -> str:
-    parts = []
-    end = 0
-    for edit in sorted(edits, key=lambda edit: (edit.start, edit.end, edit.text)):
-        parts += [text[end : edit.start], edit.text]
-        end = edit.end
-    return "".join([*parts, text[end:]])
+        write_atomically(outcome.path, outcome.after.encode(), expected=outcome.before.encode())
+    except (OSError, Unreadable) as error:
+        outcome.problem = f"not written: {error}"
 
 
 def diff(outcome: FixedFile) -> Iterator[str]:

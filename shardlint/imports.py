@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
-import unicodedata
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 
-from shardlint.facts import Binding, CutWrong, FileFacts
+from shardlint.facts import Binding, FileFacts
 from shardlint.program import Program, api
-from shardlint.program.project import Project
 from shardlint.program.reach import lookup
 from shardlint.program.values import Api
 from shardlint.rule import Edit
+from shardlint.unused import bound_name
 
-# What stands between two quotes. Every quote may be the first of a pair, and each is looked at once.
-_IN_QUOTES = re.compile(r"""(['"])(?=([\w.\[\], |]*)\1)""")
-_EXAMPLES = re.compile(r"^[ \t]*(?:>>>|\.\.\.) .*", re.MULTILINE)
-# A linter was told that an import is meant though nothing here uses it.
-_NOQA = re.compile(r"#.*\bnoqa\b", re.IGNORECASE)
 # What imports JAX, or is it.
 _WITH_JAX = api.LIBRARIES - {"numpy", "functools", "contextlib", "pytest", "unittest", "absl"}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -29,6 +21,9 @@ _CUSTOMARY = {"equinox": "eqx", "jax.numpy": "jnp", "numpy": "np", "haliax": "ha
 
 def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
     """The text for a library name at a node, and the edits that make it valid there."""
+    local = _of_the_function(program, file, node, name)
+    if local is not None:
+        return local, ()
     best: str | None = None
     for binding in file.imports:
         value = program.evaluator.binding(file, binding)
@@ -44,6 +39,19 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
         return best, ()
     extended = _extend(file, node, name)
     return extended if extended is not None else _add(file, node, name)
+
+
+def _of_the_function(program: Program, file: FileFacts, node: ast.AST, name: str) -> str | None:
+    """A spelling by what the function around a node imports itself."""
+    top = name.partition(".")[0]
+    for written in (top, _CUSTOMARY.get(top, top)):
+        bindings, scope = lookup(file, node, written)
+        if scope is None or scope is file.module or [one.kind for one in bindings] != ["import"]:
+            continue
+        value = program.evaluator.binding(file, bindings[0])
+        if isinstance(value, Api) and value.name == top and _ahead(file, bindings[0].node, node):
+            return written + name[len(top) :]
+    return None
 
 
 def spell_short(
@@ -126,7 +134,7 @@ def _free(file: FileFacts, node: ast.AST, name: str) -> bool:
     """Whether a name can be bound at module level without taking it from anything in the file."""
     return all(
         isinstance(node, ast.Attribute | ast.keyword)
-        or (isinstance(node, ast.alias) and _bound(node) != name)
+        or (isinstance(node, ast.alias) and bound_name(node) != name)
         for node in file.mentions(name)
     )
 
@@ -205,114 +213,3 @@ def _before_jax(file: FileFacts, node: ast.AST) -> int:
         if not _WITH_JAX.isdisjoint(module.partition(".")[0] for module in modules):
             return index
     return 0
-
-
-def dropped(file: FileFacts, names: set[str], project: Project | None = None) -> list[Edit]:
-    """Edits that remove module-level imports of names nothing uses any more, in the file or elsewhere in its project.
-
-    What an `__init__.py` imports is what its package offers.
-    """
-    edits: list[Edit] = []
-    if file.path.name == "__init__.py":
-        return edits
-    for statement in file.tree.body:
-        if not isinstance(statement, ast.Import | ast.ImportFrom):
-            continue
-        gone = [
-            alias
-            for alias in statement.names
-            if _bound(alias) in names
-            and not _meant(file, statement, alias)
-            and _unused(file, _bound(alias))
-            and (project is None or not _used_elsewhere(project, file.path, _bound(alias)))
-        ]
-        if not gone:
-            continue
-        if len(gone) == len(statement.names):
-            edits.append(_whole_line(file, statement))
-        else:
-            edits.extend(_aliases(file, statement, gone))
-    return edits
-
-
-def _bound(alias: ast.alias) -> str:
-    return alias.asname or alias.name.partition(".")[0]
-
-
-def _meant(file: FileFacts, statement: ast.stmt, alias: ast.alias) -> bool:
-    """Whether an import says itself that it is for others: `from a import b as b`, or a comment for linters."""
-    lines = range(statement.lineno, (statement.end_lineno or statement.lineno) + 1)
-    return alias.name == alias.asname or any(_NOQA.search(file.source.line(line)) for line in lines)
-
-
-def _unused(file: FileFacts, name: str) -> bool:
-    return not (_quoted(file, name) or _spelled_otherwise(file, name)) and all(
-        isinstance(node, ast.alias | ast.Attribute | ast.keyword) for node in file.mentions(name)
-    )
-
-
-def _spelled_otherwise(file: FileFacts, name: str) -> bool:
-    """Whether a word of other letters is the same name to Python, which takes full-width letters for plain ones."""
-    return not file.source.text.isascii() and any(
-        not word.isascii() and unicodedata.normalize("NFKC", word) == name
-        for word in re.findall(r"\w+", file.source.text)
-    )
-
-
-def _used_elsewhere(project: Project, path: Path, name: str) -> bool:
-    """Whether another file may take a name from this one; also when that cannot be told."""
-    try:
-        return any(other is None or _takes(other, path.stem, name) for other in project.importing(path, name))
-    except CutWrong:
-        return True
-    finally:
-        project.forget()
-
-
-def _takes(other: FileFacts, module: str, name: str) -> bool:
-    """Whether a file may take a name from a module: by an import, as an attribute, or in `patch("module.name")`."""
-    stars = [star.node for star in other.bindings(other.module, "*")]
-    for alias in (*other.taken_from(module), *stars):
-        statement = other.parent(alias)
-        whole = statement.module or "" if isinstance(statement, ast.ImportFrom) else ""
-        if isinstance(alias, ast.alias) and alias.name in (name, "*") and module in whole.split("."):
-            return True
-    imports = [node for node in other.mentions(module) if isinstance(node, ast.alias)]
-    modules = "|".join(map(re.escape, {module, *(_bound(alias) for alias in imports)}))
-    used = rf"\b(?:{modules})\s*\.\s*{re.escape(name)}\b"
-    if imports:  # `setattr(module, "name", ...)`
-        used += rf"|(['\"]){re.escape(name)}\1"
-    return re.search(used, other.source.text) is not None
-
-
-def _quoted(file: FileFacts, name: str) -> bool:
-    """Whether a string may name it: `__all__`, an annotation in quotes, or an example that doctest runs."""
-    word = re.compile(rf"\b{re.escape(name)}\b")
-    said = (*_IN_QUOTES.finditer(file.source.text), *_EXAMPLES.finditer(file.source.text))
-    return any(word.search(match[match.lastindex or 0]) for match in said)
-
-
-def _whole_line(file: FileFacts, statement: ast.stmt) -> Edit:
-    start, end = file.span(statement)
-    text = file.source.text
-    line_start = file.source.offset(statement.lineno, 0)
-    rest = file.source.line(statement.end_lineno or statement.lineno)
-    after = rest.encode()[statement.end_col_offset or 0 :].decode().strip()  # a comment goes with its import
-    alone = text[line_start:start].strip() == "" and (not after or after.startswith("#"))
-    if not alone:
-        return Edit(start, end, "pass")
-    line = statement.end_lineno or statement.lineno
-    starts = file.source.line_starts
-    return Edit(line_start, starts[line] if line < len(starts) else len(text), "")
-
-
-def _aliases(
-    file: FileFacts, statement: ast.Import | ast.ImportFrom, gone: list[ast.alias]
-) -> Iterator[Edit]:
-    """Edits that take some names out of an import that keeps others."""
-    kept = [index for index, alias in enumerate(statement.names) if alias not in gone]
-    for index, alias in enumerate(statement.names):
-        if alias in gone and index < kept[-1]:
-            yield Edit(file.span(alias)[0], file.span(statement.names[index + 1])[0], "")
-    if statement.names[-1] in gone:
-        yield Edit(file.span(statement.names[kept[-1]])[1], file.span(statement.names[-1])[1], "")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from shardlint.certainty import Certainty
     from shardlint.program.needs import Need
     from shardlint.rule import Finding
+    from shardlint.sources.find import Found
     from shardlint.sources.text import Source
     from shardlint.targets import Targets
 
@@ -22,7 +24,8 @@ class Options:
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
     harm: tuple[str, ...] = ()
-    pedantic: bool = False
+    certainty: Certainty | None = None
+    """The least certainty to report; None: as the settings say."""
     targets: Mapping[str, str] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
 
@@ -50,13 +53,35 @@ class FileReport:
 
 @dataclass
 class Run:
-    """What a run met. `skipped` are files that were not checked, each with its reason."""
+    """What a run met. `files` are those it read, or tried to; `skipped` those not checked, each with its reason."""
 
     files: int = 0
     skipped: list[tuple[Path, str]] = field(default_factory=list)
     missing: list[Path] = field(default_factory=list)
+    excluded: int = 0
+    """How many of the skipped ones the settings leave out, as they were asked to."""
+    left_out: bool = False
+    """Whether the settings leave out something in the folders too."""
+    incomplete: bool = False
+    """Whether a file that was named could not be checked."""
+    faults: list[tuple[Path, Fault]] = field(default_factory=list)
+    """Rules that failed in files, which were checked by the others."""
     failed: bool = False
-    """Whether shardlint itself failed on a file."""
+    """Whether shardlint itself, or a rule, failed on a file."""
+
+    @property
+    def undone(self) -> bool:
+        """Whether something that was asked for was not done: a run without findings is no success then."""
+        nothing = not self.files and not self.excluded and not self.left_out
+        return bool(self.missing) or self.failed or self.incomplete or nothing
+
+    def passed_by(self, found: Found) -> None:
+        """Count in what was met and is not to be read."""
+        self.missing += found.missing
+        self.skipped += [*found.refused, *found.excluded, *found.skipped]
+        self.excluded += len(found.excluded)
+        self.left_out = self.left_out or found.left_out
+        self.incomplete = self.incomplete or bool(found.refused)
 
 
 @dataclass
@@ -64,26 +89,43 @@ class Report(Run):
     """The result of a check."""
 
     reports: list[FileReport] = field(default_factory=list)
-    find_targets: Callable[[], Targets] | None = None
+    unread: int = 0
+    """How many of the files could not be checked."""
+    find_targets: Callable[[Iterable[Path] | None], Mapping[str, Targets]] = lambda paths: {}
+    """The projects that files are in (None: all files of the run) by their folders, and the releases of each."""
 
     @cached_property
-    def targets(self) -> Targets | None:
-        """The releases that the first of the files was checked for."""
-        return self.find_targets() if self.find_targets is not None else None
+    def targets(self) -> Mapping[str, Targets]:
+        """The releases that each project was checked for, by its folder."""
+        return self.find_targets(None)
 
     def add(self, outcome: Outcome) -> None:
         """Count a file's outcome in."""
         self.files += 1
         self.failed = self.failed or outcome.failed
+        self.faults += [(outcome.path, fault) for fault in outcome.faults]
         if outcome.report is not None:
             self.reports.append(outcome.report)
         if outcome.reason is not None:
             self.skipped.append((outcome.path, outcome.reason))
+            self.unread += 1
+
+    @property
+    def checked(self) -> int:
+        """How many files were checked."""
+        return self.files - self.unread
 
     @property
     def findings(self) -> int:
         """How many findings there are."""
         return sum(len(report.findings) for report in self.reports)
+
+
+class Fault(NamedTuple):
+    """A rule that failed in a file: only what it would find there is missing."""
+
+    code: str
+    reason: str
 
 
 @dataclass
@@ -96,7 +138,9 @@ class Outcome:
     reason: str | None = None
     """Why the file was not checked."""
     failed: bool = False
-    """Whether shardlint itself failed on it."""
+    """Whether shardlint itself, or a rule, failed on it."""
+    faults: tuple[Fault, ...] = ()
+    """The rules that failed."""
     quiet: bool = False
     """Whether no word of the file wakes any rule, whatever the releases."""
     needed: tuple[Need, ...] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from shardlint.sources.tree import Tree
 
 ScopeKey = tuple[str, str]
 """The settings file, if any, and the root of the project."""
-_MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", "shardlint.toml", ".git", ".hg")
+MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", "shardlint.toml", ".git", ".hg")
+"""What a folder holds that is the root of a project."""
 
 
 class Places:
@@ -51,7 +53,7 @@ class Places:
         if folder not in self._marked:
             parent = os.path.dirname(folder)
             above = self._nearest(parent) if parent != folder else None
-            self._marked[folder] = folder if self._holds(folder, _MARKERS) else above
+            self._marked[folder] = folder if self._holds(folder, MARKERS) else above
         return self._marked[folder]
 
     def _holds(self, folder: str, names: tuple[str, ...]) -> bool:
@@ -69,6 +71,15 @@ def scope_key(settings: Settings, root: str) -> ScopeKey:
 def folder_of(path: Path) -> str:
     """A folder itself; of anything else, also of what is not there, the folder it is in."""
     return str(path if os.path.isdir(path) else path.parent)
+
+
+def shown_folder(folder: str) -> str:
+    """A folder's path for people: from the current folder, where it is that or below it."""
+    with contextlib.suppress(OSError, ValueError):  # the current folder is gone, or on another drive
+        below = os.path.relpath(folder)
+        if below.split(os.sep)[0] != os.pardir:
+            return below.replace(os.sep, "/")
+    return folder.replace(os.sep, "/")
 
 
 def project_root(path: Path) -> Path:

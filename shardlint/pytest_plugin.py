@@ -28,7 +28,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="also collect fixtures in files that are no tests, and those of [[tool.shardlint.verify]]",
     )
     group.addoption(
-        "--shardlint-level", metavar="LEVEL", help="how far to go; without, as far as each fixture declares"
+        "--shardlint-level",
+        metavar="LEVEL",
+        action="append",
+        default=[],
+        help="only this level; repeatable; without, all that each fixture declares",
     )
     group.addoption(
         "--shardlint-timeout", metavar="SECONDS", type=float, help="wall clock of a fixture on a mesh"
@@ -48,9 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the marker that every fixture has, and read what is asked for."""
     config.addinivalue_line("markers", "shardlint: a sharding fixture, on one mesh at one level")
     config.pluginmanager.register(_Everywhere(), "shardlint-everywhere")
-    options = (config.getoption(name) for name in ("shardlint_level", "shardlint_timeout"))
-    asked = config.getoption("shardlint") or any(option is not None for option in options)
-    if asked or config.getini("shardlint_fixtures"):
+    asked = config.getoption("shardlint") or config.getoption("shardlint_level")
+    if asked or config.getoption("shardlint_timeout") is not None or config.getini("shardlint_fixtures"):
         from shardlint.verify.pytest_nodes import configure
 
         configure(config)

@@ -5,23 +5,30 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
+
+from shardlint.certainty import Certainty
 
 if TYPE_CHECKING:
     from shardlint.site import Site
 
 __all__ = [
+    "Attributes",
     "Calls",
     "Certainty",
     "Edit",
     "Finding",
     "Fix",
     "Harm",
+    "Keywords",
+    "Lines",
     "Methods",
     "Named",
     "Rule",
     "Safety",
+    "Statements",
+    "Takes",
     "Uses",
     "Wake",
     "Withs",
@@ -39,13 +46,6 @@ class Harm(enum.StrEnum):
     """It is right but pays in memory, communication or recompiles."""
     REMOVED = "removed"
     """It uses a name that a release took away or will."""
-
-
-class Certainty(enum.StrEnum):
-    """How far the program text proves the finding."""
-
-    PROVEN = "proven"
-    LIKELY = "likely"
 
 
 class Safety(enum.StrEnum):
@@ -71,7 +71,9 @@ class Fix:
     """How to mend a finding: all edits are made or none.
 
     `message` says what to write instead, in code. `why` is why it is unsafe. `drops` are names this fix stops using:
-    their imports go when nothing else uses them.
+    their imports go when nothing else uses them. `together` are the files (absolute paths) of a change that is right
+    only as a whole: unless each of them is changed, none is. `uncovers` are codes of what may be found in its place
+    once it is made, and is no worse: what raised works, and is deprecated.
     """
 
     safety: Safety
@@ -79,6 +81,8 @@ class Fix:
     edits: tuple[Edit, ...]
     why: str = ""
     drops: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
+    uncovers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,7 +98,9 @@ class Finding:
     """One finding. `start` and `end` are character offsets in the file's text.
 
     `label` stands beside the underlined code, `message` says what will happen on the user's releases, and `help` what
-    to write instead where there is no fix to apply.
+    to write instead where there is no fix to apply. `form` is a short, lasting name of the form of the mistake within
+    its rule, by which findings are judged (see shardlint/ledger.py). `why` is the evidence for what the text does not
+    prove: an annotation, a configuration file, a line beside it.
     """
 
     rule: type[Rule] | Named
@@ -106,6 +112,8 @@ class Finding:
     harm: Harm = Harm.SILENT
     certainty: Certainty = Certainty.PROVEN
     fix: Fix | None = None
+    form: str = ""
+    why: str = ""
 
 
 @dataclass(frozen=True)
@@ -113,8 +121,10 @@ class _Called:
     """What wakes for calls.
 
     `near` are texts without which a call is of no interest: a file that holds none of them is not looked into for these
-    calls. One that begins with `(?` is a regular expression. `within` is the same of the function the call stands in,
-    for what the call itself must say: a keyword. `outside` says that calls in the bodies of functions are of none.
+    calls. One that begins with `(?` is a regular expression; one with `names:` gives the names that modules have, and
+    stands in a file that takes another from them. `within` is the same of the function the call stands in
+    (of the file, outside of functions), for what the call itself must say: a keyword. `outside` says that calls in
+    the bodies of functions are of none. They hold for this rule, whatever others are run with it.
     """
 
     names: tuple[str, ...]
@@ -157,6 +167,14 @@ class Methods(_Called):
     """
 
 
+class Attributes(_Called):
+    """Wake where an attribute with one of these names is read, on anything that is not a library's own."""
+
+
+class Keywords(_Called):
+    """Wake for calls, of whatever, that give a keyword argument with one of these names."""
+
+
 @dataclass(frozen=True)
 class Withs:
     """Wake for the items of `with` statements that say one of these words, a capital first letter or not."""
@@ -167,36 +185,85 @@ class Withs:
         object.__setattr__(self, "names", names)
 
 
-Wake = Calls | Uses | Methods | Withs
+@dataclass(frozen=True)
+class Statements:
+    """Trigger on calls that are statements by themselves, of something whose name holds one of these parts.
+
+    `shard_params(state)`: a function of the project, by what people name it. Capitals do not count. Only in files that
+    name one of the libraries.
+    """
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+@dataclass(frozen=True)
+class Lines:
+    """Trigger on statements that begin on a line which matches one of these regular expressions, from its beginning.
+
+    For what no library name marks: `return None`, a field of a class. Only in files that name one of the libraries.
+    A pattern says nothing of blanks at the beginning of the line. `near` is one that the file must match too, anywhere.
+    """
+
+    names: tuple[str, ...]
+    near: str = ""
+
+    def __init__(self, *names: str, near: str = "") -> None:
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "near", near)
+
+
+@dataclass(frozen=True)
+class Takes:
+    """Trigger on parameters with these names, of functions that a `def` makes. Only in files that name a library."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+Wake = Calls | Uses | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
 
 
 class Rule(ABC):
-    """A rule: one file, one class. Its docstring, with fixed headings, is its page.
+    """A rule: one file, one class. Its docstring, with fixed headings, and the programs of its proof are its page.
 
-    `holds` says for which releases the claim was proven: a rule is silent for other targets. `certainty` is that of
-    its findings: one that says likely finds nothing proven, and is not asked where nobody wants what is likely; one
-    that says proven may still call a finding likely.
+    `holds` says for which releases the claim was proven: a rule is silent for other targets. `certainty` is what
+    the surest of its findings may be, `PROVEN` or `POSSIBLE`. Findings that are not proven are possible, or likely
+    where their form is among `likely`: the forms that have earned it (shardlint/ledger.py). A rule of which no finding
+    would be reported is not run.
     """
 
     code: ClassVar[str]
     name: ClassVar[str]
     harm: ClassVar[Harm]
     certainty: ClassVar[Certainty] = Certainty.PROVEN
+    likely: ClassVar[tuple[str, ...]] = ()
     default: ClassVar[bool] = True
     holds: ClassVar[Mapping[str, str]] = {}
     wakes: ClassVar[tuple[Wake, ...]] = ()
     project: ClassVar[str] = ""
     """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
+    assumes: ClassVar[bool] = False
+    """Where it finds nothing, ask again on each way to the site that is in sight, with defaults for what is not known.
+
+    What it finds then is likely at most. Not for a rule that takes it for evidence that something is not there.
+    """
+
+    @classmethod
+    def ceiling(cls) -> Certainty:
+        """How sure the surest of its findings is."""
+        return Certainty.LIKELY if cls.certainty is not Certainty.PROVEN and cls.likely else cls.certainty
+
+    @classmethod
+    def unproven(cls, form: str = "") -> Certainty:
+        """How sure a finding of this form is where the text does not prove it."""
+        return Certainty.LIKELY if form in cls.likely else Certainty.POSSIBLE
 
     @abstractmethod
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at a site that woke the rule."""
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The rules of a run: those selected, and whether likely findings are wanted."""
-
-    rules: tuple[Rule, ...] = field(default=())
-    pedantic: bool = False

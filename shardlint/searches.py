@@ -12,8 +12,8 @@ STAR = b"import *"
 # The name of a file may hold what is no UTF-8: it stands in no text.
 _ANY = "surrogatepass"
 SEARCHES = frozenset(("named", "starred", "attribute", "anywhere", "imported", "calling", "holding"))
-IS_THERE = ("anywhere", "imported")
-"""What asks only whether there is such a file: the first is the answer."""
+TOGETHER, JOINED = "together", "joined"
+"""The kinds of the questions which files may run in one program with a file, and which with one of those, and so on."""
 
 
 def holds(question: Question, data: bytes) -> bool:
@@ -45,9 +45,13 @@ def holds_word(data: bytes, word: bytes, after: bytes = b"") -> bool:
 
 
 def _lines_holding(data: bytes, word: bytes) -> Iterator[bytes]:
+    """Each line that holds a word, once: all of a file may be one."""
+    end = -1
     for start in _places(data, word):
-        end = data.find(b"\n", start)
-        yield data[data.rfind(b"\n", 0, start) + 1 : end if end >= 0 else len(data)]
+        if start > end:
+            begin, end = data.rfind(b"\n", 0, start) + 1, data.find(b"\n", start)
+            end = end if end >= 0 else len(data)
+            yield data[begin:end]
 
 
 def _places(data: bytes, word: bytes, after: bytes = b"") -> Iterator[int]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import codecs
 import os
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
+
+from shardlint.certainty import DEFAULT, Certainty
 
 
 class BadSettings(Exception):
@@ -18,11 +19,13 @@ class Settings:
     """All settings, with their defaults.
 
     `select` and `ignore` hold codes, prefixes, names or harms. `exclude` holds patterns as in `.gitignore`, relative
-    to the settings file. `targets` maps a package to a release. `per_file_ignores` maps a pattern to codes.
+    to the settings file. `certainty` is the least that is reported; `pedantic` is short for possible.
+    `targets` maps a package to a release. `per_file_ignores` maps a pattern to codes.
     """
 
     select: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    certainty: Certainty = DEFAULT
     pedantic: bool = False
     exclude: tuple[str, ...] = ()
     targets: dict[str, str] = field(default_factory=dict)
@@ -38,6 +41,15 @@ class Settings:
         return self.path.name if self.path is not None else "the defaults"
 
 
+# What each setting looks like, for whoever wrote something else.
+_EXAMPLES = {
+    "select": '["SL2", "silent"]',
+    "ignore": '["SL214"]',
+    "exclude": '["vendored/"]',
+    "targets": '{jax = "0.8"}',
+    "per-file-ignores": '{"tests/**" = ["SL2"]}',
+    "jit-decorators": '["mylib.utils.my_jit"]',
+}
 _KEYS = {f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name != "path"}
 
 
@@ -47,7 +59,7 @@ def settings_in(folder: Path) -> Settings | None:
     if os.path.isfile(own):
         return read_settings(own)
     project = folder / "pyproject.toml"
-    if os.path.isfile(project) and b"shardlint" in _bytes(project):
+    if os.path.isfile(project) and "shardlint" in _text(project):
         table = _table(project)
         return None if table is None else _settings(project, table)
     return None
@@ -62,13 +74,13 @@ def _table(path: Path) -> dict[str, Any] | None:
     """The settings as they are written; None for a pyproject.toml without any."""
     import tomllib  # late, as all that most runs have no use for
 
-    data = _bytes(path)
-    if data.startswith(codecs.BOM_UTF8):
+    text = _text(path)
+    if text.startswith("\ufeff"):
         raise BadSettings(
             f"{path}: not valid TOML: line 1 begins with a byte order mark; save it as UTF-8 without one"
         )
     try:
-        table = tomllib.loads(data.decode("utf-8"))
+        table = tomllib.loads(text)
     except ValueError as error:  # also of numbers with more digits than Python reads
         raise BadSettings(f"{path}: not valid TOML: {error}") from None
     except RecursionError:
@@ -88,9 +100,18 @@ def _settings(path: Path, table: dict[str, Any]) -> Settings:
         if key not in _KEYS:
             if key == "verify":  # fixtures, read by `shardlint verify`
                 continue
-            raise BadSettings(f"{path}: unknown setting {key!r}; known are {', '.join(_KEYS)}")
+            raise BadSettings(f"{path}: unknown setting {key!r}; {_known(key)}")
         values[_KEYS[key]] = _read(path, key, value)
+    if values.get("pedantic") and values.get("certainty", Certainty.POSSIBLE) is not Certainty.POSSIBLE:
+        raise BadSettings(f'{path}: pedantic means certainty = "possible"; leave one of the two out')
     return Settings(**values)
+
+
+def _known(key: str) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(key.lower().replace("_", "-"), _KEYS, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(_KEYS)}"
 
 
 def _read(path: Path, key: str, value: object) -> object:
@@ -99,33 +120,53 @@ def _read(path: Path, key: str, value: object) -> object:
             if isinstance(value, bool):
                 return value
             raise BadSettings(f"{path}: {key} is {value!r}; write true or false")
+        case "certainty":
+            if isinstance(value, str) and value in list(Certainty):
+                return Certainty(value)
+            raise BadSettings(f"{path}: {key} is {value!r}; write one of {', '.join(Certainty)}")
         case "targets":
-            if isinstance(value, dict) and all(isinstance(version, str) for version in value.values()):
-                from shardlint.targets import BadTarget, parse_targets
-
-                try:
-                    return parse_targets(f"{package}={version}" for package, version in value.items())
-                except BadTarget as error:
-                    raise BadSettings(f"{path}: {error}") from None
-            raise BadSettings(f'{path}: {key} is {value!r}; write a table such as {{jax = "0.8"}}')
+            if isinstance(value, dict):
+                return _targets(path, value)
+            raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
         case "per-file-ignores":
             if isinstance(value, dict):
                 return {
-                    str(pattern): _strings(path, f"{key}.{pattern}", codes)
+                    str(pattern): _strings(path, f"{key}.{pattern}", codes, '["SL2"]')
                     for pattern, codes in value.items()
                 }
-            raise BadSettings(f'{path}: {key} is {value!r}; write a table such as {{"tests/**" = ["SL2"]}}')
-    return _strings(path, key, value)
+            raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
+    return _strings(path, key, value, _EXAMPLES[key])
 
 
-def _strings(path: Path, key: str, value: object) -> tuple[str, ...]:
+def _targets(path: Path, table: dict[str, Any]) -> dict[str, str]:
+    from shardlint.targets import BadTarget, parse_targets
+
+    for package, version in table.items():
+        if not isinstance(version, str):
+            raise BadSettings(
+                f"{path}: targets.{package} is {version!r}; the value must be a string, as in {_EXAMPLES['targets']}"
+            )
+    try:
+        return parse_targets(f"{package}={version}" for package, version in table.items())
+    except BadTarget as error:
+        raise BadSettings(f"{path}: {error}") from None
+
+
+def _strings(path: Path, key: str, value: object, example: str) -> tuple[str, ...]:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
-    raise BadSettings(f'{path}: {key} is {value!r}; write a list of strings such as ["SL2"]')
+    raise BadSettings(f"{path}: {key} is {value!r}; write a list of strings such as {example}")
 
 
-def _bytes(path: Path) -> bytes:
+def _text(path: Path) -> str:
     try:
-        return path.read_bytes()
+        text = path.read_bytes().decode("utf-8")
     except OSError as error:
         raise BadSettings(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadSettings(
+            f"{path}: not valid TOML: byte {error.start + 1} is not UTF-8; save it as UTF-8"
+        ) from None
+    if "\0" in text:
+        raise BadSettings(f"{path}: not valid TOML: it holds NUL, as UTF-16 does; save it as UTF-8")
+    return text

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from shardlint.facts import FileFacts, Scope
 from shardlint.program import Program, api
+from shardlint.program.assume import Assuming
 from shardlint.program.contexts import Context
-from shardlint.program.guards import expected_to_fail, guarded
+from shardlint.program.guards import expected_to_fail, guarded, tested
 from shardlint.program.liveness import Fate, fate
 from shardlint.program.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.program.traced import Region
@@ -23,7 +25,27 @@ from shardlint.versions import allows, show
 if TYPE_CHECKING:
     import libcst as cst
 
-Form = Literal["call", "partial", "name", "import", "method", "with"]
+
+def _led(file: FileFacts, view: Assuming) -> list[str]:
+    """Which calls lead to a site on a way, in words."""
+    calls = view.way.calls if view.way is not None else ()
+    places = [f"line {one.line}" if one.file is file else f"{one.file.path.name}:{one.line}" for one in calls]
+    return [f"called at {', '.join(places)}"] if places else []
+
+
+Form = Literal[
+    "call",
+    "partial",
+    "name",
+    "import",
+    "method",
+    "attribute",
+    "keyword",
+    "with",
+    "statement",
+    "line",
+    "parameter",
+]
 
 
 class Site:
@@ -32,7 +54,8 @@ class Site:
     `syntax` is the `ast` node (a Call for calls; a Name, Attribute or alias for uses). `api` is the canonical name of
     what is called or used, `written` the dotted name as it was imported (both the bare name, for a method). `form` is
     "partial" where the call binds arguments of the library function through `functools.partial`. For the form "with",
-    `syntax` is what the `with` item enters, and there is no name.
+    `syntax` is what the `with` item enters, for "statement" a call by itself, for "line" a statement, for "keyword" an
+    `ast.keyword`, for "parameter" an `ast.arg`; there is no name.
     """
 
     def __init__(
@@ -44,10 +67,10 @@ class Site:
         form: Form,
         targets: Targets,
         rule: Rule,
-        likely: bool = True,
+        least: Certainty = Certainty.POSSIBLE,
     ) -> None:
-        self.likely = likely
-        """Whether what is only likely is of interest to anybody. Asking for it is often most of the work."""
+        self.least = least
+        """The least certainty that is of interest to anybody."""
         self.program = program
         self.file = file
         self.syntax = syntax
@@ -56,6 +79,40 @@ class Site:
         self.form = form
         self.targets = targets
         self.rule = rule
+
+    def anywhere(self, text: str) -> bool:
+        """Whether the file or any that runs with it holds a dotted name; True in a project too large to search."""
+        return self.program.project.anywhere(self.file.path, text)
+
+    def findings(self) -> Iterator[Finding]:
+        """What its rule finds here; where that is nothing, what it finds on a way that is in sight."""
+        found = list(self.rule.check(self))
+        yield from found
+        if found or not self.rule.assumes:
+            return
+        for program, view in self.program.views(self.file, self.syntax):
+            there = Site(
+                program,
+                self.file,
+                self.syntax,
+                Api(self.api, self.written),
+                self.form,
+                self.targets,
+                self.rule,
+            )
+            found = [self._on(view, one) for one in self.rule.check(there)]
+            yield from found
+            if found:
+                return
+
+    def _on(self, view: Assuming, found: Finding) -> Finding:
+        """A finding made on one way to the site: proven by its calls, unless something was assumed or tested."""
+        certainty, form = found.certainty, found.form
+        if view.way is None or view.why or tested(self.file, self.syntax):
+            form = form or ("in-calls" if view.way is not None else "defaults")
+            certainty = self.rule.unproven(form)
+        why = "; ".join(filter(None, [*_led(self.file, view), *view.why, found.why]))
+        return replace(found, certainty=certainty, form=form, fix=None, why=why)
 
     # the call
 
@@ -121,6 +178,11 @@ class Site:
         """Mesh and spec of a NamedSharding."""
         return sharding_parts(value, self.program.evaluator)
 
+    @property
+    def assuming(self) -> bool:
+        """Whether the site is seen on one way to it, with what is most likely for what is not known."""
+        return isinstance(self.program.evaluator, Assuming)
+
     @cached_property
     def region(self) -> Region:
         """Whether the place is traced, and why."""
@@ -172,6 +234,10 @@ class Site:
 
     # findings
 
+    def wants(self, *forms: str) -> bool:
+        """Whether an unproven finding of one of these forms is of interest: finding one is often most of the work."""
+        return any(self.rule.unproven(form).meets(self.least) for form in forms or ("",))
+
     def finding(
         self,
         node: ast.AST,
@@ -183,9 +249,15 @@ class Site:
         harm: Harm | None = None,
         certainty: Certainty | None = None,
         span: tuple[int, int] | None = None,
+        form: str = "",
+        why: str = "",
     ) -> Finding:
-        """A finding at a node (or at `span`, character offsets)."""
+        """A finding at a node (or at `span`, character offsets).
+
+        One that is not proven is likely where its `form` is among those that the rule says are.
+        """
         start, end = span if span is not None else self.file.span(node)
+        said = certainty if certainty is not None else self.rule.certainty
         return Finding(
             type(self.rule),
             start,
@@ -194,8 +266,10 @@ class Site:
             message,
             help,
             harm if harm is not None else self.rule.harm,
-            certainty if certainty is not None else self.rule.certainty,
+            Certainty.PROVEN if said is Certainty.PROVEN else self.rule.unproven(form),
             fix,
+            form,
+            why,
         )
 
     # rewriting
@@ -231,10 +305,17 @@ class Site:
         return spell(self.program, self.file, self.syntax, name)
 
     def fix(
-        self, safety: Safety, message: str, edits: Sequence[Edit], why: str = "", drops: Sequence[str] = ()
+        self,
+        safety: Safety,
+        message: str,
+        edits: Sequence[Edit],
+        why: str = "",
+        drops: Sequence[str] = (),
+        together: Sequence[str] = (),
+        uncovers: Sequence[str] = (),
     ) -> Fix:
         """A fix of this finding. Its text gets the newlines of the file: rewritten code comes with its own."""
         newline = self.file.source.newline
         lines = re.compile(r"\r\n|\r|\n")
         kept = tuple(Edit(edit.start, edit.end, lines.sub(newline, edit.text)) for edit in edits)
-        return Fix(safety, message, kept, why, tuple(drops))
+        return Fix(safety, message, kept, why, tuple(sorted(set(drops))), tuple(together), tuple(uncovers))

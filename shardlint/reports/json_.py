@@ -1,15 +1,18 @@
-"""The report programs read: one JSON object, schema 1."""
+"""The report programs read: one JSON object, schema 2."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from shardlint import __version__
 from shardlint.check import FileReport, Report
+from shardlint.places import shown_folder
 from shardlint.rule import Edit, Finding
+from shardlint.versions import show
 
-SCHEMA = 1
+SCHEMA = 2
 
 
 def document(report: Report) -> dict[str, Any]:
@@ -17,17 +20,31 @@ def document(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "version": __version__,
-        "targets": report.targets.shown() if report.targets is not None else {},
+        "targets": {
+            shown_folder(root): {
+                package: {"release": show(target.release), "source": target.source, "assumed": target.assumed}
+                for package, target in targets.found.items()
+            }
+            for root, targets in report.targets.items()
+        },
         "findings": [_finding(file, finding) for file in report.reports for finding in file.findings],
-        "skipped": [{"path": path.as_posix(), "reason": reason} for path, reason in report.skipped]
-        + [{"path": path.as_posix(), "reason": "no such file or directory"} for path in report.missing],
-        "files": report.files,
+        "skipped": [
+            *(_skipped(path, reason) for path, reason in report.skipped),
+            *(_skipped(path, "no such file or directory") for path in report.missing),
+            *(_skipped(path, fault.reason, fault.code) for path, fault in report.faults),
+        ],
+        "files": report.checked,
     }
 
 
 def dumps(report: Report) -> str:
     """The report as JSON text."""
     return json.dumps(document(report), indent=2)
+
+
+def _skipped(path: Path, reason: str, rule: str | None = None) -> dict[str, Any]:
+    """A file that was not checked, or not by one rule."""
+    return {"path": path.as_posix(), "rule": rule, "reason": reason}
 
 
 def _finding(file: FileReport, finding: Finding) -> dict[str, Any]:
@@ -38,6 +55,8 @@ def _finding(file: FileReport, finding: Finding) -> dict[str, Any]:
         "name": finding.rule.name,
         "harm": finding.harm.value,
         "certainty": finding.certainty.value,
+        "form": finding.form,
+        "why": finding.why,
         "message": f"{message} {finding.help}".strip() if fix is None else message,
         "path": file.path.as_posix(),
         **_range(file, finding.start, finding.end),

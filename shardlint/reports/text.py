@@ -2,28 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from shardlint.plain import plain
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from shardlint.outcome import FileReport, Report
     from shardlint.rule import Finding, Fix
     from shardlint.sources.text import Source
 
 _WIDTH = 200
 _TAB = 4
+# Of more files that were left out for the same reason, one is named.
+_ALIKE = 3
 
 
 def full(report: Report) -> Iterator[str]:
     """A frame for each finding: the line, the code underlined, what happens, what to write."""
     for file in report.reports:
-        for finding in file.findings:
-            yield "\n".join(_frame(file, finding))
-            yield ""
+        yield from frames(file)
     yield from _skipped(report)
+    yield from assumed(report)
     yield summary(report)
+
+
+def frames(file: FileReport, note: Callable[[Finding], str] = lambda _: "") -> Iterator[str]:
+    """A frame for each finding of a file, with a note under it where there is one, and an empty line."""
+    for finding in file.findings:
+        said = note(finding)
+        yield "\n".join([*_frame(file, finding), *([f"   {plain(said)}"] if said else [])])
+        yield ""
 
 
 def concise(report: Report) -> Iterator[str]:
@@ -36,26 +47,74 @@ def concise(report: Report) -> Iterator[str]:
                 f"{_shown(file)}:{line}:{column}: {finding.rule.code} {finding.rule.name} [{tags(finding)}] {head}"
             )
     yield from _skipped(report)
+    yield from assumed(report)
     yield summary(report)
 
 
+def assumed(report: Report) -> Iterator[str]:
+    """The releases that the findings speak of and that nothing in the project says, a line for projects alike."""
+    from shardlint.places import shown_folder
+
+    lines: dict[str, list[str]] = {}
+    told = [file for file in report.reports if any(not _is_own(finding) for finding in file.findings)]
+    projects = report.find_targets([file.path for file in told]) if told else {}
+    messages = " ".join(finding.message for file in told for finding in file.findings)
+    for root, targets in projects.items():
+        releases = [
+            f"{package} {release} (assumed: nothing pins it)"
+            for package, release in targets.assumed().items()
+            if package == "jax" or f"{package} {release}" in messages
+        ]
+        if releases:
+            lines.setdefault(", ".join(releases), []).append(plain(shown_folder(root)))
+    for text, roots in lines.items():
+        where = "" if len(projects) == 1 else f" in {_some(roots)}"
+        yield f"Checked for {text}{where}; --target says another release."
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {count(len(names) - 3, 'other folder')}"
+
+
 def summary(report: Report) -> str:
-    """The last line: how much was found in how many files, and what `fix` would do."""
-    files = _count(report.files, "file")
+    """The last line: how much was found in how many files, what was not checked, and what `fix` would do."""
+    files = count(report.checked, "file") + _left(report)
+    if not report.files and not report.skipped:
+        return "Nothing to check: no Python files found."
+    if not report.checked and not report.findings:
+        return f"Nothing was checked{_left(report)}."
     if not report.findings:
-        return f"No findings in {files}." if report.files else "No Python files found."
+        return f"No findings in {files}."
     found = [finding for file in report.reports for finding in file.findings]
     safe = sum(finding.fix is not None and finding.fix.safety == "safe" for finding in found)
     unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in found)
-    text = f"{_count(len(found), 'finding')} in {files}."
+    text = f"{count(len(found), 'finding')} in {files}."
     if safe:
-        text += f" `shardlint fix` mends {safe}."
+        text += f" `shardlint fix` fixes {safe}."
     if unsafe:
-        text += f" `shardlint fix --unsafe-fixes` mends {unsafe if not safe else f'{unsafe} more'}."
+        text += f" `shardlint fix --unsafe-fixes` fixes {unsafe if not safe else f'{unsafe} more'}."
     return text
 
 
-def _count(number: int, word: str) -> str:
+def _left(report: Report) -> str:
+    """How many files were not checked, or not by every rule."""
+    excluded, others = report.excluded, len(report.skipped) - report.excluded
+    partly = len({path for path, _ in report.faults})
+    parts = [
+        f"{others} not checked" if others else "",
+        f"{excluded} excluded by the settings" if excluded else "",
+        f"{partly} of them not by every rule" if partly else "",
+    ]
+    return "".join(f", {part}" for part in parts if part)
+
+
+def _is_own(finding: Finding) -> bool:
+    return finding.rule.code in ("SL001", "SL002", "SL003")
+
+
+def count(number: int, word: str) -> str:
+    """ "1 file", "2 files"."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
@@ -63,16 +122,24 @@ def _skipped(report: Report) -> Iterator[str]:
     reported = {
         file.path for file in report.reports for finding in file.findings if finding.rule.code == "SL001"
     }
+    alike: dict[str, list[Path]] = {}
     for path, reason in report.skipped:
         if path not in reported:
-            yield plain(f"{path}: not checked: {reason}")
+            alike.setdefault(reason, []).append(path)
+    for reason, paths in alike.items():
+        if len(paths) > _ALIKE:
+            yield plain(f"{paths[0]} and {len(paths) - 1} others: not checked: {reason}")
+        else:
+            yield from (plain(f"{path}: not checked: {reason}") for path in paths)
+    for path, fault in report.faults:
+        yield plain(f"{path}: not complete: {fault.reason}")
     for path in report.missing:
         yield plain(f"{path}: no such file or directory")
 
 
 def tags(finding: Finding) -> str:
-    """The harm, and "likely" where the text does not prove it."""
-    return finding.harm.value if finding.certainty == "proven" else f"{finding.harm.value}, likely"
+    """The harm, and how sure it is."""
+    return f"{finding.harm.value}, {finding.certainty.value}"
 
 
 def _shown(file: FileReport) -> str:
@@ -87,6 +154,8 @@ def _frame(file: FileReport, finding: Finding) -> Iterator[str]:
         yield from _underlined(source, finding, line, column)
     for text in finding.message.splitlines():
         yield "   " + plain(text)
+    if finding.why:
+        yield f"   Why: {plain(finding.why)}"
     if finding.fix is not None:
         yield "   " + plain(_advice(finding.fix))
     elif finding.help:
