@@ -126,7 +126,7 @@ def main() -> int:
             run:"""
         )
         found, _ = run(folder, "check")
-        say("How it would be mended:")
+        say("How it would be fixed:")
         run(folder, "fix", "--unsafe-fixes", "--diff")
         say(
             """Is that right? Verify runs the functions on 8 simulated devices and compares with what
@@ -142,7 +142,7 @@ def main() -> int:
             say(
                 f"""One is left. An optimizer state made under jit is zeros that depend on no input, so
                 nothing tells jax to split them. No rule finds it here; verify does, because it ran the
-                program. So {BY_HAND} is mended by hand:"""
+                program. So {BY_HAND} is fixed by hand:"""
             )
             mend_by_hand(folder)
             code, report = run(folder, "verify", "--jobs", "2")
@@ -160,10 +160,10 @@ def main() -> int:
         say(f"The demo failed: {'; '.join(wrong)}.")
         return 1
     by_fix = sum(status == "PASS" for status in fixed.values())
-    by_hand = f", verify caught {len(before) - by_fix} more, mended by hand" if fixed != after else ""
+    by_hand = f", verify caught {len(before) - by_fix} more, fixed by hand" if fixed != after else ""
     say(
         f"""Demo passed in {seconds:.0f} s: {len(before)} of {len(before)} functions were wrong before;
-        `shardlint fix` mended {by_fix}{by_hand}; now {len(after)} of {len(after)} have the declared
+        `shardlint fix` fixed {by_fix}{by_hand}; now {len(after)} of {len(after)} have the declared
         shardings, and the same numbers as plain code on one device."""
     )
     return 0

@@ -11,6 +11,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+
+import recall
+
+from shardlint import ledger
+from shardlint.certainty import Certainty
 from shardlint.pages import page
 from shardlint.registry import rules
 from shardlint.rule import Rule
@@ -38,7 +44,8 @@ FIXES = {"none": "", "safe": "safe", "unsafe": "unsafe", "both": "safe or unsafe
 SETTINGS = {
     "select": "Only these rules: codes, prefixes (SL2), names, harms, or all.",
     "ignore": "Leave out these rules.",
-    "pedantic": "Also report findings that the program text does not prove.",
+    "certainty": "The least certainty that is reported: proven, likely (the default) or possible.",
+    "pedantic": 'The same as certainty = "possible".',
     "exclude": "Paths to leave out: patterns as in .gitignore, relative to the settings file.",
     "targets": "The release of each package the code runs on; without it, it is found in the project.",
     "per-file-ignores": "Rules to leave out in some files: pattern to rules.",
@@ -97,6 +104,8 @@ def settings_schema() -> str:
 def _kind(annotation: Any) -> dict[str, Any]:
     if annotation is bool:
         return {"type": "boolean"}
+    if annotation is Certainty:
+        return {"enum": [one.value for one in Certainty]}
     if annotation is str:
         return {"type": "string"}
     arguments = typing.get_args(annotation)
@@ -105,6 +114,36 @@ def _kind(annotation: Any) -> dict[str, Any]:
     if typing.get_origin(annotation) is dict:
         return {"type": "object", "additionalProperties": _kind(arguments[1])}
     raise TypeError(f"no JSON schema is known for {annotation}")
+
+
+def precision() -> str:
+    """docs/precision.md: how findings on public code were judged."""
+    judged = {rule: ledger.figures(ledger.entries(rule.code)) for rule in rules()}
+    lines = [
+        "# Findings on public code, judged",
+        "",
+        "Findings of `shardlint check --certainty possible` on public repositories, each read by a person: *right* is",
+        "a mistake, *true, harmless* says what happens where nobody need act, *wrong* is not true. A form of a rule",
+        "whose findings the text does not prove is *likely*, and reported by default, only where at least nine of ten",
+        "are true and some are mistakes; where few were judged, recorded real mistakes ([recall.md](recall.md)) must",
+        "bear it out. What is not likely is *possible* (`--certainty possible`). Old names (SL315, SL504, SL513, SL9)",
+        "and SL501 were sampled.",
+        "`scripts/ledger.py` lists what is not judged yet and adds verdicts.",
+        "",
+        "| rule | form | likely | right | true, harmless | wrong | true |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for rule, found in judged.items():
+        for form, row in zip(found, ledger.table(found), strict=True):
+            shown, _, rest = row[2:].partition(" | ")
+            likely = "yes" if form in rule.likely else ""
+            lines.append(f"| [{rule.code}](rules/{rule.code}.md) {rule.name} | {shown} | {likely} | {rest}")
+    return "\n".join(lines) + "\n"
+
+
+def recall_page() -> str:
+    """docs/recall.md, from what the last `make recall` found."""
+    return recall.page(recall.mistakes(), recall.results())
 
 
 def decisions_index() -> str:
@@ -135,6 +174,8 @@ def documents() -> dict[Path, Callable[[], str]]:
     found: dict[Path, Callable[[], str]] = {
         DOCS / "rules.md": rules_index,
         DOCS / "settings.schema.json": settings_schema,
+        DOCS / "precision.md": precision,
+        DOCS / "recall.md": recall_page,
         DOCS / "decisions" / "README.md": decisions_index,
         ROOT / "README.md": readme,
     }

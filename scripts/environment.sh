@@ -9,6 +9,10 @@ shift 2
 
 if ! "$folder/bin/python" -c 'import pip' >/dev/null 2>&1; then
     python=${PYTHON:-$(sh scripts/python.sh)}
+    if ! "$python" -c 'import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+        echo "$python cannot be used: Python 3.11 or newer, with venv, is needed (on Debian: python3-venv)." >&2
+        exit 1
+    fi
     echo "Making $folder with $("$python" --version) ..."
     rm -rf "$folder"
     "$python" -m venv "$folder"

@@ -39,6 +39,7 @@ from typing import Any
 
 from shardlint import checker as checking
 from shardlint import targets
+from shardlint.certainty import Certainty
 from shardlint.check import Options, Report, check
 from shardlint.dispatch import Wakes
 from shardlint.fix import FixReport, fix
@@ -390,7 +391,7 @@ class Case:
     @property
     def arguments(self) -> list[str]:
         """The options as the command line takes them."""
-        made = ["--pedantic"] if self.options.pedantic else []
+        made = [f"--certainty={self.options.certainty}"] if self.options.certainty else []
         made += [f"--target={name}={version}" for name, version in self.options.targets.items()]
         return made + [f"--select={name}" for name in self.options.select]
 
@@ -408,7 +409,7 @@ def make_case(seed: int, number: int, bases: Bases) -> Case:
     """Case `number` of a seed: mostly one file, now and then three that import from each other, in a ring."""
     chance = Random(f"{seed}:{number}")
     options = Options(
-        pedantic=chance.random() < 0.8,
+        certainty=Certainty.POSSIBLE if chance.random() < 0.8 else None,
         select=("all",) if chance.random() < 0.1 else (),
         targets=chance.choice(_TARGETS),
     )
@@ -532,7 +533,7 @@ class Examiner:
             return
         more = [outcome for outcome in again.fixed if outcome.changed and not outcome.problem]
         for outcome in more if not any(outcome.problem for outcome in report.fixed) else ():
-            codes = [finding.rule.code for finding in outcome.mended]
+            codes = [finding.rule.code for finding in outcome.done]
             yield "fix not done", f"a second fix changed {outcome.path.name}: {codes}\n{_diff(outcome)}"
         left = sorted(path.name for path in self.folder.iterdir() if path.name not in (*before, *_KEPT_BY_US))
         if left:
@@ -638,7 +639,7 @@ def work(
     sys.setrecursionlimit(_NESTING)
     gc.disable()  # as the command line has it
     # The same for every case, and half of the time of a small one.
-    for place, name in ((targets, "_installed"), (checking, "select"), (Wakes, "of")):
+    for place, name in ((targets, "_installed"), (checking, "selected"), (checking, "made"), (Wakes, "of")):
         setattr(place, name, functools.cache(getattr(place, name)))
     bases, examiner = find_bases(generated, packages), Examiner(folder, limit)
     while True:

@@ -1,7 +1,8 @@
 """The proofs of all rules on several releases of jax and the frameworks, each in an environment under .matrix/.
 
 `python scripts/matrix.py` makes the environments that are not there yet, runs `shardlint verify --rules`
-with each, and writes docs/matrix.md. `--only 0.8.3` runs one release and writes nothing.
+with each, and writes docs/matrix.md. `--only 0.8.3` runs one release and writes nothing; `--codes SL212,SL319` runs
+these rules alone on all releases and writes their rows.
 """
 
 from __future__ import annotations
@@ -133,9 +134,22 @@ def table(reports: Sequence[tuple[Release, Mapping[str, Any]]]) -> str:
         f"|---|{'---|' * len(columns)}",
     ]
     for code in codes:
-        shown = " | ".join(column.get(code, "") for column in found)
-        lines.append(f"| [{code}](rules/{code}.md) | {shown} |")
+        lines.append(row(code, found))
     return "\n".join(lines) + "\n"
+
+
+def row(code: str, found: Sequence[Mapping[str, str]]) -> str:
+    """The line of a rule in the table."""
+    return f"| [{code}](rules/{code}.md) | {' | '.join(column.get(code, '') for column in found)} |"
+
+
+def merged(text: str, codes: Sequence[str], found: Sequence[Mapping[str, str]]) -> str:
+    """The table with the lines of these rules made anew."""
+    head, _, body = text.partition("|---|")
+    first, *kept = body.splitlines()
+    rows = {line.partition("]")[0].removeprefix("| ["): line for line in kept}
+    rows |= {code: row(code, found) for code in codes}
+    return "\n".join([f"{head}|---|{first}", *(rows[code] for code in sorted(rows))]) + "\n"
 
 
 def main() -> int:
@@ -144,7 +158,9 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--only", metavar="JAX", help="one release of jax")
-    only = parser.parse_args().only
+    parser.add_argument("--codes", metavar="CODES", help="these rules alone, with commas between")
+    asked = parser.parse_args()
+    only, codes = asked.only, asked.codes.split(",") if asked.codes else []
     chosen = [release for release in RELEASES if only in (None, release.jax)]
     if not chosen:
         parser.error(f"there is no {only}; there are {', '.join(release.jax for release in RELEASES)}")
@@ -152,7 +168,11 @@ def main() -> int:
     failed = False
     for release in chosen:
         started = time.monotonic()
-        report = verify(prepare(release), release.codes)
+        here = [code for code in codes if release.codes == "all" or code.startswith(release.codes)]
+        if codes and not here:
+            reports.append((release, {"results": []}))
+            continue
+        report = verify(prepare(release), ",".join(here) or release.codes)
         reports.append((release, report))
         seconds = time.monotonic() - started
         counts = f"{report['passed']} passed, {report['failed']} failed, {report['skipped']} skipped"
@@ -163,7 +183,9 @@ def main() -> int:
                 said = "; ".join(failure["message"] for failure in result["failures"])
                 print(f"  {result['target']} {result['level']}: {said}", flush=True)
     if only is None:
-        TABLE.write_text(table(reports), "utf-8")
+        found = [cells(report) for _, report in reports]
+        text = merged(TABLE.read_text("utf-8"), codes, found) if codes else table(reports)
+        TABLE.write_text(text, "utf-8")
         print(f"{TABLE.relative_to(ROOT)} written")
     return 1 if failed else 0
 

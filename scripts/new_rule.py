@@ -32,14 +32,6 @@ class {kind}(Rule):
     ## Why it hurts
     TODO: what happens when the program runs, by release.
 
-    ## Example
-    ```python
-    ```
-
-    ## Use instead
-    ```python
-    ```
-
     ## Fix safety
     TODO: safe or unsafe, and why. Leave this out when there is no fix.
 

@@ -12,7 +12,7 @@ step $bin/ruff check --quiet --output-format concise .
 step $bin/mypy
 step $bin/python scripts/docs.py --check
 step $bin/python scripts/observe_api.py --check
-step $bin/shardlint check --exclude fixtures/ --exclude data/ .
+step $bin/shardlint check --exclude fixtures/ --exclude data/ --exclude tests/mistakes/ .
 step $bin/shardlint verify --jobs 2 --rules all
 PLAYWRIGHT_BROWSERS_PATH=${PLAYWRIGHT_BROWSERS_PATH:-$PWD/.venv/browsers}
 export PLAYWRIGHT_BROWSERS_PATH

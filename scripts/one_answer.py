@@ -1,0 +1,116 @@
+"""Check folders in several ways, which must all give one answer: order, subset, processes, state of the cache.
+
+    python scripts/one_answer.py FOLDER...
+    python scripts/one_answer.py --generated 200 --seed 1
+
+Each folder is copied first, for a file of the copy is changed. Prints what differs and the counts; the exit code is 1
+where anything differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import shardlint.workers as workers
+from shardlint.certainty import Certainty
+from shardlint.check import check
+from shardlint.outcome import Options
+
+Answer = dict[str, list[tuple[object, ...]]]
+
+
+def answer(files: list[Path], cached: bool = False) -> Answer:
+    """What is said of each file, by its path. Raises `RuntimeError` where a check failed."""
+    report = check(files, Options(certainty=Certainty.POSSIBLE), cached=cached)
+    if report.failed:
+        raise RuntimeError(f"the check failed: {report.failed}")
+    return {
+        str(one.path): [
+            (found.rule.code, found.start, found.end, found.message, found.help, found.certainty, found.why, found.fix)
+            for found in one.findings
+        ]
+        for one in report.reports
+    }  # fmt: skip
+
+
+def ways(files: list[Path], chance: random.Random) -> Iterator[tuple[str, Answer, Answer]]:
+    """The name of each way, what it gives and what it should."""
+    expected = answer(files)
+
+    def part(some: list[Path]) -> Answer:
+        return {path: told for path, told in expected.items() if Path(path) in some}
+
+    yield "reversed", answer(files[::-1]), expected
+    yield "another order", answer(chance.sample(files, len(files))), expected
+    half = chance.sample(files, (len(files) + 1) // 2)
+    yield "half of the files", answer(half), part(half)
+    one = [chance.choice(files)]
+    yield f"{one[0].name} alone", answer(one), part(one)
+    few, processors = workers._FILES, workers._processors
+    workers._FILES, workers._processors = 2, lambda: 2
+    try:
+        yield "two processes", answer(files), expected
+    finally:
+        workers._FILES, workers._processors = few, processors
+    yield "a half-warm cache", (answer(half, cached=True), answer(files, cached=True))[1], expected
+    yield "a warm cache", answer(files, cached=True), expected
+    changed = chance.choice(files)
+    changed.write_bytes(b"import jax\njax.set_mesh(None)\n")
+    expected = answer(files)
+    yield f"a cache from before {changed.name} changed", answer(files, cached=True), expected
+
+
+def generated(folder: Path, seed: int) -> None:
+    """A project as the tests make them."""
+    sys.path.insert(0, str(Path(__file__).parent.parent))
+    from tests.test_one_answer import project
+
+    folder.mkdir()
+    project(folder, seed)
+
+
+def main() -> int:
+    """Check all folders; the exit code."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("folders", nargs="*", type=Path)
+    parser.add_argument("--generated", type=int, default=0, help="how many projects to make up")
+    parser.add_argument("--seed", type=int, default=1)
+    asked = parser.parse_args()
+    jobs: list[Path | int] = [*asked.folders, *range(asked.seed, asked.seed + asked.generated)]
+    done = differ = findings = 0
+    for job in jobs:
+        with tempfile.TemporaryDirectory() as top:
+            os.environ["SHARDLINT_CACHE_DIR"] = f"{top}/cache"
+            folder = Path(os.path.realpath(top), "project")
+            if isinstance(job, int):
+                generated(folder, job)
+            else:
+                shutil.copytree(job, folder, symlinks=True, ignore_dangling_symlinks=True)
+            files = sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
+            if not files:
+                continue
+            for name, found, expected in ways(files, random.Random(str(job))):
+                done += 1
+                findings += sum(map(len, expected.values()))
+                for path in sorted({*found, *expected}):
+                    if found.get(path) != expected.get(path):
+                        differ += 1
+                        print(
+                            f"{job}: {name}: {path}\n  {found.get(path)}\n  {expected.get(path)}", flush=True
+                        )
+        print(f"{job}: {len(files)} files", flush=True)
+    print(f"{len(jobs)} projects, {done} ways, {findings} findings, {differ} differ")
+    return 1 if differ else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,272 @@
+"""How many real mistakes `shardlint check` finds: each in its whole project, as that was before the fix.
+
+`python scripts/recall.py MIRRORS` lays out the parent of every fix commit in benchmarks/recall/commits.jsonl from bare
+repositories (MIRRORS/OWNER+NAME/repo), checks the file, and writes benchmarks/recall/found.jsonl and docs/recall.md.
+`--only ID` looks at some and keeps what is known of the others; `--certainty` other than possible only prints.
+
+A mistake is found when a finding lies within one line of a marked line and is about it: what only says that a name is
+old counts for mistakes about old names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+import checkouts
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMITS = ROOT / "benchmarks" / "recall" / "commits.jsonl"
+FOUND = ROOT / "benchmarks" / "recall" / "found.jsonl"
+PAGE = ROOT / "docs" / "recall.md"
+DEFAULT = ("proven", "likely")
+_LIMIT = 600  # seconds for one file
+_ABOUT_NAMES = {"api-removed-or-misused", "explicit-mode-migration", "pmap-legacy"}
+_NAMES_IN = re.compile("legacy|removed|deprecat|renam|private|nonexistent")
+_OF_NAMES = ("SL9", "SL315", "SL504", "SL513", "SL002", "SL003")
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A mistake that a commit of a public repository fixed: where it stood in the parent, and what it was."""
+
+    id: str
+    repository: str
+    commit: str
+    parent: str
+    path: str
+    lines: tuple[int, ...]
+    category: str
+    family: str
+    tier: str
+    description: str
+    reason: str = ""
+    """Why it is not found, for those that are not."""
+    unrelated: tuple[str, ...] = ()
+    """Rules that find something else at its place: by the score it is found, but that speaks for no form."""
+
+    @property
+    def about_names(self) -> bool:
+        """Whether it is about names that releases take away, so that a finding about one may be about it."""
+        return self.family in _ABOUT_NAMES or _NAMES_IN.search(self.category) is not None
+
+    def hit_by(self, finding: dict[str, Any]) -> bool:
+        """Whether a finding of `check --output-format json` is within one line of it and about it."""
+        first, last = finding["line"] - 1, max(finding["line"], finding["end_line"]) + 1
+        if not any(first <= line <= last for line in self.lines):
+            return False
+        return self.about_names or not finding["code"].startswith(_OF_NAMES)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A finding that is about a mistake."""
+
+    rule: str
+    form: str
+    certainty: str
+
+
+@dataclass(frozen=True)
+class Result:
+    """What came of a mistake: the findings about it, or why it could not be looked at; `seconds` is not kept."""
+
+    id: str
+    hits: tuple[Hit, ...] = ()
+    unavailable: str = ""
+    seconds: float = field(default=0, compare=False)
+
+    def found(self, wanted: Sequence[str]) -> bool:
+        """Whether a finding of one of these certainties is about it."""
+        return any(hit.certainty in wanted for hit in self.hits)
+
+
+def mistakes() -> list[Mistake]:
+    """All recorded mistakes."""
+    rows = (json.loads(line) for line in COMMITS.read_text("utf-8").splitlines())
+    return [
+        Mistake(**{**row, "lines": tuple(row["lines"]), "unrelated": tuple(row.get("unrelated", ()))})
+        for row in rows
+    ]
+
+
+def results() -> dict[str, Result]:
+    """What the last run found, by mistake."""
+    rows = [json.loads(line) for line in FOUND.read_text("utf-8").splitlines()] if FOUND.is_file() else []
+    return {
+        row["id"]: Result(row["id"], tuple(Hit(**hit) for hit in row["hits"]), row["unavailable"])
+        for row in rows
+    }
+
+
+def look(group: Sequence[Mistake], mirrors: Path, certainty: str) -> list[Result]:
+    """Check the mistakes of one commit, in one checkout."""
+    first = group[0]
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.monotonic()
+        try:
+            checkouts.mirror(mirrors, first.repository).lay_out(first.parent, Path(folder))
+        except checkouts.NotAvailable as error:
+            return [Result(mistake.id, unavailable=str(error)) for mistake in group]
+        laid_out = (time.monotonic() - start) / len(group)
+        return [_checked(mistake, Path(folder), certainty, laid_out) for mistake in group]
+
+
+def _checked(mistake: Mistake, folder: Path, certainty: str, laid_out: float) -> Result:
+    start = time.monotonic()
+    if not (folder / mistake.path).is_file():
+        return Result(mistake.id, unavailable="the mirror lacks the file")
+    command = [sys.executable, "-m", "shardlint", "check", "--no-cache", "--output-format", "json"]
+    # The checkout is the working folder: nothing of it may be imported.
+    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
+    try:
+        run = subprocess.run(
+            [*command, "--certainty", certainty, mistake.path],
+            capture_output=True, text=True, cwd=folder, env=environment, timeout=_LIMIT,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return Result(mistake.id, unavailable=f"check takes more than {_LIMIT} seconds")
+    if run.returncode not in (0, 1):
+        reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
+        return Result(mistake.id, unavailable=f"check could not be run: {reason[-200:]}")
+    findings = [finding for finding in json.loads(run.stdout)["findings"] if mistake.hit_by(finding)]
+    hits = {Hit(finding["code"], finding["form"], finding["certainty"]) for finding in findings}
+    kept = tuple(sorted(hits, key=lambda hit: (hit.rule, hit.form, hit.certainty)))
+    return Result(mistake.id, kept, seconds=laid_out + time.monotonic() - start)
+
+
+def look_at_all(chosen: Iterable[Mistake], mirrors: Path, certainty: str, jobs: int) -> Iterator[Result]:
+    """Check mistakes, those of one commit together, several commits at a time; results come in order."""
+    groups: dict[tuple[str, str], list[Mistake]] = defaultdict(list)
+    for mistake in chosen:
+        groups[mistake.repository, mistake.parent].append(mistake)
+    with ThreadPoolExecutor(jobs) as pool:
+        for found in pool.map(lambda group: look(group, mirrors, certainty), groups.values()):
+            yield from found
+
+
+def page(every: Sequence[Mistake], known: dict[str, Result]) -> str:
+    """docs/recall.md."""
+    there = [m for m in every if m.id in known and not known[m.id].unavailable]
+    lines = [
+        "# Real mistakes found",
+        "",
+        f"{len(every)} mistakes in public repositories that a commit fixed. Each was checked in its whole project as",
+        "it was before the fix; it is found when a finding lies within one line of it and is about it. *Default*",
+        "counts proven and likely findings, *possible* those of `--certainty possible` too. `make recall MIRRORS=...`",
+        f"measures it again; {len(every) - len(there)} could not be looked at. Written by scripts/recall.py.",
+    ]
+    for title, key in (("tier", "tier"), ("family", "family")):
+        lines += ["", f"| {title} | mistakes | default | possible |", "|---|---|---|---|"]
+        for name in sorted({getattr(mistake, key) for mistake in there}):
+            lines.append(_row(name, [m for m in there if getattr(m, key) == name], known))
+        if key == "tier":
+            lines.append(_row("T1 to T4", [m for m in there if not m.tier.startswith("T5")], known))
+        lines.append(_row("all", there, known))
+    lines += ["", "## Found", "", "| | where | mistake | by |", "|---|---|---|---|"]
+    lines += [_told(m, _by(known[m.id], m.unrelated)) for m in there if known[m.id].hits]
+    lines += ["", "## Not found", "", "| | where | mistake | why not |", "|---|---|---|---|"]
+    lines += [_told(m, m.reason or "not looked into yet") for m in there if not known[m.id].hits]
+    left = [m for m in every if m not in there]
+    if left:
+        lines += ["", "## Not available", "", "| | where | mistake | |", "|---|---|---|---|"]
+        lines += [_told(m, known[m.id].unavailable if m.id in known else "not looked at") for m in left]
+    return "\n".join(lines) + "\n"
+
+
+def _row(name: str, group: Sequence[Mistake], known: dict[str, Result]) -> str:
+    default = sum(known[mistake.id].found(DEFAULT) for mistake in group)
+    return f"| {name} | {len(group)} | {default} | {sum(bool(known[m.id].hits) for m in group)} |"
+
+
+def _told(mistake: Mistake, last: str) -> str:
+    where = f"{mistake.repository} `{mistake.parent[:10]}` {mistake.path}:{mistake.lines[0]}"
+    cells = (mistake.id, where, mistake.description, last)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def _by(result: Result, unrelated: Sequence[str] = ()) -> str:
+    named = (
+        f"{hit.rule} {hit.form}".strip()
+        + f" ({hit.certainty}{', of something else' if hit.rule in unrelated else ''})"
+        for hit in result.hits
+    )
+    return ", ".join(named)
+
+
+def recorded() -> Counter[tuple[str, str]]:
+    """How many recorded mistakes each form of a rule finds, by rule and form."""
+    known = results()
+    return Counter(
+        (hit.rule, hit.form)
+        for mistake in mistakes()
+        if mistake.id in known
+        for hit in known[mistake.id].hits
+        if hit.rule not in mistake.unrelated
+    )
+
+
+def totals(chosen: Sequence[Mistake], known: dict[str, Result]) -> Iterator[str]:
+    """Found of all by tier, in lines."""
+    there = [m for m in chosen if m.id in known and not known[m.id].unavailable]
+    tiers = sorted({mistake.tier[:2] for mistake in there})
+    for name, wanted in [(tier, {tier}) for tier in tiers] + [("T1 to T4", set(tiers) - {"T5"})]:
+        group = [mistake for mistake in there if mistake.tier[:2] in wanted]
+        default = sum(known[mistake.id].found(DEFAULT) for mistake in group)
+        yield f"{name}: {default} of {len(group)}, {sum(bool(known[m.id].hits) for m in group)} at possible"
+
+
+def main() -> int:
+    """Look at the mistakes and write what was found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("mirrors", type=Path, help="folder of OWNER+NAME/repo bare repositories")
+    parser.add_argument("--only", action="append", metavar="ID", help="look at these only")
+    parser.add_argument("--certainty", choices=("proven", "likely", "possible"), default="possible")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args()
+    every = mistakes()
+    chosen = [mistake for mistake in every if not options.only or mistake.id in options.only]
+    known, now = results(), {}
+    named = {mistake.id: mistake for mistake in every}
+    start = time.monotonic()
+    for result in look_at_all(chosen, options.mirrors, options.certainty, options.jobs):
+        now[result.id] = result
+        said = result.unavailable or _by(result) or "missed"
+        mistake = named[result.id]
+        place = f"{mistake.repository} {mistake.path}:{mistake.lines[0]}"
+        print(f"{mistake.tier[:2]} {result.id} {place} {said} ({result.seconds:.1f} s)", flush=True)
+    print(*totals(chosen, now), sep="\n")
+    print(f"{len(chosen)} mistakes in {time.monotonic() - start:.0f} s")
+    if options.certainty == "possible":
+        known.update(now)
+        write(every, known)
+    return 0
+
+
+def write(every: Sequence[Mistake], known: dict[str, Result]) -> None:
+    """Keep what was found, and write the page."""
+    rows = []
+    for mistake in every:
+        if mistake.id in known:
+            row = asdict(known[mistake.id])
+            del row["seconds"]
+            rows.append(json.dumps(row))
+    FOUND.write_text("\n".join(rows) + "\n", "utf-8")
+    PAGE.write_text(page(every, known), "utf-8")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
