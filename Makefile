@@ -1,7 +1,7 @@
 # `make demo` shows check, fix and verify on a small project. `make test` runs everything that must hold.
 # Both make their own environment, .venv, with the newest Python present (or PYTHON=...).
 
-.PHONY: demo test matrix bench growth docs clean
+.PHONY: demo test matrix bench growth recall docs clean
 
 demo: .venv/demo
 	@.venv/bin/python scripts/demo.py
@@ -20,6 +20,10 @@ bench: .venv/dev
 # Time and memory against lines, files, findings, the size of a file, the edges of a call graph; most of an hour.
 growth: .venv/dev
 	@.venv/bin/python benchmarks/growth.py
+
+# Real mistakes of public repositories, each in its project as it was: MIRRORS holds OWNER+NAME/repo, bare. 20 minutes.
+recall: .venv/dev
+	@.venv/bin/python scripts/recall.py "$(MIRRORS)"
 
 docs: .venv/dev
 	@.venv/bin/python scripts/docs.py
