@@ -262,14 +262,17 @@ def test_the_verifiers_own_copy_of_a_fixture_is_watched(runner: Runner, tmp_path
     assert {result.status for result in verify(runner, tmp_path, source)} == {FAIL}
 
 
-def test_numbers_of_one_device_are_read_before_the_program_is(runner: Runner, tmp_path: Path) -> None:
-    source = """
-    import glob, tempfile
-    for file in glob.glob(tempfile.gettempdir() + "/shardlint-*/*/numbers"):
+def test_numbers_of_one_device_are_read_before_the_program_is(
+    runner: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # other tests have such files at the same time
+    source = f"""
+    import glob
+    for file in glob.glob({str(tmp_path)!r} + "/shardlint-*/*/numbers"):
         head, _, data = open(file, "rb").read().partition(b"\\n")
         with open(file, "wb") as out:
             out.write(head + b"\\n" + (np.frombuffer(data) * 2).tobytes())
-    fx = fixture(lambda x, mesh: x * mesh.size, out={})
+    fx = fixture(lambda x, mesh: x * mesh.size, out={{}})
     """
     (_, executed) = verify(runner, tmp_path, source)
     assert executed.status == FAIL
