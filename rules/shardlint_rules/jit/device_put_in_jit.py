@@ -110,9 +110,7 @@ class DevicePutInJit(Rule):
             if mesh is None:
                 # Auto is what Mesh() gives and nearly all code has; a project that says Explicit may mean this one.
                 answer = None if site.anywhere("AxisType.Explicit") else answer
-            elif mesh.axis_types in ("explicit", "mixed", "unknown") or (
-                mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9")
-            ):
+            elif site.shardings.axis_types(mesh) != "auto":
                 return True
         return answer
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
 from shardlint_rules.jit.fresh import makes_fresh
-from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later, spread
+from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
 from shardlint_rules.jit.reads import calls_of
 
 _JITS = ("jax.jit", "equinox.filter_jit")
@@ -110,4 +110,6 @@ def _placed(site: Site, call: ast.Call) -> bool:
 
 def _given_sharded(site: Site, call: ast.Call) -> bool:
     """Whether the arrays the result is made like are spread over a mesh with Auto axes."""
-    return len(call.args) >= 1 and spread(site, site.program.followed(site.value(call.args[0])), auto=True)
+    return len(call.args) >= 1 and site.shardings.spread(
+        site.program.followed(site.value(call.args[0])), auto=True
+    )
