@@ -749,7 +749,8 @@ class Run:
             worker.process.join()
             self._replace(worker, workers, "died", f"exit code {worker.process.exitcode}")
             return
-        slow = worker.at not in worker.numbers or worker.at % _COMMAND_EVERY == 7  # it reads the packages; commands
+        # Before the first case it reads the packages; some cases are whole commands.
+        slow = worker.at not in worker.numbers or worker.at % _COMMAND_EVERY == 7
         if self.awake - worker.heard > HUNG + 120 * slow:
             worker.process.kill()
             worker.process.join()

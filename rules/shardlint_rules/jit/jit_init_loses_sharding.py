@@ -62,7 +62,7 @@ class JitInitLosesSharding(Rule):
             return
         yield site.finding(
             site.syntax,
-            "the result reads no array, so it takes no sharding from one",
+            "the result depends on no array, so it takes no sharding from one",
             f"On {site.on('jax')} {words} comes back whole on one device, or under jax.set_mesh whole on every one.",
             help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
             fix=self._fix(site, known[0]),

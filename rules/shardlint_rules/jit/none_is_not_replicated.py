@@ -48,7 +48,7 @@ class NoneIsNotReplicated(Rule):
                 what = "an argument stays where it is, or goes where the compiler puts it"
                 yield site.finding(
                     nones[0],
-                    f"None in {name} is no P()",
+                    f"None in {name} does not mean replicated",
                     f"On {site.on('jax')} this replicates nothing: "
                     f"{what if name == 'in_shardings' else 'the compiler picks a sharding for this result'}.",
                     help="to have it whole on every device, write NamedSharding(mesh, P())",
