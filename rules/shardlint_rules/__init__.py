@@ -71,6 +71,8 @@ RULES = {
     "SL325": "shardlint_rules.mesh.no_tuple:NoTuple",
     "SL326": "shardlint_rules.mesh.tuple_for_sharding:TupleForSharding",
     "SL327": "shardlint_rules.mesh.wrong_argument:WrongArgument",
+    "SL328": "shardlint_rules.mesh.other_dimensions:SpecForOtherDimensions",
+    "SL329": "shardlint_rules.mesh.sharding_of_another:ShardingOfAnother",
     "SL401": "shardlint_rules.shard_map.grad_counted_per_device:GradCountedPerDevice",
     "SL402": "shardlint_rules.shard_map.missing_reduction:MissingReduction",
     "SL403": "shardlint_rules.shard_map.wrong_reducer:WrongReducer",
