@@ -45,6 +45,7 @@ RULES = {
     "SL231": "shardlint_rules.jit.sharding_not_used:ShardingNotUsed",
     "SL232": "shardlint_rules.jit.optimizer_state_replicated:OptimizerStateReplicated",
     "SL233": "shardlint_rules.jit.lowered_outside_context:LoweredOutsideContext",
+    "SL234": "shardlint_rules.jit.jit_made_each_call:JitMadeEachCall",
     "SL301": "shardlint_rules.mesh.unknown_axis:UnknownAxis",
     "SL302": "shardlint_rules.mesh.duplicate_axis:DuplicateAxis",
     "SL303": "shardlint_rules.mesh.spec_longer_than_array:SpecLongerThanArray",
