@@ -43,6 +43,7 @@ class {kind}(Rule):
     name = "{name}"
     harm = Harm.SILENT
     wakes = (Calls("jax.TODO"),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

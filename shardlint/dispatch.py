@@ -15,6 +15,7 @@ from shardlint.rule import (
     Attributes,
     Calls,
     Certainty,
+    Form,
     Keywords,
     Lines,
     Methods,
@@ -25,7 +26,7 @@ from shardlint.rule import (
     Withs,
 )
 from shardlint.screen import Screen, Texts
-from shardlint.site import Form, Site
+from shardlint.site import Site
 from shardlint.targets import Targets
 
 # Words that stand for a library name whose own last part is not in the text.

@@ -20,6 +20,7 @@ __all__ = [
     "Edit",
     "Finding",
     "Fix",
+    "Form",
     "Harm",
     "Keywords",
     "Lines",
@@ -225,6 +226,22 @@ class Takes:
         object.__setattr__(self, "names", names)
 
 
+Form = Literal[
+    "call",
+    "partial",
+    "name",
+    "import",
+    "method",
+    "attribute",
+    "keyword",
+    "with",
+    "statement",
+    "line",
+    "parameter",
+]
+"""What a trigger came upon (see `Site`)."""
+
+
 Wake = Calls | Uses | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
 
 
@@ -235,6 +252,9 @@ class Rule(ABC):
     the surest of its findings may be, `PROVEN` or `POSSIBLE`. Findings that are not proven are possible, or likely
     where their form is among `likely`: the forms that have earned it (shardlint/ledger.py). A rule of which no finding
     would be reported is not run.
+
+    What `forms`, `closed`, `where` and `in_version_checks` say is asked before `check` or of what it finds
+    (`Site.findings`), and no rule is asked about code that a test expects to raise or warn: `check` need not.
     """
 
     code: ClassVar[str]
@@ -248,6 +268,14 @@ class Rule(ABC):
     project: ClassVar[str] = ""
     """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
+    forms: ClassVar[tuple[Form, ...]] = ()
+    """The forms of its triggers that it is asked about; () for all of them."""
+    closed: ClassVar[tuple[Literal["positional", "keywords"], ...]] = ()
+    """It is not asked of a call that spreads such arguments (`*args`, `**kwargs`) which cannot be read."""
+    where: ClassVar[Literal["", "host", "traced"]] = ""
+    """"traced" where it holds only in code that is always or sometimes traced, "host" where only in other code."""
+    in_version_checks: ClassVar[bool] = True
+    """Whether it holds also in code that runs only after a question for the release of a library."""
     assumes: ClassVar[bool] = False
     """Where it finds nothing, ask again on each way to the site that is in sight, with defaults for what is not known.
 

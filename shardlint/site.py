@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from shardlint.facts import FileFacts, Scope
 from shardlint.program import Program, api
@@ -18,7 +18,7 @@ from shardlint.program.liveness import Fate, fate
 from shardlint.program.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.program.traced import Region
 from shardlint.program.values import Api, CallArguments, Place, Value
-from shardlint.rule import Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Certainty, Edit, Finding, Fix, Form, Harm, Rule, Safety
 from shardlint.targets import Targets
 from shardlint.versions import allows, show
 
@@ -31,21 +31,6 @@ def _led(file: FileFacts, view: Assuming) -> list[str]:
     calls = view.way.calls if view.way is not None else ()
     places = [f"line {one.line}" if one.file is file else f"{one.file.path.name}:{one.line}" for one in calls]
     return [f"called at {', '.join(places)}"] if places else []
-
-
-Form = Literal[
-    "call",
-    "partial",
-    "name",
-    "import",
-    "method",
-    "attribute",
-    "keyword",
-    "with",
-    "statement",
-    "line",
-    "parameter",
-]
 
 
 class Site:
@@ -86,7 +71,9 @@ class Site:
 
     def findings(self) -> Iterator[Finding]:
         """What its rule finds here; where that is nothing, what it finds on a way that is in sight."""
-        found = list(self.rule.check(self))
+        if not self._concerns():
+            return
+        found = self._checked()
         yield from found
         if found or not self.rule.assumes:
             return
@@ -100,10 +87,31 @@ class Site:
                 self.targets,
                 self.rule,
             )
-            found = [self._on(view, one) for one in self.rule.check(there)]
+            found = [self._on(view, one) for one in there._checked()]
             yield from found
             if found:
                 return
+
+    def _concerns(self) -> bool:
+        """Whether the site is one that its rule is to be asked about (see `Rule`)."""
+        rule = self.rule
+        if rule.forms and self.form not in rule.forms:
+            return False
+        if self.expected_to_fail or (self.guarded and not rule.in_version_checks):
+            return False
+        return not any(
+            self.arguments.open_positional if kind == "positional" else self.arguments.open_keywords
+            for kind in rule.closed
+        )
+
+    def _checked(self) -> list[Finding]:
+        """What the rule finds, where the code runs as the rule says; that is asked last, for it costs most."""
+        found = list(self.rule.check(self))
+        if found and self.rule.where:
+            traced = self.region.traced in ("always", "sometimes")
+            if traced != (self.rule.where == "traced"):
+                return []
+        return found
 
     def _on(self, view: Assuming, found: Finding) -> Finding:
         """A finding made on one way to the site: proven by its calls, unless something was assumed or tested."""

@@ -41,11 +41,10 @@ class BadExpression(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     wakes = (Calls(SHARD, MAKE),)
+    forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """The first fault of a call's expression."""
-        if site.form != "call" or site.expected_to_fail:
-            return
         given = written(site)
         if given is None:
             return

@@ -42,14 +42,15 @@ class EinshardInJit(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     wakes = (Calls(SHARD),)
+    forms = ("call",)
+    where = "traced"
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call in traced code."""
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
         array = site.argument("arr")
-        if array is None or site.region.traced not in ("always", "sometimes") or _host(site, array):
+        if array is None or _host(site, array):
             return
         sure = site.region.proven and _traced(site, array)
         yield site.finding(

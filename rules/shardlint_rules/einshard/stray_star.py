@@ -45,12 +45,11 @@ class StrayStar(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     wakes = (Calls(SHARD, MAKE),)
+    forms = ("call",)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail:
-            return
         given = written(site)
         if given is None or not isinstance(given.parsed, Expression):
             return

@@ -52,12 +52,12 @@ class EinshardToNamedSharding(Rule):
     default = False
     holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
     wakes = (Calls(SHARD, MAKE),)
+    forms = ("call",)
+    where = "host"
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call."""
-        if site.form != "call" or site.expected_to_fail or site.region.traced in ("always", "sometimes"):
-            return
         one = _call(site)
         if one is None:
             return

@@ -44,13 +44,16 @@ class DevicePutModule(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
     wakes = (Calls("jax.device_put"),)
+    forms = ("call",)
+    where = "host"
+    in_version_checks = False
     project = "equinox"
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, for the leaf that does most harm."""
         tree = site.argument("x")
-        if tree is None or site.form != "call":
+        if tree is None:
             return
         found = [
             (instance, leaf)
@@ -58,10 +61,8 @@ class DevicePutModule(Rule):
             for leaf in site.program.modules.leaves(instance)
             if leaf.kind in ("function", "text", "number")
         ]
-        if not found or site.expected_to_fail or site.guarded:
+        if not found:
             return
-        if site.region.traced in ("always", "sometimes"):
-            return  # there it places nothing anyway: SL201
         instance, leaf = min(found, key=lambda one: (not _sure(*one), one[1].kind == "number"))
         silent = leaf.kind == "number"
         yield site.finding(

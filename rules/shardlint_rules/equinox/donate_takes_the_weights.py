@@ -61,11 +61,12 @@ class DonateTakesTheWeights(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     wakes = (Calls("equinox.filter_jit", near=("donate",)),)
+    in_version_checks = False
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a filter_jit."""
         mode = donate(site)
-        if mode in (None, "none") or site.guarded:
+        if mode in (None, "none"):
             return
         found = jitted(site)
         problem = self._problem(site, found, str(mode)) if found is not None else None

@@ -47,12 +47,11 @@ class FilterJitJitKeyword(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     wakes = (Calls("equinox.filter_jit"),)
+    in_version_checks = False
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, however many of the keywords it has."""
-        if site.expected_to_fail or site.guarded:
-            return
         places = {name: site.arguments.keywords[name] for name in _NAMES if name in site.arguments.keywords}
         node: ast.AST | None = next(
             (keyword for keyword in site.call.keywords if keyword.arg in places), None

@@ -55,12 +55,11 @@ class FilterJitShardings(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     wakes = (Calls("equinox.filter_jit"),)
+    in_version_checks = False
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, however many of the keywords it has."""
-        if site.expected_to_fail or site.guarded:
-            return
         given = _given(site)
         if given is None:
             return

@@ -35,11 +35,11 @@ class FilterPmap(Rule):
     harm = Harm.COST
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     wakes = (Calls("equinox.filter_pmap"), Uses("equinox.filter_pmap"))
+    forms = ("call", "partial", "name")
+    in_version_checks = False
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a use."""
-        if site.form == "import" or site.expected_to_fail or site.guarded:
-            return
         if site.form == "name" and site.decorated is None:
             return
         if site.form != "name" and _on_one_device(site):

@@ -44,14 +44,15 @@ class FilterShardAcrossDevices(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
     wakes = (Calls("equinox.filter_shard"),)
+    forms = ("call",)
+    where = "host"
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call."""
         tree, target = site.argument("x"), site.argument("device_or_shardings")
-        if tree is None or target is None or site.form != "call" or site.expected_to_fail or site.guarded:
-            return
-        if site.region.traced in ("always", "sometimes"):
+        if tree is None or target is None:
             return
         before, after = committed(site, site.value(tree)), asked(site, Place(site.file, target))
         if before is None or after is None or not differ(before, after):

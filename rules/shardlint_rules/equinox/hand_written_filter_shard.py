@@ -49,12 +49,12 @@ class HandWrittenFilterShard(Rule):
     harm = Harm.REMOVED
     holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     wakes = (Calls("equinox.combine"),)
+    forms = ("call",)
+    in_version_checks = False
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a function, at its name."""
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
         helper = recognise(site)
         if helper is None:
             return

@@ -43,13 +43,13 @@ class AnnotationKeyDeprecated(Rule):
         Calls(*VARIABLES, WITH_METADATA, near=KEYS),
         Calls(*LAYERS, near=("_metadata",)),
     )
+    forms = ("call",)
+    in_version_checks = False
     fixes = "unsafe"
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each such key."""
-        if site.expected_to_fail or site.guarded or site.form != "call":
-            return
         found, write = list(given_annotations(site)), preferred(site)
         for one in found:
             others = [other.key for other in found if other is not one]

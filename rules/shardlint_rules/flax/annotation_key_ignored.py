@@ -84,12 +84,11 @@ class AnnotationKeyIgnored(Rule):
         ),
         Methods("get_metadata", near=tuple(f"{quote}{key}{quote}" for key in KEYS for quote in "\"'")),
     )
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at keys."""
-        if site.expected_to_fail or site.guarded:
-            return
         if site.form == "method":
             yield from self._read(site)
         elif site.api == "builtins.getattr":

@@ -52,12 +52,12 @@ class AnnotationListOrString(Rule):
         Calls(*LAYERS, near=("_metadata",)),
         Calls(WITH_PARTITIONING),
     )
+    forms = ("call",)
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at annotations."""
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
         for node in _given(site):
             finding = self._judge(site, node)
             if finding is not None:

@@ -45,12 +45,12 @@ class LinenConstraintIgnored(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.12.2"}
     wakes = (Calls(*RULES_CONTEXTS), Calls(*CONSTRAINTS))
+    forms = ("call",)
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a block, or for a constraint."""
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
         if site.api in RULES_CONTEXTS:
             yield from self._block(site)
         else:

@@ -39,11 +39,11 @@ class LogicalAxesCollide(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (Calls(*_OF_WEIGHTS),)
+    forms = ("call",)
+    in_version_checks = False
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each name that loses its mesh axis."""
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
         found = named_under_rules(site)
         if found is None:
             return

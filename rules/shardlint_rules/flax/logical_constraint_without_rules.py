@@ -34,12 +34,12 @@ class LogicalConstraintWithoutRules(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (Calls(*CONSTRAINTS),)
+    forms = ("call",)
+    closed = ("positional", "keywords")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a constraint."""
         given = site.arguments
-        if site.form != "call" or site.expected_to_fail or given.open_keywords or given.open_positional:
-            return
         if "rules" in given.keywords or len(given.positional) > 2 or rules_anywhere(site):
             return
         # Of files without a project around them, only what makes the mesh itself is no library.

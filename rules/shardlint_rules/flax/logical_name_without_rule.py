@@ -44,12 +44,12 @@ class LogicalNameWithoutRule(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (Calls(*TAKERS),)
+    forms = ("call",)
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each name without a rule."""
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
         found = named_under_rules(site)
         if found is None:
             return

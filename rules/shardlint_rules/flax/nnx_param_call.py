@@ -46,12 +46,11 @@ class NnxParamCall(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (Calls(*VARIABLES), Calls(*_WITH, near=("shape",)))
+    forms = ("call",)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call."""
-        if site.form != "call" or site.expected_to_fail:
-            return
         finding = self._shape(site) if site.api in _WITH else self._variable(site)
         if finding is not None:
             yield finding

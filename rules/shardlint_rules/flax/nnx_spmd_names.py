@@ -84,15 +84,16 @@ class NnxSpmdNames(Rule):
     harm = Harm.REMOVED
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (Uses(*NAMES),)
+    in_version_checks = False
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a use of a name that is not there."""
         entry = NAMES.get(site.written)
         node = site.syntax
-        if entry is None or not isinstance(node, ast.alias | ast.Attribute) or site.expected_to_fail:
+        if entry is None or not isinstance(node, ast.alias | ast.Attribute):
             return
-        if not site.runs("flax", entry.without) or site.guarded or _is_flax(site) or _patched(site):
+        if not site.runs("flax", entry.without) or _is_flax(site) or _patched(site):
             return
         certainty = Certainty.POSSIBLE if _unread(site.file, node) else Certainty.PROVEN
         on = site.on("flax")

@@ -42,12 +42,13 @@ class NnxUpdateOfItself(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10"}
     wakes = (Calls("flax.nnx.update", near=("state(", "split(")),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an update."""
         given = site.call.args
-        if site.form != "call" or len(given) != 2 or site.call.keywords or site.expected_to_fail:
+        if len(given) != 2 or site.call.keywords:
             return
         model, state = given
         if not isinstance(model, ast.Name | ast.Attribute) or isinstance(state, ast.Starred):

@@ -46,17 +46,13 @@ class NothingTrains(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     wakes = (Calls(*_GRADS, near=(".update(",)),)
+    forms = ("call",)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each update that is lost."""
         scope = site.scope.function()
-        if (
-            site.form != "call"
-            or scope is None
-            or isinstance(scope.node, ast.Lambda)
-            or site.expected_to_fail
-        ):
+        if scope is None or isinstance(scope.node, ast.Lambda):
             return
         updates = [call for call in site.file.walked(scope).calls if _updates(site, call)]
         if not updates or not _only_jax_jit(site, scope):

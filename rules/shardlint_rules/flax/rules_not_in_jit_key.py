@@ -43,12 +43,13 @@ class RulesNotInJitKey(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     wakes = (Calls(*_CONTEXTS),)
+    forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the calls that came too late for their rules."""
         block = _block(site, site.call)
         own = _rules(site, site.call)
-        if site.form != "call" or block is None or own is None or site.expected_to_fail:
+        if block is None or own is None:
             return
         for call in _calls(block):
             if not isinstance(call.func, ast.Name) or not self._jitted(site, call.func):

@@ -57,14 +57,16 @@ class ShardedInitIncomplete(Rule):
         Calls(init.CONSTRAINT, near=init.READING),
         Calls(init.UPDATE),
     )
+    forms = ("call",)
+    in_version_checks = False
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings for the step that is missing behind this one."""
         scope = site.scope.function()
-        if site.form != "call" or scope is None or not isinstance(scope.node, ast.FunctionDef):
+        if scope is None or not isinstance(scope.node, ast.FunctionDef):
             return
-        if site.expected_to_fail or site.guarded or not site.call.args:
+        if not site.call.args:
             return
         if site.api == init.UPDATE:
             yield from self._return(site, scope)

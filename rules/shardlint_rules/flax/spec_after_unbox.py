@@ -44,11 +44,12 @@ class SpecAfterUnbox(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (Calls(*_READERS, near=("unbox",)),)
+    forms = ("call",)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a read of specs."""
-        if site.form != "call" or site.expected_to_fail or not site.call.args:
+        if not site.call.args:
             return
         argument = site.call.args[0]
         found = [_unboxed(site, value) for value in options(site.value(argument))]

@@ -49,12 +49,11 @@ class UnshardedInit(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (Calls(_RNGS),)
+    forms = ("call",)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each model that these Rngs go into."""
-        if site.form != "call":
-            return
         for call in _constructions(site):
             finding = self._built(site, call)
             if finding is not None:

@@ -75,21 +75,20 @@ class ValueAssignmentDropsSharding(Rule):
         Methods("set_value"),
         Calls(init.UPDATE, near=("numpy",)),
     )
+    forms = ("call", "method")
+    in_version_checks = False
+    where = "host"
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an assignment, or for an update."""
-        if site.form not in ("call", "method"):
-            return
         if site.api == init.UPDATE:
             finding = self._update(site)
         elif site.form == "method":
             finding = self._set_value(site)
         else:
             finding = self._assignment(site)
-        if finding is None or site.expected_to_fail or site.guarded:
-            return
-        if site.region.traced not in ("always", "sometimes"):
+        if finding is not None:
             yield finding
 
     def _assignment(self, site: Site) -> Finding | None:

@@ -41,14 +41,16 @@ class VmappedLayersShiftAxes(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
     wakes = (Calls("flax.nnx.vmap"),)
+    closed = ("positional", "keywords")
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a vmap."""
-        if site.form == "name" or site.expected_to_fail or site.guarded:
+        if site.form == "name":
             return
         given = site.arguments
-        if "transform_metadata" in given.keywords or given.open_keywords or given.open_positional:
+        if "transform_metadata" in given.keywords:
             return
         if not any(site.anywhere(name) for name in init.READING):
             return

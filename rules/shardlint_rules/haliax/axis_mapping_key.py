@@ -52,12 +52,11 @@ class AxisMappingKey(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     wakes = (Calls(AXIS_MAPPING, _SHARD, _JIT),)
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for an entry of a mapping."""
-        if site.expected_to_fail or site.guarded:
-            return
         names = _RESOURCES if site.api == _JIT else ("mapping",)
         for name in names:
             argument = site.argument(name)

@@ -48,12 +48,11 @@ class NamedJitDonate(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     wakes = (Calls(_JIT, near=("donate", "static_arg")),)
+    in_version_checks = False
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each keyword."""
-        if site.expected_to_fail or site.guarded:
-            return
         for keyword in site.call.keywords:
             if keyword.arg == "donate_args":
                 yield from self._flags(site, keyword)

@@ -42,14 +42,12 @@ class ShardWithoutMapping(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
     wakes = (Calls("haliax.shard", _AUTO),)
+    forms = ("call",)
+    closed = ("positional", "keywords")
+    in_version_checks = False
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        given = site.arguments
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
-        if given.open_positional or given.open_keywords:
-            return
         mapping, mesh = site.argument("mapping"), site.argument("mesh")
         if mapping is not None and site.mesh_of(site.value(mapping)) is not None:
             yield self._swapped(site, mapping)

@@ -47,12 +47,11 @@ class ConstraintSkipped(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("platform", "no-constraint")
     wakes = (Calls(*_CONSTRAINTS, near=("platform", "default_backend", "cpu", "CPU", "NO_CONSTRAINT")),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a question, at the first constraint that it skips."""
-        if site.form != "call" or site.expected_to_fail:
-            return
         if site.api in _LOGICAL:
             yield from self._fallback(site)
         scope = site.scope.function()

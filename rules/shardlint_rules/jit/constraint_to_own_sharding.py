@@ -46,13 +46,12 @@ class ConstraintToOwnSharding(Rule):
     likely = ("does-nothing",)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (Calls(*_PLACING, near=(".sharding",)), Calls(*_ASKING, near=('"sharding"', "'sharding'")))
+    forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a question that a tracer cannot answer."""
-        if site.form != "call":
-            return
         own = own_sharding(site)
-        if (own is None and not _asks(site)) or site.expected_to_fail or knows_it_is_traced(site):
+        if (own is None and not _asks(site)) or knows_it_is_traced(site):
             return
         if site.api in _ASKING:
             if site.region.proven:

@@ -42,18 +42,20 @@ class DeviceInJit(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (Calls(_PUT, "equinox.filter_shard", _CONSTRAINT),)
+    forms = ("call",)
+    where = "traced"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a placement on one device in traced code."""
         target = site.argument(PLACING[site.api])
-        if target is None or site.form != "call" or site.fate[0] == "dropped" or site.expected_to_fail:
+        if target is None or site.fate[0] == "dropped":
             return
         told = self._message(site, target)
         if told is None or (told[1] is Certainty.POSSIBLE and not site.wants("single-device")):
             return
         if of_a_named_platform(site, target):
             return
-        if site.region.traced not in ("always", "sometimes") or knows_it_is_traced(site):
+        if knows_it_is_traced(site):
             return
         if any(word in step.text for step in site.region.steps for word in _PER_DEVICE):
             return

@@ -54,7 +54,7 @@ class DevicePutInJit(Rule):
         if put is None or site.fate[0] == "dropped":  # SL203 tells of dropped results
             return
         form = self._form(site, put.target)
-        if form is None or site.expected_to_fail:
+        if form is None:
             return
         also = also_eager(site)
         fix, kept = (None, also) if also else self._fix(site, put)

@@ -70,7 +70,7 @@ class DiscardedPlacement(Rule):
         if site.form != "call":
             return
         fate, name = site.fate
-        if fate == "used" or site.expected_to_fail or _probe(site) or _shown(site) or _of_a_model(site):
+        if fate == "used" or _probe(site) or _shown(site) or _of_a_model(site):
             return
         if site.api in _MANAGERS:
             if fate == "dropped":
@@ -103,7 +103,7 @@ class DiscardedPlacement(Rule):
     def _through(self, site: Site) -> Iterator[Finding]:
         """A call that comes to a placement: through `jax.tree.map`, or a function that does nothing else."""
         fate, name = site.fate
-        if fate == "used" or site.expected_to_fail or _probe(site) or _shown(site):
+        if fate == "used" or _probe(site) or _shown(site):
             return
         evaluator = site.program.evaluator
         function = called(evaluator, Place(site.file, site.call)) if site.form == "statement" else None

@@ -56,12 +56,11 @@ class DonateIndex(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.30"}
     wakes = (Calls(*JITS, PMAP, near=DONATE_SETTINGS),)
+    in_version_checks = False
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a keyword with which wrapping raises."""
-        if site.expected_to_fail or site.guarded:
-            return
         functions = list(wrappings(site.program, site.file, site.call, site.form, (*JITS, PMAP)))
         for name in DONATE_SETTINGS:
             keyword = site.keyword(name)

@@ -43,13 +43,15 @@ class GradLosesSharding(Rule):
     certainty = Certainty.POSSIBLE
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (Calls(*_GRADS),)
+    forms = ("call",)
+    where = "host"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a compiled gradient that is called with sharded parameters."""
         jit = site.file.parent(site.call)
-        if site.form != "call" or not isinstance(jit, ast.Call) or jit.args[:1] != [site.call]:
+        if not isinstance(jit, ast.Call) or jit.args[:1] != [site.call]:
             return
-        if not _jits_without_a_word(site, jit) or site.region.traced in ("always", "sometimes"):
+        if not _jits_without_a_word(site, jit):
             return
         if any(
             call.args and spread(site, site.value(call.args[0]), auto=True)

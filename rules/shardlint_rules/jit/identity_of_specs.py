@@ -48,12 +48,11 @@ class IdentityOfSpecs(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (Calls(_SPEC, _SHARDING, _PUT),)
+    forms = ("call",)
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at comparisons that this call is part of, and at the argument of a jit it is."""
-        if site.form != "call" or site.expected_to_fail:
-            return
         if site.api == _PUT:
             yield from self._keys(site)
             return

@@ -40,12 +40,14 @@ class InInsteadOfOut(Rule):
     name = "in-instead-of-out"
     harm = Harm.CRASH
     wakes = (Calls(*JITS, near=("in_shardings",)),)
+    closed = ("keywords",)
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a wrapper."""
         keyword = site.keyword("in_shardings")
-        if keyword is None or site.expected_to_fail or site.guarded or site.arguments.open_keywords:
+        if keyword is None:
             return
         functions = list(wrappings(site.program, site.file, site.call, site.form))
         if len(functions) != 1 or functions[0].setting("out_shardings") is not None:

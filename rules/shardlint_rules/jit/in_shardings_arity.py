@@ -59,12 +59,11 @@ class InShardingsArity(Rule):
     harm = Harm.CRASH
     likely = ("tree",)
     wakes = (Calls(*JITS, near=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))
+    in_version_checks = False
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the keywords, or at calls that they do not fit."""
-        if site.expected_to_fail or site.guarded:
-            return
         if site.api == "jax.sharding.PartitionSpec":
             for one in handed(site) if site.form == "call" else ():
                 yield from self._handed(site, one)

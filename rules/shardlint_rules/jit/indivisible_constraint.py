@@ -45,12 +45,13 @@ class IndivisibleConstraint(Rule):
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
     wakes = (Calls(*_WAKING),)
+    forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for the first dimension that is not divided."""
         target = site.argument(PLACING[site.api])
         array = site.argument("x")
-        if target is None or array is None or site.form != "call" or site.expected_to_fail or _in_a_try(site):
+        if target is None or array is None or _in_a_try(site):
             return
         found = options(site.value(target))
         parts = named(site, found[0]) if len(found) == 1 else None

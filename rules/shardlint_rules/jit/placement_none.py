@@ -33,12 +33,13 @@ class PlacementNone(Rule):
     name = "placement-none"
     harm = Harm.SILENT
     wakes = (Calls(*PLACING, near=("else None", "None if", "= None")),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a target."""
-        target = site.argument(PLACING[site.api]) if site.form == "call" else None
-        if target is None or site.expected_to_fail:
+        target = site.argument(PLACING[site.api])
+        if target is None:
             return
         chosen = settled_expression(site.file, target)
         if not isinstance(chosen, ast.IfExp):

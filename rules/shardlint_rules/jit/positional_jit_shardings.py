@@ -49,12 +49,14 @@ class PositionalJitShardings(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     wakes = (Calls("jax.jit"),)
+    forms = ("call",)
+    in_version_checks = False
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding a call, at the second argument."""
-        extra = site.call.args[1:] if site.form == "call" else []
-        if not extra or site.expected_to_fail or site.guarded:
+        extra = site.call.args[1:]
+        if not extra:
             return
         if any(isinstance(one, ast.Starred) for one in site.call.args):
             return

@@ -40,12 +40,13 @@ class RepeatedConstraint(Rule):
     name = "repeated-constraint"
     harm = Harm.SILENT
     wakes = (Calls(*PLACING, _NNX, near=PLACED_WORDS),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for the second of two placements."""
-        name = _placed_name(site, site.call) if site.form == "call" else None
-        if name is None or site.expected_to_fail:
+        name = _placed_name(site, site.call)
+        if name is None:
             return
         before = self._before(site, name)
         if before is None:

@@ -45,20 +45,19 @@ class ShardingLostByShape(Rule):
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
     wakes = (Calls(*SHAPED, near=_CALLED, within=_WHOLE),)
+    forms = ("call",)
+    closed = ("positional", "keywords")
+    where = "host"
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an array made with the shape of a sharded one."""
         arguments = site.arguments
-        if site.form != "call" or arguments.open_keywords or arguments.open_positional:
-            return
         shape = arguments.get("shape", ("shape",))
         node = shape.node if shape is not None else None
         if not isinstance(node, ast.Attribute) or node.attr != "shape":
             return
         if any(name in arguments.keywords for name in _WHERE) or not _is_sharded(site, node.value):
-            return
-        if site.expected_to_fail or site.region.traced in ("always", "sometimes"):
             return
         whole = _mapped_by(site) or site.call
         if placed_around(site, site.call) or placed_around(site, whole) or placed_later(site, whole):

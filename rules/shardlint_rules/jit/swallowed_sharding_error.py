@@ -46,10 +46,11 @@ class SwallowedShardingError(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (Calls(*PLACING),)
+    forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a placement whose failure nobody hears of."""
-        if site.form != "call" or site.expected_to_fail or site.fate[0] == "dropped":
+        if site.fate[0] == "dropped":
             return
         swallowed = _swallowed(site)
         if swallowed is None or not asks_for_a_place(site):

@@ -38,12 +38,13 @@ class AllDevicesIntoOnes(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("ones",)
     wakes = (Calls("jax.sharding.Mesh", near=("reshape",)),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a mesh."""
-        devices = site.argument("devices") if site.form == "call" else None
-        if devices is None or site.expected_to_fail or not site.wants("ones"):
+        devices = site.argument("devices")
+        if devices is None or not site.wants("ones"):
             return
         reshaped = settled_expression(site.file, devices)
         parts = _reshape(site, reshaped)

@@ -59,12 +59,12 @@ class ConstraintOnExplicitMesh(Rule):
     likely = ("project-mesh",)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     wakes = (Calls(*CONSTRAINTS, _RESHARD),)
+    forms = ("call",)
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
         argument = site.argument(CONSTRAINTS.get(site.api, "out_shardings"))
         if argument is None:
             return

@@ -39,10 +39,11 @@ class ContextInsideJit(Rule):
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
     wakes = (Calls("jax.set_mesh", _USE, _GET),)
+    forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a mesh that is set in code that is always traced."""
-        if site.form != "call" or site.expected_to_fail or _asks_first(site):
+        if _asks_first(site):
             return
         entered = isinstance(site.file.parent(site.call), ast.withitem)
         if site.api == _USE and not entered:

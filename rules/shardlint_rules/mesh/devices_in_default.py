@@ -49,16 +49,12 @@ class DevicesInDefault(Rule):
     name = "devices-in-default"
     harm = Harm.CRASH
     wakes = (Calls(*_ASKING, outside=True),)
+    forms = ("call",)
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a default or an attribute."""
-        if (
-            site.form != "call"
-            or site.scope.function() is not None
-            or _is_test(site)
-            or _only_as_a_script(site)
-        ):
+        if site.scope.function() is not None or _is_test(site) or _only_as_a_script(site):
             return
         if self._asked_inside(site):
             return

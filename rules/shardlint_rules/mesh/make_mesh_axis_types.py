@@ -61,19 +61,15 @@ class MakeMeshAxisTypes(Rule):
     likely = ("meets-constraints",)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
     wakes = (Calls("jax.make_mesh", "jax.sharding.AbstractMesh"),)
+    forms = ("call",)
+    closed = ("positional", "keywords")
+    in_version_checks = False
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         warned = site.api == "jax.make_mesh" and site.runs("jax", _WARNS)
-        if site.form != "call" or not (warned or turned_explicit(site, site.api)):
-            return
-        if (
-            site.expected_to_fail
-            or site.guarded
-            or site.arguments.open_keywords
-            or site.arguments.open_positional
-        ):
+        if not (warned or turned_explicit(site, site.api)):
             return
         types = site.argument("axis_types")
         if types is not None and site.value(types) != Constant(None):

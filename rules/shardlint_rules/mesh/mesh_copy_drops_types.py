@@ -39,14 +39,14 @@ class MeshCopyDropsTypes(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
     wakes = (Calls("jax.sharding.Mesh", near=("axis_names",)),)
+    forms = ("call",)
+    closed = ("positional", "keywords")
+    in_version_checks = False
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
-        given = site.arguments
-        if given.open_keywords or given.open_positional or site.argument("axis_types") is not None:
+        if site.argument("axis_types") is not None:
             return
         names, devices = site.argument("axis_names"), site.argument("devices")
         if devices is None or not isinstance(names, ast.Attribute) or names.attr != "axis_names":

@@ -62,12 +62,14 @@ class MeshEmptyGuard(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
     wakes = (Calls(*_NEW, near=("empty",)), Uses(*_OLD))
+    forms = ("call", "name")
+    in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each condition that is always the same."""
         old = site.form == "name"
-        if site.form not in ("call", "name") or site.expected_to_fail or site.guarded or _asks_both(site):
+        if _asks_both(site):
             return
         mesh = _physical(site) if old else site.call
         if mesh is None:

@@ -46,10 +46,12 @@ class MeshShapeAndNames(Rule):
     likely = ("stand-in", "unused-names")
     assumes = True
     wakes = (Calls(_MESH, _MAKE, _ABSTRACT),)
+    forms = ("call",)
+    closed = ("positional",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail or site.arguments.open_positional or _patched(site):
+        if _patched(site):
             return
         if site.api == _ABSTRACT and site.runs("jax", "<0.5"):
             return  # it takes pairs there

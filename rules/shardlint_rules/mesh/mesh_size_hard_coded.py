@@ -48,11 +48,11 @@ class MeshSizeHardCoded(Rule):
     name = "mesh-size-hard-coded"
     harm = Harm.CRASH
     wakes = (Calls(_MESH, _MAKE, _GRID, near=(_FLAG, _OPTION)),)
+    forms = ("call",)
+    closed = ("positional",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail or site.arguments.open_positional:
-            return
         simulated = _simulated(site)
         if simulated is None:
             return

@@ -46,12 +46,12 @@ class NamedShardingArguments(Rule):
     harm = Harm.CRASH
     assumes = True
     wakes = (Calls("jax.sharding.NamedSharding"),)
+    forms = ("call",)
+    closed = ("positional",)
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail or site.arguments.open_positional:
-            return
         mesh, spec = site.argument("mesh"), site.argument("spec")
         if mesh is None or spec is None:
             return

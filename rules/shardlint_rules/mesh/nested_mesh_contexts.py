@@ -41,11 +41,13 @@ class NestedMeshContexts(Rule):
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
     wakes = (Calls("jax.set_mesh", near=("with ",)),)
+    forms = ("call",)
+    in_version_checks = False
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each mesh entered under the one that is set here."""
         outer = site.argument("mesh")
-        if site.form != "call" or outer is None or site.expected_to_fail or site.guarded:
+        if outer is None:
             return
         for statement, item in _inside(site):
             for _, entered, context in items(site.program, site.file, statement):

@@ -53,12 +53,11 @@ class OptionalSpec(Rule):
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.5.3"}
     assumes = True
     wakes = (Calls(*_TAKING),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call whose spec may be None."""
-        if site.form != "call" or site.expected_to_fail:
-            return
         node = self._spec(site)
         if node is None or asked_about(site.file, node):
             return

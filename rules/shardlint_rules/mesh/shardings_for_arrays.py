@@ -43,12 +43,11 @@ class ShardingsForArrays(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("named",)
     wakes = (Calls(*MAPS, near=("Sharding", "PartitionSpec")),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an assignment."""
-        if site.form != "call" or site.expected_to_fail:
-            return
         parent = site.file.parent(site.call)
         target = _target(parent)
         if target is None:

@@ -51,12 +51,12 @@ class SpecLongerThanArray(Rule):
     likely = ("any-shape",)
     assumes = True
     wakes = (Calls(*_GIVEN, *MAKING),)
+    forms = ("call",)
+    in_version_checks = False
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail or site.guarded:
-            return
         array, sharding = (site.argument(name) for name in _GIVEN.get(site.api, ("shape", "sharding")))
         if array is None or sharding is None:
             return

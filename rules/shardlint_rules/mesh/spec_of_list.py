@@ -66,11 +66,12 @@ class SpecOfList(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("by-name",)
     wakes = (Calls("jax.sharding.PartitionSpec"),)
+    forms = ("call",)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail or len(site.call.args) != 1 or site.call.keywords:
+        if len(site.call.args) != 1 or site.call.keywords:
             return
         node = site.call.args[0]
         name = _name(node)

@@ -43,12 +43,11 @@ class SpecString(Rule):
     harm = Harm.SILENT
     assumes = True
     wakes = (Calls("jax.sharding.PartitionSpec"),)
+    forms = ("call",)
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each entry that is wrong."""
-        if site.form != "call" or site.expected_to_fail:
-            return
         for node in site.call.args:
             if isinstance(node, ast.Starred):
                 continue

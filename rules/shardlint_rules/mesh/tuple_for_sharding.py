@@ -40,12 +40,11 @@ class TupleForSharding(Rule):
     likely = ("default",)
     assumes = True
     wakes = (Calls(*_TAKING),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail:
-            return
         node = site.argument(_TAKING[site.api])
         if node is None:
             return

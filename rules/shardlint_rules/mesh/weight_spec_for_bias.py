@@ -60,11 +60,12 @@ class WeightSpecForBias(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("bias",)
     wakes = (Calls("jax.sharding.PartitionSpec"),)
+    forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a spec."""
-        if site.form != "call" or site.expected_to_fail or len(site.call.args) < 2:
+        if len(site.call.args) < 2:
             return
         spec = site.spec_of(site.value(site.call))
         if spec is None or spec.open or len(spec.entries) < 2:

@@ -53,12 +53,12 @@ class WrongArgument(Rule):
     harm = Harm.CRASH
     likely = ("swapped", "star-args")
     wakes = (Calls(*_SHAPES, _LOCAL_DATA),)
+    forms = ("call",)
+    closed = ("positional",)
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.form != "call" or site.expected_to_fail or site.arguments.open_positional:
-            return
         if site.api == _LOCAL_DATA:
             yield from self._local_data(site)
             return

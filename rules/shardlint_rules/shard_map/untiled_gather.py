@@ -56,14 +56,16 @@ class UntiledGather(Rule):
     name = "untiled-gather"
     harm = Harm.SILENT
     wakes = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"),)
+    forms = ("call",)
+    closed = ("keywords",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
-        if site.form != "call" or site.arguments.open_keywords or site.keyword("tiled") is not None:
+        if site.keyword("tiled") is not None:
             return
         node = site.call.args[0] if site.call.args else None
-        if node is None or site.expected_to_fail:
+        if node is None:
             return
         if site.api == "jax.lax.psum_scatter":
             yield site.finding(

@@ -86,7 +86,7 @@ class ApiRemoved(Rule):
         """`jax.config.update` of an option that went."""
         given = site.call.args[0] if site.call.args else None
         value = site.value(given) if given is not None else None
-        if given is None or not isinstance(value, Constant) or site.guarded or site.expected_to_fail:
+        if given is None or not isinstance(value, Constant) or site.guarded:
             return
         entry = table().names.get(f"{OPTIONS}.{value.value}")
         if entry is None or entry.state(site.target("jax")) != "removed" or in_a_bridge(site):

@@ -42,6 +42,7 @@ class ArrayAttributeRemoved(Rule):
     harm = Harm.REMOVED
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.21"}
     wakes = (Attributes("device_buffer", "device_buffers"), Methods("device", near=("(?:)\\.device\\(\\)",)))
+    in_version_checks = False
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -49,12 +50,7 @@ class ArrayAttributeRemoved(Rule):
         node = site.call.func if site.form == "method" else site.syntax
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
             return
-        if (
-            site.guarded
-            or site.expected_to_fail
-            or in_a_bridge(site)
-            or (node.attr == "device" and _given(site))
-        ):
+        if in_a_bridge(site) or (node.attr == "device" and _given(site)):
             return
         shown = shown_as_array(site, node.value) or self._by_name(site, node)
         if shown is None:

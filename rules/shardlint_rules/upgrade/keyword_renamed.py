@@ -57,17 +57,13 @@ class KeywordRenamed(Rule):
         Calls("jax.ShapeDtypeStruct", near=("vma",)),
         Calls("jax.numpy.clip", near=("a_min", "a_max")),
     )
+    in_version_checks = False
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each keyword that is not taken."""
         function = _function(site)
-        if (
-            function is None
-            or site.guarded
-            or site.expected_to_fail
-            or is_the_library(site.program.project.root)
-        ):
+        if function is None or is_the_library(site.program.project.root):
             return
         release = site.target("jax")
         for keyword in site.call.keywords:

@@ -35,11 +35,12 @@ class PrivateApi(Rule):
     harm = Harm.REMOVED
     certainty = Certainty.POSSIBLE
     wakes = (Uses(f"{_PRIVATE}.*", near=(_PRIVATE,)),)
+    in_version_checks = False
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an import, and one for a chain of attributes that starts at jax itself."""
-        if site.guarded or site.expected_to_fail or in_a_bridge(site):
+        if in_a_bridge(site):
             return
         node, dotted = site.syntax, site.written
         if isinstance(node, ast.Attribute):
