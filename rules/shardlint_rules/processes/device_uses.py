@@ -44,6 +44,8 @@ def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
     match parent:
         case ast.BoolOp() | ast.IfExp() if not (isinstance(parent, ast.IfExp) and parent.test is node):
             yield from uses(program, Place(file, parent), depth)
+        case ast.Tuple() if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield from _named(program, file, node, depth)
         case ast.NamedExpr():
             yield from _named(program, file, parent.target, depth)
             yield from uses(program, Place(file, parent), depth)

@@ -44,10 +44,11 @@ class FirstDevicePinned(Rule):
     likely = ("placed", "own")
     wakes = (Calls("jax.devices"),)
     fixes = "safe"
+    forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a device that is pinned."""
-        if site.form != "call" or site.expected_to_fail or site.program.project.is_test(site.file.path):
+        if site.program.project.is_test(site.file.path):
             return
         taken = list(_first_of(site, site.call))
         if not taken:
