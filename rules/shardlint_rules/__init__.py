@@ -109,6 +109,7 @@ RULES = {
     "SL652": "shardlint_rules.einshard.stray_star:StrayStar",
     "SL653": "shardlint_rules.einshard.in_jit:EinshardInJit",
     "SL654": "shardlint_rules.einshard.to_named_sharding:EinshardToNamedSharding",
+    "SL808": "shardlint_rules.processes.first_device_pinned:FirstDevicePinned",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",
