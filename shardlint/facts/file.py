@@ -23,17 +23,8 @@ NOWHERE = "\0"
 _HEADER_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
 # A compound statement begins its line.
 _WITH = re.compile(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
+_CALLED = re.compile(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
 _OF_NAMES = re.compile(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
-
-
-def calling(part: str) -> str:
-    """A pattern for lines that begin with a call of something whose name holds this; for any case and many lines."""
-    return rf"^[ \t]*((?:\w+\.)*\w*{part}\w*\()"
-
-
-def beginning(pattern: str) -> str:
-    """A pattern for lines that begin with what another one says; for many lines."""
-    return rf"^[ \t]*((?:{pattern}))"
 
 
 class FileFacts:
@@ -331,11 +322,18 @@ class FileFacts:
                         found[node] = None
         return list(found)
 
+    @cached_property
+    def _called(self) -> list[tuple[int, str]]:
+        """The lines that begin with a call, each with the name of what it calls, in small letters."""
+        found = _CALLED.finditer("\n" + self.source.text)
+        return [(self.source.position(match.start(1) - 1)[0], match[2].lower()) for match in found]
+
     def statements_calling(self, part: str) -> list[ast.Call]:
         """The calls that are statements by themselves, of something whose name holds this, in capitals or not."""
         found: dict[ast.Call, None] = {}
-        for match in re.finditer(calling(part), self.source.text, re.IGNORECASE | re.MULTILINE):
-            line = self.source.position(match.start(1))[0]
+        for line, name in self._called:
+            if part.lower() not in name:
+                continue
             for node in self.scope_at(line).statements:
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno == line:
                     found[node.value] = None
@@ -344,8 +342,8 @@ class FileFacts:
     def statements_beginning(self, pattern: str) -> list[ast.stmt]:
         """The statements on whose first line a regular expression matches, from its beginning."""
         found: dict[ast.stmt, None] = {}
-        for match in re.finditer(beginning(pattern), self.source.text, re.MULTILINE):
-            line = self.source.position(match.start(1))[0]
+        for match in re.finditer(rf"\n[ \t]*((?:{pattern}))", "\n" + self.source.text, re.MULTILINE):
+            line = self.source.position(match.start(1) - 1)[0]
             for node in self.scope_at(line).statements:
                 if node.lineno == line:
                     found[node] = None
