@@ -106,6 +106,8 @@ RULES = {
     "SL652": "shardlint_rules.einshard.stray_star:StrayStar",
     "SL653": "shardlint_rules.einshard.in_jit:EinshardInJit",
     "SL654": "shardlint_rules.einshard.to_named_sharding:EinshardToNamedSharding",
+    "SL801": "shardlint_rules.processes.device_count_too_late:DeviceCountTooLate",
+    "SL803": "shardlint_rules.processes.backend_before_initialize:BackendBeforeInitialize",
     "SL808": "shardlint_rules.processes.first_device_pinned:FirstDevicePinned",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
