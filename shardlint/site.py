@@ -16,6 +16,7 @@ from shardlint.program.contexts import Context
 from shardlint.program.guards import expected_to_fail, guarded, tested
 from shardlint.program.liveness import Fate, fate
 from shardlint.program.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
+from shardlint.program.shardings import Shardings
 from shardlint.program.traced import Region
 from shardlint.program.values import Api, CallArguments, Place, Value
 from shardlint.rule import Certainty, Edit, Finding, Fix, Form, Harm, Rule, Safety
@@ -185,6 +186,11 @@ class Site:
     def sharding_parts(self, value: Value) -> tuple[Value, Value] | None:
         """Mesh and spec of a NamedSharding."""
         return sharding_parts(value, self.program.evaluator)
+
+    @cached_property
+    def shardings(self) -> Shardings:
+        """Where arrays are, and what shardings do, on the releases of the project."""
+        return Shardings(self.program, self.targets)
 
     @property
     def assuming(self) -> bool:

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.program.shardings import PLACING
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.own_sharding import own_sharding
-from shardlint_rules.jit.placed import PLACING, knows_it_is_traced
+from shardlint_rules.jit.placed import knows_it_is_traced
 from shardlint_rules.jit.traced_values import is_tracer
 
 _ASKING = ("builtins.hasattr", "builtins.getattr")

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from shardlint.facts import Binding
 from shardlint.program.reach import lookup
+from shardlint.program.shardings import PLACING
 from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.jit.placed import PLACED_WORDS, PLACING
+from shardlint_rules.jit.placed import PLACED_WORDS
 
 _NNX = "flax.nnx.with_sharding_constraint"
 # Parts of a name: `w13_weight_scale` has three, `kvCache` two.
