@@ -112,6 +112,7 @@ RULES = {
     "SL801": "shardlint_rules.processes.device_count_too_late:DeviceCountTooLate",
     "SL803": "shardlint_rules.processes.backend_before_initialize:BackendBeforeInitialize",
     "SL808": "shardlint_rules.processes.first_device_pinned:FirstDevicePinned",
+    "SL809": "shardlint_rules.processes.one_process_collective:OneProcessCollective",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",
