@@ -81,6 +81,7 @@ RULES = {
     "SL411": "shardlint_rules.shard_map.untiled_gather:UntiledGather",
     "SL413": "shardlint_rules.shard_map.constraint_on_manual_axis:ConstraintOnManualAxis",
     "SL414": "shardlint_rules.shard_map.pmap_out_none:PmapOutNone",
+    "SL415": "shardlint_rules.shard_map.first_of_devices:FirstOfDevices",
     "SL420": "shardlint_rules.jit.pmap_axes_arity:PmapAxesArity",
     "SL501": "shardlint_rules.flax.linen_constraint_ignored:LinenConstraintIgnored",
     "SL502": "shardlint_rules.flax.unsharded_init:UnshardedInit",
