@@ -11,7 +11,7 @@ from shardlint.facts import Binding, FileFacts
 from shardlint.program import Program
 from shardlint.program.reach import lookup
 from shardlint.program.signatures import Jitted, jitted
-from shardlint.program.values import Api, Constant, Function, Items, Value, options
+from shardlint.program.values import Api, Constant, Function, Items, Place, Value, options
 from shardlint.site import Site
 
 PMAP = "jax.pmap"
@@ -24,14 +24,14 @@ _DEPTH = 6
 
 @dataclass(frozen=True)
 class PerDevice:
-    """Where it was made. `index` is which result of the pmapped function; `taken` says that it was taken out of one."""
+    """Where it was made. `index` is which result of the pmapped function; `path` is what was taken out of that."""
 
     by: Literal["pmap", "replicate"]
     file: FileFacts
     call: ast.Call
     function: Jitted | None = None
     index: int | None = None
-    taken: bool = False
+    path: tuple[str, ...] = ()
 
 
 def per_device(program: Program, file: FileFacts, node: ast.AST, depth: int = 0) -> PerDevice | None:
@@ -45,10 +45,10 @@ def per_device(program: Program, file: FileFacts, node: ast.AST, depth: int = 0)
             return found[0] if found and None not in found else None
         case ast.Attribute() if node.attr not in _OF_ARRAY:
             inner = per_device(program, file, node.value, depth + 1)
-            return replace(inner, taken=True) if inner is not None else None
-        case ast.Subscript(slice=ast.Constant(value=str())):
+            return replace(inner, path=(*inner.path, node.attr)) if inner is not None else None
+        case ast.Subscript(slice=ast.Constant(value=str(key))):
             inner = per_device(program, file, node.value, depth + 1)
-            return replace(inner, taken=True) if inner is not None else None
+            return replace(inner, path=(*inner.path, key)) if inner is not None else None
         case ast.Call():
             return _called(program, file, node, depth)
     return None
@@ -89,7 +89,7 @@ def _bound(program: Program, file: FileFacts, binding: Binding, depth: int) -> P
         return found if found is not None and _split(program, found) else None
     if binding.kind == "unpack" and binding.index is not None:
         found = per_device(program, file, binding.value, depth)
-        if found is None or found.by != "pmap" or found.taken or found.index is not None:
+        if found is None or found.by != "pmap" or found.path or found.index is not None:
             return None
         found = replace(found, index=binding.index)
         return found if _split(program, found) else None
@@ -111,6 +111,20 @@ def _split(program: Program, found: PerDevice) -> bool:
             return False
         value = value.items[found.index]
     return value == Constant(0)
+
+
+def pmapped_calls(site: Site) -> Iterator[ast.Call]:
+    """The calls, in this file, of what a site's `pmap` made."""
+    parent = site.file.parent(site.call)
+    if isinstance(parent, ast.FunctionDef):
+        ends = site.program.flow.ends(site.file, parent)
+    elif site.form == "partial":
+        return
+    else:
+        ends = site.program.flow.calls(Place(site.file, site.call))
+    for end in ends.found:
+        if end.kind == "called" and end.place.file is site.file and isinstance(end.place.node, ast.Call):
+            yield end.place.node
 
 
 def taken_first(site: Site) -> ast.expr | None:
