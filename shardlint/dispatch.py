@@ -247,9 +247,12 @@ def sites(
                     found.setdefault((id(site.syntax), site.rule.code, 2), site)
         else:
             words.append(trigger)
+    mentioned: dict[ast.AST, set[Rule]] = {}
     for node, rules in _mentions(file, words):
+        mentioned.setdefault(node, set()).update(rules)
+    for node, asking in mentioned.items():
         for site in _at(program, file, node, wakes, targets):
-            if site.rule in rules:
+            if site.rule in asking:
                 found.setdefault((id(site.syntax), site.rule.code, 0 if site.form != "partial" else 1), site)
     yield from sorted(
         found.values(),
@@ -291,10 +294,12 @@ def _mentions(file: FileFacts, triggers: Iterable[Trigger]) -> Iterator[tuple[as
     """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`)."""
     todo = list(triggers)
     seen = set(todo)
+    anyway = {trigger.word for trigger in todo if not trigger.beside}
     for trigger in todo:
         beside = trigger.beside
+        found = file.mentions(trigger.word, () if trigger.word in anyway else beside)
         # A rule that wakes for a module wakes for what is taken from it: `from jax.experimental.maps import xmap`.
-        for node in (*file.mentions(trigger.word, beside), *file.taken_from(trigger.word)):
+        for node in (*found, *file.taken_from(trigger.word)):
             if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
                 continue
             yield node, trigger.rules

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from shardlint.facts.parse import parse
 from shardlint.facts.scope import Binding, Scope, Tables, first_line
 from shardlint.facts.walk import Walker
 from shardlint.sources.text import Source
+
+Answer = TypeVar("Answer")
 
 _IDENTIFIER = re.compile(r"\w+")
 _ASKED_BEFORE_INDEX = 200
@@ -49,6 +52,8 @@ class FileFacts:
         self.reaching: dict[tuple[ast.AST, Scope, str], list[Binding]] = {}
         self.exits: dict[Scope, int | None] = {}
         self.version_tests: dict[ast.expr, bool] = {}
+        self.said_of: dict[tuple[str, ast.AST], Any] = {}
+        """What the text of the file alone says of nodes, as several rules ask: see `remembered`."""
         self.binders: dict[tuple[Scope, str], frozenset[ast.AST]] = {}
         self.readers: dict[tuple[Scope | None, str], dict[ast.AST, list[tuple[ast.Name, bool]]]] = {}
         """The bindings that reach a read of a name: see `program.reach`."""
@@ -92,8 +97,16 @@ class FileFacts:
         self.binders.clear()
         self.exits.clear()
         self.version_tests.clear()
+        self.said_of.clear()
         self.readers.clear()
         self.read.clear()
+
+    def remembered(self, what: str, node: ast.AST, make: Callable[[], Answer]) -> Answer:
+        """What the text of the file alone says of a node, found once."""
+        key = what, node
+        if key not in self.said_of:
+            self.said_of[key] = make()
+        return cast(Answer, self.said_of[key])
 
     def says(self, text: str) -> bool:
         """Whether a text stands anywhere in the file; looked for once."""
