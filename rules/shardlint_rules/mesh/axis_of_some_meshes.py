@@ -17,7 +17,7 @@ class AxisOfSomeMeshes(Rule):
     """Code names a mesh axis that only some of the project's meshes have.
 
     ## What it does
-    Where a project makes one mesh with all its axes and another one with only some of those (`("data", "expert",
+    Where one file of a project makes a mesh with all its axes and another one with only some of those (`("data", "expert",
     "model")` and `("data", "model")`), reports an axis of the larger alone that is written out: read as
     `mesh.shape["expert"]` without asking whether it is there, or in the tuple of a keyword or field such as
     `kernel_sharding=("expert", None)`.
@@ -30,8 +30,8 @@ class AxisOfSomeMeshes(Rule):
     `mesh.shape.get("expert", 1)`, and axis names from the place that knows which mesh is in use.
 
     ## Evidence
-    Both proofs run. Left alone: functions that ask `"expert" in mesh.shape` or `mesh.axis_names` or have the axis in their own name, names that come from
-    constants, meshes of tests, and meshes that have nothing in common.
+    Both proofs run. Left alone: functions that ask `"expert" in mesh.shape` or `mesh.axis_names` or have the axis in
+    their own name, axis names that come from constants, meshes of tests, and meshes that have nothing in common.
     """
 
     code = "SL316"
@@ -77,7 +77,7 @@ def _optional(meshes: tuple[NamedMesh, ...]) -> dict[str, tuple[NamedMesh, Named
     """The axes that a mesh has and another one, with some of its axes and no others, has not."""
     found: dict[str, tuple[NamedMesh, NamedMesh]] = {}
     for large, small in permutations(meshes, 2):
-        if len(small.axes) > 1 and set(small.axes) < set(large.axes):
+        if large.path == small.path and len(small.axes) > 1 and set(small.axes) < set(large.axes):
             for axis in set(large.axes) - set(small.axes):
                 found.setdefault(axis, (large, small))
     return found

@@ -22,9 +22,9 @@ class RuleMatchesNothing(Rule):
     """A partition rule names a layer that the model does not have.
 
     ## What it does
-    Looks at tables of pairs of a regular expression and a `PartitionSpec` that stand in the file of their model. Reports
-    a pair whose expression names a layer that the file does not make, where other pairs of the table name layers it
-    makes, and it makes dense layers or embeddings that no pair speaks of.
+    Looks at tables of pairs of a regular expression and a `PartitionSpec` that stand in the file of their model, and
+    reports a pair whose expression names a layer that the file does not make, where other pairs of the table name
+    layers it makes, and it makes dense layers or embeddings that no pair speaks of.
 
     ## Why it hurts
     The table was written for another model. The weights it should split meet the last rule, mostly `(".*", P())`, and
@@ -66,7 +66,7 @@ class RuleMatchesNothing(Rule):
         yield site.finding(
             pair,
             f"no layer of this file is called {' or '.join(sorted(names))}",
-            f"The rule matches nothing, and {shown} match{'es' if len(left) == 1 else ''} only a rule for all the rest.",
+            f"The rule matches nothing, and for {shown} there is none but one for all the rest.",
             help=f"write rules for {shown}",
             certainty=Certainty.POSSIBLE,
             form="layer",

@@ -62,7 +62,7 @@ class RulesNotHandedOn(Rule):
                 yield site.finding(
                     other,
                     f"`{left[0]}` is left out, which `self.{method.name}` hands on",
-                    f"`{call.func.id}` takes what is in context for `{left[0]}` here, and that of the object elsewhere.",
+                    f"`{call.func.id}` takes the `{left[0]}` in context here, and those of the layer elsewhere.",
                     help=f"call self.{method.name}",
                     certainty=Certainty.POSSIBLE,
                     form="method",

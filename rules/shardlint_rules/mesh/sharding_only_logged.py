@@ -59,7 +59,7 @@ class ShardingOnlyLogged(Rule):
                 yield site.finding(
                     other,
                     f"`{name}` was worked out at line {site.syntax.lineno}, and is only logged",
-                    f"The array is placed by `{site.text(other)}`, and `{name}` by which it was meant to be is not used.",
+                    f"The array is placed by `{site.text(other)}`, and by `{name}` nothing is.",
                     help=f"place it by {name}",
                     certainty=Certainty.POSSIBLE,
                     form="logged",
