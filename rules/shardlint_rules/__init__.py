@@ -103,6 +103,7 @@ RULES = {
     "SL513": "shardlint_rules.flax.nnx_spmd_names:NnxSpmdNames",
     "SL514": "shardlint_rules.flax.nnx_param_call:NnxParamCall",
     "SL515": "shardlint_rules.flax.annotation_key_deprecated:AnnotationKeyDeprecated",
+    "SL516": "shardlint_rules.flax.change_lost_in_jit:ChangeLostInJit",
     "SL518": "shardlint_rules.flax.logical_axes_collide:LogicalAxesCollide",
     "SL519": "shardlint_rules.flax.nnx_update_of_itself:NnxUpdateOfItself",
     "SL601": "shardlint_rules.haliax.shard_without_mapping:ShardWithoutMapping",

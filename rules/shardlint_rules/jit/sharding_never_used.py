@@ -45,9 +45,15 @@ class ShardingNeverUsed(Rule):
             return
         parent = site.file.parent(site.call)
         target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
-        if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+        if (
+            isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+            and target.value.id == "self"
+        ):
             if _never_read(site, target.attr):
-                yield self._finding(site, f"self.{target.attr}", "attribute", "no file of the project reads it")
+                yield self._finding(
+                    site, f"self.{target.attr}", "attribute", "no file of the project reads it"
+                )
 
     def _finding(self, site: Site, name: str, form: str, why: str) -> Finding:
         return site.finding(
