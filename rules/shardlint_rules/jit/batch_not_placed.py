@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardlint.facts import Scope
 from shardlint.program.signatures import JITS
-from shardlint.program.values import Wrapped, options
+from shardlint.program.values import ClassValue, Function, Made, Wrapped, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit._again import is_test
@@ -16,8 +16,18 @@ from shardlint_rules.jit.placed import asks_for_a_place
 
 _JITTED = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
 # What says that something places arrays, by its name.
-_PLACING = ("shard", "put", "place", "prefetch", "global", "device", "replicate", "constrain", "distribute", "to_mesh")
-_MAP = ("map", "tree_map")
+_PLACING = (
+    "shard",
+    "put",
+    "place",
+    "prefetch",
+    "global",
+    "device",
+    "replicate",
+    "constrain",
+    "distribute",
+    "to_mesh",
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +70,12 @@ class BatchNotPlaced(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the calls of the loops that do not place."""
         loop = _loop_of(site)
-        if loop is None or is_test(site.file, site.syntax) or not asks_for_a_place(site) or not _first(site, loop):
+        if (
+            loop is None
+            or is_test(site.file, site.syntax)
+            or not asks_for_a_place(site)
+            or not _first(site, loop)
+        ):
             return
         where = site.argument("device" if site.api == "jax.device_put" else "shardings")
         named = _placing_name(site.text(where)) if where is not None else False
@@ -148,25 +163,25 @@ def _places(site: Site, loop: ast.For) -> bool:
     for node in ast.walk(loop.iter):
         if isinstance(node, ast.Name):
             scope = site.file.home(node)
-            said += [site.text(one.value) for one in site.file.bindings(scope, node.id) if one.value is not None]
-    made = options(site.value(loop.iter))
-    said += [one.place.file.text(one.place.node) for one in made if hasattr(one, "place") and one.place is not None]
-    if isinstance(loop.iter, ast.Call):
-        for one in options(site.value(loop.iter.func)):
-            node = getattr(getattr(one, "place", None), "node", None)
-            if isinstance(node, ast.FunctionDef | ast.ClassDef):
-                said.append(one.place.file.text(node))  # type: ignore[attr-defined]
+            said += [
+                site.text(one.value) for one in site.file.bindings(scope, node.id) if one.value is not None
+            ]
+    callee = loop.iter.func if isinstance(loop.iter, ast.Call) else loop.iter
+    for one in options(site.value(callee)):
+        if isinstance(one, Function | ClassValue):
+            said.append(one.place.file.text(one.place.node))
+        elif isinstance(one, Made) and isinstance(one.by, ClassValue):
+            said.append(one.by.place.file.text(one.by.place.node))
     return any(word in text.lower() for text in said for word in _PLACING)
 
 
 def _fed(site: Site, loop: ast.For) -> Iterator[_Fed]:
     names = _names(loop.target)
+    own = set(ast.walk(loop.target))
     changed = {
-        name
+        one.id
         for one in ast.walk(loop)
-        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one is not loop.target
-        for name in [one.id]
-        if not any(one is part for part in ast.walk(loop.target))
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one not in own
     }
     for call in ast.walk(loop):
         if not isinstance(call, ast.Call) or len(call.args) < 2 or not _jitted(site, call):
