@@ -113,6 +113,8 @@ RULES = {
     "SL803": "shardlint_rules.processes.backend_before_initialize:BackendBeforeInitialize",
     "SL808": "shardlint_rules.processes.first_device_pinned:FirstDevicePinned",
     "SL809": "shardlint_rules.processes.one_process_collective:OneProcessCollective",
+    "SL811": "shardlint_rules.processes.zero_is_falsy:ZeroIsFalsy",
+    "SL813": "shardlint_rules.processes.names_differ_by_process:NamesDifferByProcess",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",
