@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.processes import guard, several
+from shardlint.program.processes import asks_itself, guard, several
 from shardlint.program.values import Place
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
@@ -69,7 +69,7 @@ class NamesDifferByProcess(Rule):
         return [*call.args[:1], *keywords]
 
     def _matters(self, site: Site) -> bool:
-        if not several(site.program, site.file):
+        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
             return False
         place = Place(site.file, site.call)
         return guard(site.program, site.file, site.call) is None and not alone(site.program, place)

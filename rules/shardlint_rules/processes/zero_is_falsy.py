@@ -8,19 +8,18 @@ from collections.abc import Iterator
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 
-_COUNTS = ("jax.process_count", "jax.host_count", "jax.device_count", "jax.local_device_count")
+_COUNTS = ("jax.process_count", "jax.host_count")
 
 
 class ZeroIsFalsy(Rule):
-    """A count of processes or devices is asked whether it is zero, which it never is.
+    """The count of processes is asked whether it is zero, which it never is.
 
     ## What it does
-    Reports `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0` and `not jax.process_count()`, and the same of
-    `device_count` and `local_device_count`.
+    Reports `jax.process_count() == 0`, `< 1`, `!= 0`, `> 0` and `not jax.process_count()`.
 
     ## Why it hurts
-    There is always one process and one device, so the branch never runs, or always: what process 0 should write is
-    written by none, or by all. Mostly `process_index` was meant.
+    There is always one process, so the branch never runs, or always: what process 0 should write is written by none,
+    or by all. Mostly `process_index` was meant.
 
     ## Fix safety
     Unsafe: `process_index` may not be what was meant.
@@ -57,13 +56,11 @@ class ZeroIsFalsy(Rule):
         )
 
     def _asserted(self, site: Site, test: ast.expr) -> bool:
-        """`assert jax.device_count() > 0` says what is so."""
+        """`assert jax.process_count() > 0` says what is so."""
         return isinstance(site.file.parent(test), ast.Assert)
 
     def _fix(self, site: Site, parent: ast.expr) -> Fix | None:
-        if site.api not in ("jax.process_count", "jax.host_count") or not isinstance(parent, ast.Compare):
-            return None
-        if not isinstance(parent.ops[0], ast.Eq | ast.NotEq):
+        if not isinstance(parent, ast.Compare) or not isinstance(parent.ops[0], ast.Eq | ast.NotEq):
             return None
         spelled, imports = site.spell("jax.process_index")
         edits = [site.replace(site.call, f"{spelled}()"), *imports]
