@@ -67,7 +67,9 @@ class DeviceCountTooLate(Rule):
     name = "device-count-too-late"
     harm = Harm.SILENT
     wakes = (
-        Lines(r"[^#\n]*environ\b[^\n]*(?:XLA_FLAGS|JAX_)", r"[^#\n]*putenv\([^\n]*(?:XLA_FLAGS|JAX_)"),
+        Lines(
+            r"[^#\n]*environ\b[^\n]*\n?[^\n]*(?:XLA_FLAGS|JAX_)", r"[^#\n]*putenv\([^\n]*(?:XLA_FLAGS|JAX_)"
+        ),
         Calls("jax.config.update", within=_CONFIG),
         Calls(*_COUNTS),
     )
