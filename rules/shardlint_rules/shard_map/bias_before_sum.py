@@ -12,9 +12,8 @@ from shardlint.site import Site
 
 _BIAS = re.compile(r"(?:^|[._\d])bias(?:es)?\d*(?:$|[._\[])|^b\d?$|\.b$|\[.b\d?.\]$|\[.bias.\]$", re.I)
 _NOT = re.compile(r"grad|local|scaled|partial|shard", re.I)
-_PRODUCTS = ("dot", "matmul", "einsum", "tensordot", "dot_general", "gmm", "ragged_dot")
 # What hands its first argument on as it is.
-_KEEPING = ("checkpoint_name", "astype", "reshape", "asarray", "with_sharding_constraint")
+_KEEPING = ("checkpoint_name", "asarray", "with_sharding_constraint")
 
 
 class BiasBeforeSum(Rule):
@@ -71,11 +70,9 @@ def _added(site: Site, node: ast.expr, depth: int) -> Iterator[tuple[ast.AST, as
             for one, other in ((node.right, node.left), (node.left, node.right)):
                 if _BIAS.search(_named(site, one)) and not isinstance(other, ast.Constant):
                     yield node, one
-        case ast.Call() if node.args and site.text(node.func).rpartition(".")[2] in _KEEPING:
-            # `x.astype(t)` hands on what it is a method of.
-            method = isinstance(node.func, ast.Attribute) and node.func.attr in ("astype", "reshape")
-            plain = method and isinstance(node.func, ast.Attribute) and not isinstance(site.value(node.func.value), type(None))
-            inner = node.func.value if plain and isinstance(node.func, ast.Attribute) else node.args[0]
+        case ast.Call(func=ast.Attribute(value=inner, attr="astype" | "reshape")):
+            yield from _added(site, inner, depth)
+        case ast.Call(args=[inner, *_]) if site.text(node.func).rpartition(".")[2] in _KEEPING:
             yield from _added(site, inner, depth)
         case ast.Name() if depth < 4:
             bindings, _ = lookup(site.file, node, node.id)

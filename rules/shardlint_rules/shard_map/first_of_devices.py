@@ -12,7 +12,9 @@ from shardlint.site import Site
 from shardlint_rules.shard_map.per_device import names_around, per_device, taken_first
 
 # What people call an array with one entry for each device, and what takes the first of them.
-_SAYS = re.compile(r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I)
+_SAYS = re.compile(
+    r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I
+)
 _OTHERWISE = re.compile(r"scanned|scan_|stacked_layers", re.I)
 
 
@@ -40,7 +42,7 @@ class FirstOfDevices(Rule):
     name = "first-of-devices"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("named", "result")
+    likely = ("first",)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
     wakes = (Calls("jax.tree.map"),)
     forms = ("call",)
@@ -57,15 +59,20 @@ class FirstOfDevices(Rule):
         said = "" if made is not None else _said(site, tree)
         if made is None and not said:
             return
-        form = "named" if made is None else "result"
-        why = f"`{said}` says that it has one entry for each device" if said else f"{made.by} made it" if made else ""
+        why = (
+            f"`{said}` says that it has one entry for each device"
+            if said
+            else f"{made.by} made it"
+            if made
+            else ""
+        )
         yield site.finding(
             site.call,
             "a program over all devices for each leaf",
             f"On {site.on('jax')} what pmap returns is one array over all devices: `x[0]` runs on each of them and leaves "
             "the entry there, and every process must take part.",
             help="write lambda x: x.addressable_shards[0].data.squeeze(0)",
-            form=form,
+            form="first",
             why=why,
         )
 

@@ -37,7 +37,6 @@ class FirstShardOnly(Rule):
     name = "first-shard-only"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("dropped",)
     wakes = (Calls("jax.tree.map", near=("pmap",)), Calls(_UNREPLICATE))
     forms = ("call",)
     fixes = "none"
@@ -46,7 +45,7 @@ class FirstShardOnly(Rule):
         """One finding for each call."""
         given = taken_first(site) if site.api != _UNREPLICATE else next(iter(site.call.args), None)
         made = per_device(site.program, site.file, given) if given is not None else None
-        if made is None or made.function is None or given is None:
+        if made is None or made.function is None or given is None or _same_everywhere(site, made):
             return
         if any(_differs(site, made, one) for one in _results(site, made)):
             yield site.finding(
@@ -58,6 +57,12 @@ class FirstShardOnly(Rule):
                 form="dropped",
                 why=f"pmapped at line {made.function.settings.place.line}",
             )
+
+
+def _same_everywhere(site: Site, made: PerDevice) -> bool:
+    """Whether all that the function is called with is replicated."""
+    found = [per_device(site.program, made.file, one) for one in made.call.args]
+    return bool(found) and all(one is not None and one.by == "replicate" for one in found)
 
 
 def _results(site: Site, made: PerDevice) -> Iterator[Leaf]:

@@ -16,7 +16,6 @@ _TAKEN = {
         "donate_argnums", "global_arg_shapes",
     ),
     "jax.shard_map": ("f", "mesh", "in_specs", "out_specs", "axis_names", "check_vma", "check_rep", "auto"),
-    "jax.vmap": ("fun", "in_axes", "out_axes", "axis_name", "axis_size", "spmd_axis_name", "sum_match"),
     "jax.lax.psum": _REDUCING,
     "jax.lax.pmean": _REDUCING,
     "jax.lax.pmax": _REDUCING,

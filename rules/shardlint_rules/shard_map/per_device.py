@@ -18,7 +18,9 @@ PMAP = "jax.pmap"
 REPLICATE = ("flax.jax_utils.replicate", "jax.device_put_replicated")
 _RESTORE = ("flax.training.checkpoints.restore_checkpoint",)
 # Attributes of an array, and methods whose result is none with an entry for each device.
-_OF_ARRAY = frozenset("shape dtype ndim size sharding mean sum max min any all item addressable_shards".split())
+_OF_ARRAY = frozenset(
+    "shape dtype ndim size sharding mean sum max min any all item addressable_shards".split()
+)
 _DEPTH = 6
 
 
@@ -71,7 +73,21 @@ def _called(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Pe
         case Function(place=place, node=ast.FunctionDef() as inner):
             return _returned(program, place.file, inner, depth)
     function = jitted(found[0], program.evaluator, (PMAP,))
-    return PerDevice("pmap", file, call, function) if function is not None else None
+    if function is None or any(_of_one(file, one) for one in call.args):
+        return None
+    return PerDevice("pmap", file, call, function)
+
+
+def _of_one(file: FileFacts, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an argument was given a leading dimension of 1: the function then runs on one device."""
+    if depth > _DEPTH:
+        return False
+    if any(word in file.text(node) for word in ("[None", "newaxis", "expand_dims")):
+        return True
+    if isinstance(node, ast.Call):
+        return any(_of_one(file, one, depth + 1) for one in node.args)
+    bindings = lookup(file, node, node.id)[0] if isinstance(node, ast.Name) else []
+    return any(one.value is not None and _of_one(file, one.value, depth + 1) for one in bindings)
 
 
 def _returned(program: Program, file: FileFacts, node: ast.FunctionDef, depth: int) -> PerDevice | None:

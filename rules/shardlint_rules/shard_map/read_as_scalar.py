@@ -38,7 +38,7 @@ class ReadAsScalar(Rule):
     name = "read-as-scalar"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("condition", "number")
+    likely = ("read",)
     wakes = (Calls(PMAP, *REPLICATE),)
     forms = ("call", "partial")
     fixes = "none"
@@ -59,14 +59,18 @@ class ReadAsScalar(Rule):
 
     def _finding(self, site: Site, whole: ast.expr, made: PerDevice, form: str) -> Finding:
         by = "replicate" if made.by == "replicate" else "pmap"
-        error = "the truth value of an array is ambiguous" if form == "condition" else "only scalars can be converted"
+        error = (
+            "the truth value of an array is ambiguous"
+            if form == "condition"
+            else "only scalars can be converted"
+        )
         return site.finding(
             whole,
             "has one entry for each device",
             f"On {site.on('jax')} this raises with more than one device ({error}): {by} gave it a leading "
             "dimension.",
             help=f"take one entry first: jax_utils.unreplicate({site.text(whole)}), or average where they differ",
-            form=form,
+            form="read",
             why=f"{by} at line {made.call.lineno} of {made.file.path.name}",
         )
 
@@ -96,7 +100,12 @@ def _used(file: FileFacts, read: ast.Name) -> tuple[ast.expr, str]:
     if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.args == [node]:
         return node, "number" if parent.func.id in _NUMBERS else ""
     if isinstance(parent, ast.FormattedValue) and parent.format_spec is not None:
-        return node, "number" if file.text(parent.format_spec).rstrip("}'\"")[-1:] in ("f", "d", "e", "g") else ""
+        return node, "number" if file.text(parent.format_spec).rstrip("}'\"")[-1:] in (
+            "f",
+            "d",
+            "e",
+            "g",
+        ) else ""
     return node, "condition" if _compared(file, node) else ""
 
 
@@ -111,7 +120,9 @@ def _compared(file: FileFacts, node: ast.expr) -> bool:
             if not all(isinstance(op, _COMPARED) for op in outer.ops):
                 return False
             compared = True
-        elif isinstance(outer, ast.BoolOp) or (isinstance(outer, ast.UnaryOp) and isinstance(outer.op, ast.Not)):
+        elif isinstance(outer, ast.BoolOp) or (
+            isinstance(outer, ast.UnaryOp) and isinstance(outer.op, ast.Not)
+        ):
             pass
         elif isinstance(outer, ast.If | ast.While | ast.IfExp | ast.Assert):
             return outer.test is inner and (compared or isinstance(inner, ast.BinOp))

@@ -28,7 +28,7 @@ class ReplicatedTwice(Rule):
     name = "replicated-twice"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("replicate", "pmap")
+    likely = ("twice",)
     wakes = (Calls(*REPLICATE),)
     forms = ("call",)
     fixes = "none"
@@ -39,12 +39,12 @@ class ReplicatedTwice(Rule):
         made = per_device(site.program, site.file, given) if given is not None else None
         if given is None or made is None:
             return
-        form = "replicate" if made.by == "replicate" else PMAP.rpartition(".")[2]
+        by = "replicate" if made.by == "replicate" else PMAP.rpartition(".")[2]
         yield site.finding(
             given,
             "has one entry for each device already",
             f"On {site.on('jax')} each array in it gets a second leading dimension.",
             help="replicate it once, after it is restored",
-            form=form,
-            why=f"{form} at line {made.call.lineno} of {made.file.path.name}",
+            form="twice",
+            why=f"{by} at line {made.call.lineno} of {made.file.path.name}",
         )
