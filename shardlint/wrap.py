@@ -87,8 +87,8 @@ def _breaks(text: str, numbers: Iterable[int], length: int, newline: str) -> Ite
     except (tokenize.TokenError, SyntaxError):
         return
     for number in long:
-        line = _Line(lines[number - 1].rstrip("\r"), number, starts[number - 1], tokens, length, newline)
-        yield from line.breaks()
+        broken = _Line(lines[number - 1].rstrip("\r"), number, starts[number - 1], tokens, length, newline)
+        yield from broken.breaks()
 
 
 def _tokens(text: str) -> Iterator[TokenInfo]:
@@ -143,6 +143,11 @@ class _Line:
             if self.closed and self.tokens[-1].string != "," and _takes_comma(self.tokens, True):
                 yield self._edit(self.tokens[-1].end[1], self.tokens[-1].end[1], ",")
             return
+        begin = 0 if self.depth else self._value()
+        behind = [index for index in commas if index > begin]
+        if begin and behind:
+            yield from self._bracketed(begin, behind)
+            return
         pairs = list(_pairs(self.tokens))
         if pairs:
             least = min(depth for depth, _, _ in pairs)
@@ -162,6 +167,22 @@ class _Line:
         )
         yield from self._after([at for at, word in enumerate(words) if word == ","], self.inner)
         end = self.tokens[-1].end[1]
+        yield self._edit(end, end, f",{self.newline}{self.indent})")
+
+    def _value(self) -> int:
+        """Where what is returned or assigned begins; 0 where nothing is."""
+        depth = begin = 0
+        for index, token in enumerate(self.tokens):
+            depth += (token.string in _OPEN) - (token.string in _CLOSE) if token.type == tokenize.OP else 0
+            if depth == 0 and token.string in ("=", "return"):
+                begin = index + 1
+        return begin
+
+    def _bracketed(self, first: int, commas: Sequence[int]) -> Iterator[Edit]:
+        """A tuple that has no brackets gets some."""
+        begin, end = self.tokens[first].start[1], self.tokens[-1].end[1]
+        yield self._edit(begin, begin, f"({self.newline}{self.inner}")
+        yield from self._after(commas, self.inner)
         yield self._edit(end, end, f",{self.newline}{self.indent})")
 
     def _bracket(self, first: int, last: int) -> Iterator[Edit]:

@@ -40,6 +40,8 @@ def rewritten(before: str, old: str, new: str, length: int = 88) -> str:
         pytest.param("y = ff(HERE, dddd)\n", "y = ff(\n    aaaa,\n    bbbb,\n    cccc,\n    dddd,\n)\n", id="one a line"),
         pytest.param("y = ff(HERE, *dd)\n", "y = ff(\n    aaaa,\n    bbbb,\n    cccc,\n    *dd,\n)\n", id="with a star"),
         pytest.param("y = ff[HERE, dddd]\n", "y = ff[\n    aaaa,\n    bbbb,\n    cccc,\n    dddd\n]\n", id="a subscript"),
+        pytest.param("return HERE, d\n", "return (\n    aaaa,\n    bbbb,\n    cccc,\n    d,\n)\n", id="a tuple that is returned"),
+        pytest.param("a, y = HERE, d(1)\n", "a, y = (\n    aaaa,\n    bbbb,\n    cccc,\n    d(1),\n)\n", id="a tuple that is assigned"),
         pytest.param("y = (HERE, ddddd)\n", "y = (\n    aaaa,\n    bbbb,\n    cccc,\n    ddddd,\n)\n", id="a tuple"),
         pytest.param("yyyyyyyyyyyy = (HERE.real)\n".replace("HERE", "f(HERE)"), "yyyyyyyyyyyy = (\n    f(aaaa, bbbb, cccc).real\n)\n", id="no tuple"),
         pytest.param("y = f(lambda a, b: a, HERE)\n", "y = f(\n    lambda a, b: a,\n    aaaa,\n    bbbb,\n    cccc,\n)\n", id="a lambda"),
@@ -51,7 +53,6 @@ def rewritten(before: str, old: str, new: str, length: int = 88) -> str:
         pytest.param("y = ffffffff(HERE)  # noqa\n", None, id="a comment"),
         pytest.param("y = '''\n(HERE, dddd)'''\n", None, id="a string"),
         pytest.param("y = '''\n''', (HERE, dddd)\n", None, id="the end of a string"),
-        pytest.param("yyyy = HERE, dddd\n", None, id="no bracket"),
         pytest.param("y = f(HERE)\n".replace("HERE", "HERE"), "y = f(\n    aaaa, bbbb, cccc\n)\n", id="again"),
     ],
 )  # fmt: skip
