@@ -13,7 +13,7 @@ from shardlint.fix import fix
 from shardlint.rule import Edit
 from shardlint.sources.text import Source
 from shardlint.splice import Layer, back, forward
-from shardlint.wrap import line_length, wrapped
+from shardlint.wrap import configured_length, line_length, wrapped
 
 Write = Callable[..., Path]
 LONG = "named(mesh, spec('data')), " * 4
@@ -79,7 +79,8 @@ def test_a_line_that_was_too_long_before_is_as_its_author_wants_it() -> None:
     [
         ("x = 1\n", 88),
         ("if x:\n  y = 1\n", 80),
-        ("x" * 100 + "\n", 100),
+        ("x" * 97 + "\n", 100),
+        ("x" * 101 + "\n", 110),
         ("x" * 300 + "\n", 120),
         ("# https://" + "x" * 100 + "\n", 88),
         ("x\n" * 200 + "x" * 100 + "\n", 88),
@@ -87,6 +88,21 @@ def test_a_line_that_was_too_long_before_is_as_its_author_wants_it() -> None:
 )
 def test_lines_may_be_as_long_as_they_are(text: str, length: int) -> None:
     assert line_length(text) == length
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "length"),
+    [
+        ("pyproject.toml", "[tool.ruff]\nline-length = 100\n", 100),
+        ("pyproject.toml", "[tool.pyink]\nline-length = 80\n", 80),
+        ("ruff.toml", "line-length = 90\n", 90),
+        ("pyproject.toml", "[tool.ruff]\nline-length = 'x'\n", None),
+        ("pyproject.toml", "tool = 1\n", None),
+        ("pyproject.toml", "[", None),
+    ],
+)
+def test_a_project_may_say_how_long(write: Write, name: str, text: str, length: int | None) -> None:
+    assert configured_length(write({name: text})) == length
 
 
 def test_a_fix_keeps_to_the_length_of_the_lines(write: Write) -> None:
