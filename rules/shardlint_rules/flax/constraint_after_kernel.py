@@ -43,9 +43,10 @@ class ConstraintAfterKernel(Rule):
         """At most one finding for a constraint."""
         found = constraining(site)
         names = _names(found[2]) if found is not None else ()
-        if found is None or len(names) < 2 or not isinstance(found[1], ast.Name):
+        array = found[1] if found is not None else None
+        if found is None or len(names) < 2 or not isinstance(array, ast.Name):
             return
-        _, array, given = found
+        given = found[2]
         last = _plain(names[-1])
         into = self._into(site)
         if into and last == into[1] != into[0]:
