@@ -80,6 +80,8 @@ RULES = {
     "SL333": "shardlint_rules.mesh.sharding_only_logged:ShardingOnlyLogged",
     "SL334": "shardlint_rules.flax.constraint_after_kernel:ConstraintAfterKernel",
     "SL335": "shardlint_rules.mesh.device_order_lost:DeviceOrderLost",
+    "SL336": "shardlint_rules.mesh.truth_of_devices:TruthOfDevices",
+    "SL337": "shardlint_rules.mesh.axis_by_place:AxisByPlace",
     "SL401": "shardlint_rules.shard_map.grad_counted_per_device:GradCountedPerDevice",
     "SL402": "shardlint_rules.shard_map.missing_reduction:MissingReduction",
     "SL403": "shardlint_rules.shard_map.wrong_reducer:WrongReducer",
