@@ -48,7 +48,7 @@ class AxisByPlace(Rule):
         yield site.finding(
             node,
             f"axis {site.text(place)} of the mesh, whichever that is",
-            "The mapped dimension is split over the axis that stands there; with another order of axes it is the data axis.",
+            "The mapped dimension is split over the axis that stands there; with another order it is the data axis.",
             help="write the name of the axis that is meant",
             certainty=Certainty.POSSIBLE,
             form="first",
