@@ -9,8 +9,9 @@ from shardlint.facts import FileFacts
 from shardlint.program.buffers import Twice
 from shardlint.program.donation import DONATING
 from shardlint.program.guards import expected_to_fail
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.jit._one_for_two import COPIES, donated, twins
 from shardlint_rules.jit.donated import (
     asked,
     handed_over,
@@ -30,7 +31,8 @@ class DonatedTwice(Rule):
     ## What it does
     Reports calls of a function of `jax.jit`, `pjit`, `pmap` or `eqx.filter_jit` that get one buffer in two places, of
     which at least one is donated: `step(x, x)`, `ema = params` and then `step(params, ema)`, tied leaves
-    (`{"embed": w, "head": w}`), `step(x, jnp.asarray(x))`.
+    (`{"embed": w, "head": w}`), `step(x, jnp.asarray(x))`. Also an object made with
+    one value for two fields (`State(params=params, average=params)`), where a call donates it.
 
     ## Why it hurts
     The buffer would become the memory of two outputs, or of one while it is still read as the other argument. XLA
@@ -52,11 +54,14 @@ class DonatedTwice(Rule):
     code = "SL221"
     name = "donated-twice"
     harm = Harm.CRASH
-    wakes = (Calls(*DONATING, near=("donate",)),)
+    wakes = (Calls(*DONATING, near=("donate",)), Keywords(*COPIES))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the second place of a buffer in a call; at the wrapper for calls in other files."""
+        if site.form == "keyword":
+            yield from self._in_an_object(site)
+            return
         for file, story in stories(site):
             for twice in story.twice:
                 certainty = _certainty(site, file, twice) if twice.call.by.node is site.call else None
@@ -77,6 +82,22 @@ class DonatedTwice(Rule):
                     fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,
                 )
+
+    def _in_an_object(self, site: Site) -> Iterator[Finding]:
+        """One value for two fields of an object that is donated."""
+        for own, other in twins(site):
+            found = donated(site, own.arg or "")
+            if found is None:
+                continue
+            file, call = found
+            value = written(site.file, own.value)
+            yield site.finding(
+                own,
+                f"`{value}` is given as `{other.arg}` too",
+                f"On {site.on('jax')} the call at {place(site, file, call.call)} raises: {name_of(call.api)} donates "
+                "the object, and a buffer can become only one output.",
+                help=f"copy it: {own.arg}=jax.tree.map(jnp.copy, {value})",
+            )
 
 
 def _reason(twice: Twice) -> str:

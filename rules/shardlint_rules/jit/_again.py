@@ -1,0 +1,146 @@
+"""Places that are passed again and again: loops around an expression, and around the calls of a function."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.values import Place
+
+Loop = ast.For | ast.AsyncFor | ast.While
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
+_ENDS = (ast.Return, ast.Break, ast.Raise)
+_DEPTH = 3
+_FEW = 3
+
+
+def loop_around(file: FileFacts, node: ast.AST) -> Loop | None:
+    """The innermost loop of the same function that passes a place at every turn."""
+    below = node
+    for outer in file.ancestors(node):
+        if isinstance(outer, _FUNCTIONS):
+            return None
+        if isinstance(outer, ast.For | ast.AsyncFor) and below in outer.body and not _short(outer.iter):
+            return outer
+        if isinstance(outer, ast.While) and (below in outer.body or below is outer.test):
+            return outer
+        below = outer
+    return None
+
+
+def _short(node: ast.expr) -> bool:
+    """A loop over a few things that are written out: configurations, most often."""
+    match node:
+        case ast.Tuple() | ast.List() | ast.Dict() | ast.Set():
+            return True
+        case ast.Call(func=ast.Name(id="range"), args=[ast.Constant(value=int() as count)]):
+            return count <= _FEW
+        case ast.Call(func=ast.Name(id="zip" | "enumerate"), args=[inner, *_]):
+            return _short(inner)
+        case ast.Call(func=ast.Attribute(attr="items" | "values" | "keys")):
+            return True
+    return False
+
+
+def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
+    """Whether a place in a loop is passed once at most: the loop ends behind it, or a test lets it in only then."""
+    below = node
+    for outer in file.ancestors(node):
+        if isinstance(below, ast.stmt):
+            block = next((one for one in _blocks(outer) if below in one), [])
+            if any(isinstance(later, _ENDS) for later in block[block.index(below) :] if block):
+                return True
+        if outer is loop:
+            return False
+        if isinstance(outer, ast.If | ast.IfExp) and _first_time(outer):
+            return True
+        below = outer
+    return False
+
+
+def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    found = [getattr(node, name, None) for name in ("body", "orelse", "finalbody")]
+    return [one for one in found if isinstance(one, list)]
+
+
+def _first_time(branch: ast.If | ast.IfExp) -> bool:
+    """`f is None`, `key not in table`, `step == 0`, `first`, `not ready` where the branch sets it."""
+    for node in ast.walk(branch.test):
+        match node:
+            case ast.Compare(ops=[ast.Is() | ast.NotIn()]):
+                return True
+            case ast.Compare(left=ast.Name() | ast.Attribute(), ops=[ast.Eq()], comparators=[ast.Constant()]):
+                return True
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Name() | ast.Attribute() as flag):
+                said = ast.unparse(flag)
+                if any(ast.unparse(one) == said for one in _targets(branch)):
+                    return True
+            case ast.Name(id=name) | ast.Attribute(attr=name) if "first" in name or "init" in name:
+                return True
+    return False
+
+
+def _targets(branch: ast.AST) -> list[ast.expr]:
+    return [
+        one
+        for one in ast.walk(branch)
+        if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Store)
+    ]
+
+
+def bound_in(loop: Loop, apart: ast.AST) -> set[str]:
+    """The names that a turn of a loop binds."""
+    names = {
+        node.id for node in ast.walk(loop) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
+    definitions = {
+        node.name
+        for node in ast.walk(loop)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node is not apart
+    }
+    return names | definitions
+
+
+def called_in_a_loop(program: Program, file: FileFacts, function: ast.AST, depth: int = 0) -> Place | None:
+    """A call of a function that stands in a loop, or in a function that is called in one."""
+    if _kept(function) or depth > _DEPTH:
+        return None
+    further = []
+    for end in program.flow.ends(file, function).found:
+        call = end.place.node
+        if end.kind != "called" or end.wrappers or not isinstance(call, ast.Call):
+            continue
+        if is_test(end.place.file, call):
+            continue
+        loop = loop_around(end.place.file, call)
+        if loop is not None and not once_only(end.place.file, call, loop):
+            return end.place
+        around = end.place.file.home(call).function()
+        if loop is None and around is not None and around.node is not function:
+            further.append((end.place.file, around.node))
+    for where, node in further:
+        found = called_in_a_loop(program, where, node, depth + 1)
+        if found is not None:
+            return found
+    return None
+
+
+def _kept(function: ast.AST) -> bool:
+    """Whether what a function returns is kept: `lru_cache`, `cache`, `cached_property`."""
+    return any("cache" in ast.dump(one).lower() for one in getattr(function, "decorator_list", []))
+
+
+def is_test(file: FileFacts, node: ast.AST) -> bool:
+    """Whether a place is in a test or benchmark."""
+    name = file.path.name
+    if (
+        name.startswith(("test_", "bench"))
+        or name.endswith(("_test.py", "_benchmark.py"))
+        or name == "conftest.py"
+    ):
+        return True
+    return any(
+        isinstance(outer, ast.FunctionDef) and outer.name.startswith(("test_", "bench"))
+        for outer in file.ancestors(node)
+    )

@@ -1,0 +1,199 @@
+"""SL234."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts, Scope
+from shardlint.program.values import Api, Function, Wrapped, options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.site import Site
+from shardlint_rules.jit._again import Loop, bound_in, called_in_a_loop, is_test, loop_around, once_only
+from shardlint_rules.jit.reads import name_of, reads
+
+_JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
+_OTHERS = ("equinox.filter_jit", "flax.nnx.jit")
+# What these give is another function at each call; a partial of the same is no better.
+_TRANSFORMS = (
+    "functools.partial",
+    "jax.grad",
+    "jax.value_and_grad",
+    "jax.vmap",
+    "jax.jacfwd",
+    "jax.jacrev",
+    "jax.hessian",
+    "jax.checkpoint",
+)
+
+
+class JitMadeEachCall(Rule):
+    """A jitted function is made anew each time it is needed.
+
+    ## What it does
+    Reports `jax.jit`, `pjit` or `pmap` of a lambda, a nested function, a partial, a bound method or another transform
+    (`jax.jit(jax.grad(f))`) that is made and called in a loop, or in a function that is called in a loop.
+
+    ## Why it hurts
+    Compiled programs are kept by function object. Each of these is a new one, so that each call traces and compiles
+    again: a step of milliseconds takes seconds, on every device and process.
+
+    ## Use instead
+    Make it once: above the loop, at module level or in `__init__`, and give what it closes over as arguments.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12: three calls compile three times for lambdas, nested functions, partials,
+    `jax.grad(f)`, `jax.vmap(f)` and bound methods; not for functions of a module. `eqx.filter_jit` keeps bound methods
+    of Modules and filtered transforms. Left alone: what is kept in an attribute or a table, what runs once, tests, and
+    functions that close over what the loop makes.
+    """
+
+    code = "SL234"
+    name = "jit-made-each-call"
+    harm = Harm.COST
+    certainty = Certainty.POSSIBLE
+    likely = ("in-a-loop",)
+    wakes = (Calls(*_JAX, *_OTHERS), Uses(*_JAX, *_OTHERS))
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a wrapper that is made and called again and again."""
+        scope = site.scope.function()
+        made, wrapped = _made(site)
+        if made is None or wrapped is None or is_test(site.file, site.syntax):
+            return
+        what = _fresh(site, wrapped)
+        if not what or not _called_here(site, made) or _may_be_traced(site):
+            return
+        loop = loop_around(site.file, made)
+        if loop is not None:
+            if not once_only(site.file, made, loop) and not _differs(site, made, wrapped, loop):
+                yield self._finding(site, what, "each turn of the loop", f"line {loop.lineno}", "in-a-loop")
+            return
+        if scope is None or isinstance(scope.node, ast.Lambda):
+            return
+        call = called_in_a_loop(site.program, site.file, scope.node)
+        if call is not None:
+            form = "closure" if _closes_over(site, made, wrapped) else "in-a-loop"
+            where = f"line {call.line}" if call.file is site.file else f"{call.file.path.name}:{call.line}"
+            yield self._finding(site, what, f"each call of `{scope.name}`", where, form)
+
+    def _finding(self, site: Site, what: str, when: str, where: str, form: str) -> Finding:
+        return site.finding(
+            site.syntax,
+            f"{what} is a new function {when}",
+            f"On {site.on('jax')} it is traced and compiled again at {when}: compiled programs are kept by function "
+            "object.",
+            help="make it once, outside of the loop or at module level, and give what changes as arguments",
+            certainty=Certainty.POSSIBLE,
+            form=form,
+            why=f"it is called in a loop at {where}",
+        )
+
+
+def _made(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
+    """The expression or definition that the jitted function is, and what is jitted."""
+    if site.decorated is not None:
+        return site.decorated, site.decorated  # `@jax.jit`, `@jax.jit(...)`, `@partial(jax.jit, ...)`
+    if site.form == "call" and site.arguments.positional:
+        return site.call, site.arguments.positional[0].node
+    return None, None
+
+
+def _fresh(site: Site, node: ast.AST) -> str:
+    """What is jitted, in words, if it is another object each time the place is passed."""
+    if node is site.decorated:
+        return f"`{site.decorated.name}`" if site.decorated is not None and site.scope.function() else ""
+    if isinstance(node, ast.Lambda):
+        return "the lambda"
+    found = options(site.value(node))
+    if isinstance(node, ast.Name):
+        here = site.scope.function()
+        nested = [
+            one
+            for one in found
+            if isinstance(one, Function) and site.file.home(one.place.node).function() is here
+        ]
+        return f"`{node.id}`" if here is not None and nested and len(nested) == len(found) else ""
+    jax = site.api in _JAX
+    if isinstance(node, ast.Call) and all(isinstance(one, Wrapped) for one in found):
+        names = {one.name for one in options(site.value(node.func)) if isinstance(one, Api)}
+        kinds = _TRANSFORMS if jax else _TRANSFORMS[:1]
+        return f"`{site.text(node.func)}(...)`" if names and names <= set(kinds) else ""
+    if isinstance(node, ast.Attribute) and jax:
+        bound = all(isinstance(one, Function) and one.bound for one in found)
+        return f"the bound method `{site.text(node)}`" if bound and _of_an_instance(node) else ""
+    return ""
+
+
+def _of_an_instance(node: ast.Attribute) -> bool:
+    return (
+        isinstance(node.value, ast.Name | ast.Attribute) and not getattr(node.value, "id", "x")[0].isupper()
+    )
+
+
+def _called_here(site: Site, made: ast.AST) -> bool:
+    """Whether the jitted function is called where it is made, and goes nowhere else."""
+    if isinstance(made, ast.FunctionDef | ast.AsyncFunctionDef):
+        home = site.file.home(made)
+        uses = [
+            node
+            for node in site.file.mentions_in(home, made.name)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        ]
+        return bool(uses) and all(_calls(site.file, use, home) for use in uses)
+    parent = site.file.parent(made)
+    if isinstance(parent, ast.Call) and parent.func is made:
+        return True
+    target = name_of(site.file, made)
+    if target is None or site.file.home(target).kind != "function":
+        return False
+    uses, home = list(reads(site.file, target, only=False)), site.file.home(target)
+    return bool(uses) and all(_calls(site.file, use, home) for use in uses)
+
+
+def _calls(file: FileFacts, use: ast.AST, home: Scope) -> bool:
+    """Whether a name is called in a scope itself: a function inside of it may outlive the call."""
+    parent = file.parent(use)
+    return (
+        isinstance(parent, ast.Call) and parent.func is use and file.home(use).function() is home.function()
+    )
+
+
+def _may_be_traced(site: Site) -> bool:
+    return site.region.traced in ("always", "sometimes") or site.expected_to_fail
+
+
+def _free_names(node: ast.AST) -> set[str]:
+    """The names an expression or function reads that it does not bind itself."""
+    inside = list(ast.walk(node))
+    own = {one.arg for one in inside if isinstance(one, ast.arg)}
+    own |= {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+    return {one.id for one in inside if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Load)} - own
+
+
+def _read_by(site: Site, made: ast.AST, wrapped: ast.AST) -> set[str]:
+    """The names that the function and the settings of its jit read."""
+    names = _free_names(wrapped)
+    if isinstance(wrapped, ast.Name):
+        for one in options(site.value(wrapped)):
+            names |= _free_names(one.node) if isinstance(one, Function) else set()
+    if isinstance(made, ast.Call):
+        for keyword in made.keywords:
+            names |= _free_names(keyword.value)
+    return names
+
+
+def _differs(site: Site, made: ast.AST, wrapped: ast.AST, loop: Loop) -> bool:
+    """Whether the function rests on what each turn of a loop makes."""
+    return bool(_read_by(site, made, wrapped) & bound_in(loop, made))
+
+
+def _closes_over(site: Site, made: ast.AST, wrapped: ast.AST) -> bool:
+    """Whether the function rests on what each call of the function around it is given or makes."""
+    scope = site.scope.function()
+    if scope is None:
+        return False
+    own = {name for name in _read_by(site, made, wrapped) if site.file.bindings(scope, name)}
+    definition = {wrapped.id} if isinstance(wrapped, ast.Name) else set()
+    return bool(own - definition - {"self"})
