@@ -749,7 +749,9 @@ class Run:
             worker.process.join()
             self._replace(worker, workers, "died", f"exit code {worker.process.exitcode}")
             return
-        if self.awake - worker.heard > HUNG + 120 * (worker.at % _COMMAND_EVERY == 7):
+        # Before the first case it reads the packages; some cases are whole commands.
+        slow = worker.at not in worker.numbers or worker.at % _COMMAND_EVERY == 7
+        if self.awake - worker.heard > HUNG + 120 * slow:
             worker.process.kill()
             worker.process.join()
             self._replace(worker, workers, "hung", f"nothing heard for {HUNG} s")

@@ -40,7 +40,7 @@ def check(
     report.passed_by(found)
     for met, outcome in zip(found.met, _outcomes(found, options, places, cached), strict=True):
         report.incomplete = report.incomplete or (met.stamp is None and outcome.reason is not None)
-        report.add(outcome)
+        report.add(met.path, outcome)
     return report
 
 
@@ -83,7 +83,9 @@ def _text(options: Options, path: Path, data: bytes) -> Report:
         overlay[absolute] = decode(path, data)
     checker = Checker(options, overlay)
     report = Report(find_targets=lambda _: {checker.root(absolute): checker.targets(absolute)})
-    report.add(checker.check_file(path, data))
+    outcome = checker.check_file(path, data)
+    report.incomplete = outcome.reason is not None
+    report.add(path, outcome)
     return report
 
 

@@ -89,6 +89,8 @@ class Report(Run):
     """The result of a check."""
 
     reports: list[FileReport] = field(default_factory=list)
+    concerned: list[Path] = field(default_factory=list)
+    """The files in which something was looked for: what is said of them holds for the releases of their projects."""
     unread: int = 0
     """How many of the files could not be checked."""
     find_targets: Callable[[Iterable[Path] | None], Mapping[str, Targets]] = lambda paths: {}
@@ -99,13 +101,15 @@ class Report(Run):
         """The releases that each project was checked for, by its folder."""
         return self.find_targets(None)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, path: Path, outcome: Outcome) -> None:
         """Count a file's outcome in."""
         self.files += 1
         self.failed = self.failed or outcome.failed
         self.faults += [(outcome.path, fault) for fault in outcome.faults]
         if outcome.report is not None:
             self.reports.append(outcome.report)
+        if not outcome.quiet and outcome.reason is None:
+            self.concerned.append(path)
         if outcome.reason is not None:
             self.skipped.append((outcome.path, outcome.reason))
             self.unread += 1
@@ -149,3 +153,5 @@ class Outcome:
 
 NOTHING = Outcome(Path())
 """What comes of a file of which there is nothing to say: one for them all, where there are thousands."""
+QUIET = Outcome(Path(), quiet=True)
+"""The same of a file in which there is nothing to look for."""

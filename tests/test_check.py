@@ -725,6 +725,23 @@ def test_releases_that_nothing_pins_are_said_to_be_assumed(write: Write, run: Ca
     assert "assumed" not in run("check", "a", "--target", "jax=0.8", cwd=root).out
 
 
+def test_what_was_assumed_is_said_in_one_line_where_nothing_is_found(
+    write: Write, run: Callable[..., Ran]
+) -> None:
+    clean = "import jax\njax.device_put\n"
+    root = write(
+        {"a/setup.cfg": "", "a/x.py": clean, "b/setup.cfg": "", "b/x.py": clean, "b/y.py": "y = 1\n"}
+    )
+    assumed = f"for jax {KNOWN['jax'][-1]} (assumed: nothing pins it"
+    for _ in range(2):  # with what the first run found
+        assert run("check", "a", "b", cwd=root).out == f"No findings {assumed}) in 3 files.\n"
+        assert run("check", "b/y.py", cwd=root).out == "No findings in 1 file.\n", "jax is no matter there"
+    (root / "b" / "requirements.txt").write_text("jax==0.6.2\n")
+    assert run("check", "a", "b", cwd=root).out == f"No findings {assumed} in a) in 3 files.\n"
+    assert run("check", "b", cwd=root).out == "No findings in 2 files.\n"
+    assert run("check", "a", "--target", "jax=0.8", cwd=root).out == "No findings in 1 file.\n"
+
+
 def test_json_has_the_releases_of_each_project(write: Write, run: Callable[..., Ran]) -> None:
     root = write(
         {"a/setup.cfg": "", "a/x.py": PUT, "b/setup.cfg": "", "b/x.py": "x = 1\n", "c.py": "x = 1\n"}

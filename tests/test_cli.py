@@ -239,9 +239,12 @@ def test_standard_input_obeys_the_settings_of_its_name(write: Write, start: Star
 )
 def test_standard_input_that_cannot_be_checked(write: Write, start: Start, data: bytes) -> None:
     ran = start("check", "--select", "XT,SL001", "--stdin-filename", "a.py", "-", cwd=write({}), input=data)
-    assert (ran.returncode, ran.stderr) == (1, b"")
+    assert (ran.returncode, ran.stderr) == (2, b"")
     assert b"a.py:" in ran.stdout
     assert b"SL001" in ran.stdout
+    ran = start("check", "--select", "XT101", "-", cwd=write({}), input=data)
+    assert (ran.returncode, ran.stderr) == (2, b"")
+    assert b"stdin.py: not checked: " in ran.stdout
 
 
 @pytest.mark.parametrize("arguments", [["-", "x.py"], ["--stdin-filename", "y.py", "x.py"]])

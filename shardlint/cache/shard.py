@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from shardlint.cache.store import changed, digest
 from shardlint.environments import site_packages
 from shardlint.import_graph import ImportGraph, imports_of
-from shardlint.outcome import NOTHING, FileReport, Outcome
+from shardlint.outcome import NOTHING, QUIET, FileReport, Outcome
 from shardlint.searches import JOINED, SEARCHES, TOGETHER, holds
 from shardlint.sources.find import Met, survey
 from shardlint.sources.tree import Stamp, Tree, stamp_of
@@ -115,7 +115,7 @@ class Shard:
             self._unchanged[name] = True
         if same or self._same(name):
             if name in self.quiet:
-                return NOTHING
+                return QUIET
             if name in self.outcomes:
                 return self._known(met, name)
         text = self._text(name) if self.screen is not None else None
@@ -134,7 +134,7 @@ class Shard:
         self.quiet.add(name)
         self._new += 1
         self.dirty = self.dirty or self._new > _FEW
-        return NOTHING
+        return QUIET
 
     def _imported(self, module: str) -> bool:
         """Whether any file of the project imports a module, as the program would answer."""

@@ -1,4 +1,4 @@
-"""Where the memory of earlier runs is, and what shardlint it is of."""
+"""Where the cache is, and which shardlint it belongs to."""
 
 from __future__ import annotations
 

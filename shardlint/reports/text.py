@@ -72,6 +72,20 @@ def assumed(report: Report) -> Iterator[str]:
         yield f"Checked for {text}{where}; --target says another release."
 
 
+def _assumed_for(report: Report) -> str:
+    """Where nothing was found: the release of jax that this holds for, if nothing in the project says it."""
+    from shardlint.places import shown_folder
+
+    projects = report.find_targets(report.concerned) if report.concerned else {}
+    assumed = {root: targets.assumed().get("jax", "") for root, targets in projects.items()}
+    releases = sorted(set(assumed.values()) - {""})
+    if not releases:
+        return ""
+    where = [plain(shown_folder(root)) for root, release in assumed.items() if release]
+    them = f" in {_some(where)}" if len(where) < len(assumed) else ""
+    return f" for jax {', '.join(releases)} (assumed: nothing pins it{them})"
+
+
 def _some(names: list[str]) -> str:
     shown = ", ".join(names[:3])
     return shown if len(names) <= 3 else f"{shown} and {count(len(names) - 3, 'other folder')}"
@@ -85,7 +99,7 @@ def summary(report: Report) -> str:
     if not report.checked and not report.findings:
         return f"Nothing was checked{_left(report)}."
     if not report.findings:
-        return f"No findings in {files}."
+        return f"No findings{_assumed_for(report)} in {files}."
     found = [finding for file in report.reports for finding in file.findings]
     safe = sum(finding.fix is not None and finding.fix.safety == "safe" for finding in found)
     unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in found)

@@ -11,7 +11,7 @@ from shardlint.program.meshes import is_sharding
 from shardlint.program.reach import lookup
 from shardlint.program.values import Function, Made, Place, Value, options
 from shardlint.site import Site
-from shardlint_rules.equinox.placement import PLACING, on_auto_mesh
+from shardlint_rules.equinox.placement import PLACING
 
 # Reading these needs no array.
 _FACTS = ("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval")
@@ -65,7 +65,7 @@ def split_at(site: Site, value: Value) -> int | None:
     if target is None or value.call.place.file is not site.file or _in_traced(site, value.call.place):
         return None
     where = site.program.evaluator.value(target, value.call.environment)
-    if not is_sharding(where) or not on_auto_mesh(site, where):
+    if not is_sharding(where) or not site.shardings.on_auto_mesh(where):
         return None
     for option in options(where):
         parts = site.sharding_parts(option)

@@ -10,7 +10,7 @@ from shardlint.program.modules import Instance, Leaf
 from shardlint.program.values import Api, ClassValue, Constant, Function, Made, Place, Value, Wrapped, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.equinox.placement import by_parts, on_auto_mesh, two_arguments
+from shardlint_rules.equinox.placement import by_parts, two_arguments
 
 
 class DevicePutModule(Rule):
@@ -80,7 +80,7 @@ class DevicePutModule(Rule):
         if parts is None:
             return None
         tree, target = parts
-        if _fresh(site, tree, instance) and on_auto_mesh(site, site.value(target)):
+        if _fresh(site, tree, instance) and site.shardings.on_auto_mesh(site.value(target)):
             shard, imports = site.spell("equinox.filter_shard")
             text = f"{shard}({site.text(tree)}, {site.text(target)})"
             edits = list(imports)

@@ -142,10 +142,7 @@ def _refuse_explicit(site: Site, node: ast.expr) -> None:
         mesh = site.mesh_of(parts[0]) if parts is not None else None
         if mesh is None:
             continue
-        by_default = (
-            mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9")
-        )
-        if by_default or mesh.axis_types in ("explicit", "mixed"):
+        if site.shardings.axis_types(mesh) == "explicit" or mesh.axis_types == "mixed":
             raise NotRewritten(
                 f"its mesh has Explicit axes on {site.on('jax')}, where filter_shard raises: device_put "
                 "the arguments before the call, or make the mesh with axis_types=(AxisType.Auto, ...)"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.values import Value, options
 from shardlint.rule import Edit
 from shardlint.site import Site
 from shardlint_rules.equinox.call_text import comments
@@ -36,16 +35,3 @@ def by_parts(site: Site, put: str, tree: ast.expr, target: ast.expr) -> tuple[st
         f"{combine}({put}({arrays}({text}, {is_array}), {where}), {arrays}({text}, {is_array}, inverse=True))"
     )
     return written, [edit for _, edits in spelled for edit in edits]
-
-
-def on_auto_mesh(site: Site, value: Value) -> bool:
-    """Whether a value is surely a NamedSharding over a mesh whose axes are Auto."""
-    for option in options(value):
-        parts = site.sharding_parts(option)
-        mesh = site.mesh_of(parts[0]) if parts is not None else None
-        if mesh is None:
-            return False
-        plain = mesh.axis_types == "default" and (mesh.api == "jax.sharding.Mesh" or site.runs("jax", "<0.9"))
-        if mesh.axis_types != "auto" and not plain:
-            return False
-    return True

@@ -32,7 +32,7 @@ class _Baked:
 
 
 class WeightsBecomeConstants(Rule):
-    """A jit that takes its weights from around it, instead of as an argument.
+    """A jitted function closes over its weights instead of taking them as an argument.
 
     ## What it does
     Reports `eqx.filter_jit` and `jax.jit` of `model.__call__`, of `jax.vmap(model)` and of a lambda that calls

@@ -22,7 +22,7 @@ class LogicalNameWithoutRule(Rule):
 
     ## What it does
     Reports a name in `nn.with_logical_constraint`, `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` that no
-    rule speaks of, where all rules are known (given with the call, set in the project's code, or listed in its YAML
+    rule names, where all rules are known (given with the call, set in the project's code, or listed in its YAML
     or TOML configs), and either another name is nearly the same, or it is a weight of which no name splits anything and
     the rules list names that stay whole too, so that the missing one was forgotten. Without either, the finding is
     possible: that names of activations, and of small dimensions beside a split one, have no rule is mostly meant so.
@@ -72,7 +72,7 @@ class LogicalNameWithoutRule(Rule):
         known = ", ".join(repr(one) for one in (near or sorted(every)[:6]))
         return site.finding(
             node,
-            f"no rule speaks of {name!r}"
+            f"no rule for {name!r}"
             + (", and the other names split nothing" if forgotten and not near else ""),
             f"On {site.on('flax')} linen leaves this dimension whole on every device, and says nothing.",
             help=f"give it a rule, or write a name that has one: {known}",

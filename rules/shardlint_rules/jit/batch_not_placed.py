@@ -12,7 +12,7 @@ from shardlint.program.values import ClassValue, Function, Made, Wrapped, option
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit._again import is_test
-from shardlint_rules.jit.placed import asks_for_a_place, shards
+from shardlint_rules.jit.placed import asks_for_a_place
 
 _JITTED = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
 # What says that something places arrays, by its name.
@@ -79,7 +79,7 @@ class BatchNotPlaced(Rule):
             return
         where = site.argument("device" if site.api == "jax.device_put" else "shardings")
         named = _placing_name(site.text(where)) if where is not None else False
-        if where is None or not (shards(site, site.value(where)) or named):
+        if where is None or not (site.shardings.shards(site.value(where)) or named):
             return
         text = " ".join(site.text(where).split())
         for fed in _others(site, loop):

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Mapping
 
 from shardlint.program.shapes import Shape, shape_of
+from shardlint.program.shardings import JITS
 from shardlint.program.values import Place
 from shardlint.site import Site
-from shardlint_rules.jit.placed import JITS
 
 # Through these a function is given the arrays as they are.
 _KEEPING = (*JITS, "jax.checkpoint")

@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.program.shardings import PLACING
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.own_sharding import own_sharding
-from shardlint_rules.jit.placed import PLACING, knows_it_is_traced
+from shardlint_rules.jit.placed import knows_it_is_traced
 from shardlint_rules.jit.traced_values import is_tracer
 
 _ASKING = ("builtins.hasattr", "builtins.getattr")
@@ -54,8 +55,7 @@ class ConstraintToOwnSharding(Rule):
         if (own is None and not _asks(site)) or knows_it_is_traced(site):
             return
         if site.api in _ASKING:
-            if site.region.proven:
-                yield from self._guard(site)
+            yield from self._guard(site)
             return
         target = site.argument(PLACING[site.api])
         asked = target.value if isinstance(target, ast.Attribute) else None
@@ -86,9 +86,11 @@ class ConstraintToOwnSharding(Rule):
 
     def _guard(self, site: Site) -> Iterator[Finding]:
         arguments = site.call.args
-        if len(arguments) < 2 or not _says_sharding(arguments[1]) or not is_tracer(site, arguments[0]):
+        if len(arguments) < 2 or not _says_sharding(arguments[1]):
             return
-        if site.api == "builtins.getattr" and len(arguments) < 3:
+        if (site.api == "builtins.getattr" and len(arguments) < 3) or not site.region.proven:
+            return
+        if not is_tracer(site, arguments[0]):
             return
         always = "False" if site.api == "builtins.hasattr" else " ".join(site.text(arguments[2]).split())
         yield site.finding(

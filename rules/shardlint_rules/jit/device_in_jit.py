@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.program.shardings import PLACING
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.devices import is_device, of_a_named_platform, single_device
-from shardlint_rules.jit.placed import PLACING, knows_it_is_traced
+from shardlint_rules.jit.placed import knows_it_is_traced
 
 _PUT = "jax.device_put"
 _CONSTRAINT = "jax.lax.with_sharding_constraint"

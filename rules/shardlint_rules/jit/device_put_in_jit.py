@@ -58,12 +58,13 @@ class DevicePutInJit(Rule):
             return
         also = also_eager(site)
         fix, kept = (None, also) if also else self._fix(site, put)
-        when = "this has no effect" if not also else "this has no effect where it is traced"
+        when = "has no effect here" if not also else "has no effect where this is traced"
         help = "constrain it with jax.lax.with_sharding_constraint, or place it before the traced function is called"
         yield site.finding(
             put.function,
             site.region.describe(site.file),
-            f"On {site.on('jax')} {when}: {put.what} stays as it came, replicated on all devices if it was fresh.",
+            f"On {site.on('jax')} device_put {when}: {put.what} keeps its current sharding, and is replicated if it "
+            "is new.",
             help=f"{help}; not rewritten: {kept}" if kept else help,
             fix=fix,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
@@ -110,9 +111,7 @@ class DevicePutInJit(Rule):
             if mesh is None:
                 # Auto is what Mesh() gives and nearly all code has; a project that says Explicit may mean this one.
                 answer = None if site.anywhere("AxisType.Explicit") else answer
-            elif mesh.axis_types in ("explicit", "mixed", "unknown") or (
-                mesh.axis_types == "default" and mesh.api == "jax.make_mesh" and site.runs("jax", ">=0.9")
-            ):
+            elif site.shardings.axis_types(mesh) != "auto":
                 return True
         return answer
 

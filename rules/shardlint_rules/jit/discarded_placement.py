@@ -7,13 +7,14 @@ from collections.abc import Iterator
 
 from shardlint.program.effects import called, only_returns
 from shardlint.program.reach import lookup
+from shardlint.program.shardings import PLACING
 from shardlint.program.values import Items, Leaves, Made, Place, Table, Value, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
 from shardlint.site import Site
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._helpers import NAMES, gives_nothing
 from shardlint_rules.jit.own_manager import MANAGER_WORDS, own_manager
-from shardlint_rules.jit.placed import PLACED_WORDS, PLACING, asks_for_a_place
+from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place
 
 _MAP = "jax.tree.map"
 _HALIAX = ("haliax.shard", "haliax.auto_sharded")

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.program.shardings import JITS
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.jit.placed import JITS, spread
 from shardlint_rules.jit.reads import calls_of
 
 _GRADS = ("jax.grad", "jax.value_and_grad", "equinox.filter_grad", "equinox.filter_value_and_grad")
@@ -54,7 +54,7 @@ class GradLosesSharding(Rule):
         if not _jits_without_a_word(site, jit):
             return
         if any(
-            call.args and spread(site, site.value(call.args[0]), auto=True)
+            call.args and site.shardings.spread(site.value(call.args[0]), auto=True)
             for call in calls_of(site.file, jit)
         ):
             yield site.finding(

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.program.meshes import Spec
+from shardlint.program.shardings import JITS
 from shardlint.program.values import Made, Wrapped, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.jit.placed import JITS, target
 from shardlint_rules.jit.reads import name_of, reads
 from shardlint_rules.jit.spellings import Side, comparisons, same_in_other_words, side, spec_in
 
@@ -106,9 +106,10 @@ class IdentityOfSpecs(Rule):
     def _keys(self, site: Site) -> Iterator[Finding]:
         """An array that goes into a compiled function placed as another one is, under a shorter spelling."""
         own = _spec_of(site, site.call)
-        if own is None or site.region.traced in ("always", "sometimes"):
+        given = list(_jitted(site)) if own is not None else []
+        if own is None or not given or site.region.traced in ("always", "sometimes"):
             return
-        for call, index in _jitted(site):
+        for call, index in given:
             for other in _other_calls(site, call):
                 if index >= len(other.args):
                     continue
@@ -201,7 +202,7 @@ def _spec_of(site: Site, node: ast.expr) -> Spec | None:
     found = options(site.value(node))
     if len(found) != 1 or not isinstance(found[0], Made) or found[0].api != _PUT:
         return None
-    return spec_in(site, target(site, found[0]))
+    return spec_in(site, site.shardings.target(found[0]))
 
 
 def _jitted(site: Site) -> Iterator[tuple[ast.Call, int]]:

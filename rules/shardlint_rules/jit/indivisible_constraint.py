@@ -9,11 +9,11 @@ from typing import ClassVar
 
 from shardlint.program.meshes import Mesh, Spec
 from shardlint.program.shapes import shape_of
+from shardlint.program.shardings import PLACING
 from shardlint.program.values import Place, options
 from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.called_with import parameter_shapes
-from shardlint_rules.jit.placed import PLACING, has_auto_axes, named
 
 _PUT = "jax.device_put"
 _WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")
@@ -54,11 +54,11 @@ class IndivisibleConstraint(Rule):
         if target is None or array is None or _in_a_try(site):
             return
         found = options(site.value(target))
-        parts = named(site, found[0]) if len(found) == 1 else None
+        parts = site.shardings.named(found[0]) if len(found) == 1 else None
         if parts is None or parts[0] is None:
             return
         mesh, spec = parts
-        if mesh is None or (site.api != _PUT and not has_auto_axes(site, mesh)):
+        if mesh is None or (site.api != _PUT and site.shardings.axis_types(mesh) != "auto"):
             return
         sizes = _sizes(mesh)
         if not sizes:

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
 from shardlint_rules.jit.fresh import makes_fresh
-from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later, spread
+from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
 from shardlint_rules.jit.reads import calls_of
 
 _JITS = ("jax.jit", "equinox.filter_jit")
@@ -62,7 +62,7 @@ class JitInitLosesSharding(Rule):
             return
         yield site.finding(
             site.syntax,
-            "the result reads no array, so it takes no sharding from one",
+            "the result depends on no array, so it takes no sharding from one",
             f"On {site.on('jax')} {words} comes back whole on one device, or under jax.set_mesh whole on every one.",
             help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
             fix=self._fix(site, known[0]),
@@ -110,4 +110,6 @@ def _placed(site: Site, call: ast.Call) -> bool:
 
 def _given_sharded(site: Site, call: ast.Call) -> bool:
     """Whether the arrays the result is made like are spread over a mesh with Auto axes."""
-    return len(call.args) >= 1 and spread(site, site.program.followed(site.value(call.args[0])), auto=True)
+    return len(call.args) >= 1 and site.shardings.spread(
+        site.program.followed(site.value(call.args[0])), auto=True
+    )

@@ -9,7 +9,6 @@ from typing import ClassVar
 from shardlint.program.signatures import JITS, SHARDING_SETTINGS
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.jit.placed import shards
 
 
 class NoneIsNotReplicated(Rule):
@@ -43,11 +42,13 @@ class NoneIsNotReplicated(Rule):
             if not isinstance(node, ast.Tuple | ast.List):
                 continue
             nones = [part for part in node.elts if isinstance(part, ast.Constant) and part.value is None]
-            if nones and any(shards(site, site.value(part)) for part in node.elts if part not in nones):
+            if nones and any(
+                site.shardings.shards(site.value(part)) for part in node.elts if part not in nones
+            ):
                 what = "an argument stays where it is, or goes where the compiler puts it"
                 yield site.finding(
                     nones[0],
-                    f"None in {name} is no P()",
+                    f"None in {name} does not mean replicated",
                     f"On {site.on('jax')} this replicates nothing: "
                     f"{what if name == 'in_shardings' else 'the compiler picks a sharding for this result'}.",
                     help="to have it whole on every device, write NamedSharding(mesh, P())",

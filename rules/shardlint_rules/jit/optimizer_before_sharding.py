@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.program.reach import lookup
+from shardlint.program.shardings import PLACING
 from shardlint.program.values import Place
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.optimizers import init_of
-from shardlint_rules.jit.placed import PLACING, shards, spread
 from shardlint_rules.jit.reads import name_of, reads
 
 
@@ -50,7 +50,7 @@ class OptimizerBeforeSharding(Rule):
         if name is None:
             return
         target = site.argument(PLACING[site.api])
-        if target is None or not shards(site, site.value(target)):
+        if target is None or not site.shardings.shards(site.value(target)):
             return
         for call in _inits(site, name):
             state = name_of(site.file, call)
@@ -125,7 +125,7 @@ def _inits(site: Site, name: str) -> Iterator[ast.Call]:
         if argument is None or argument.id != name or init_of(site, Place(site.file, mention)) is False:
             continue
         same = {id(binding.node) for binding in lookup(site.file, argument, name)[0]} == placed
-        if same and not spread(site, site.value(argument)):
+        if same and not site.shardings.spread(site.value(argument)):
             yield call
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.program.shardings import PLACING
 from shardlint.program.values import Place
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.how_many import one_of_it, settled_expression
-from shardlint_rules.jit.placed import PLACING
 
 
 class PlacementNone(Rule):

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from shardlint.facts import Binding
 from shardlint.program.reach import lookup
+from shardlint.program.shardings import PLACING
 from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.jit.placed import PLACED_WORDS, PLACING
+from shardlint_rules.jit.placed import PLACED_WORDS
 
 _NNX = "flax.nnx.with_sharding_constraint"
 # Parts of a name: `w13_weight_scale` has three, `kvCache` two.
@@ -95,11 +96,7 @@ class RepeatedConstraint(Rule):
         calls = site.file.walked(scope).calls
         if len(calls) > _MANY:
             return None
-        placed = {
-            found.id
-            for call in calls
-            if (found := _placed_name(site, call)) is not None
-        }
+        placed = {found.id for call in calls if (found := _placed_name(site, call)) is not None}
         bound = [one for one, found in site.file.bound(scope).bindings.items() if _is_local(found)]
         left = sorted(one for one in bound if one not in placed and _alike(one, name))
         return left[0] if left else None

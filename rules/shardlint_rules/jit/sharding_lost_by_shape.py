@@ -10,7 +10,7 @@ from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.fresh import SHAPED
-from shardlint_rules.jit.placed import placed_around, placed_later, spread
+from shardlint_rules.jit.placed import placed_around, placed_later
 
 # The shape itself, not a size of it: `x.shape[0]` is in many more files.
 _WHOLE = (".shape)", ".shape,", ".shape\n")
@@ -98,7 +98,7 @@ class ShardingLostByShape(Rule):
 
 def _is_sharded(site: Site, node: ast.expr) -> bool:
     """Whether an array is spread over a mesh: by itself, or as a leaf of a tree that is mapped over."""
-    if spread(site, site.value(node)):
+    if site.shardings.spread(site.value(node)):
         return True
     call = _mapped_by(site)
     if call is None or not isinstance(node, ast.Name):
@@ -108,7 +108,7 @@ def _is_sharded(site: Site, node: ast.expr) -> bool:
     names = [arg.arg for arg in (*function.args.posonlyargs, *function.args.args)]
     if node.id not in names or names.index(node.id) + 1 >= len(call.args):
         return False
-    return spread(site, site.value(call.args[names.index(node.id) + 1]))
+    return site.shardings.spread(site.value(call.args[names.index(node.id) + 1]))
 
 
 def _mapped_by(site: Site) -> ast.Call | None:

@@ -11,7 +11,6 @@ from shardlint.facts import FileFacts
 from shardlint.program.meshes import Spec
 from shardlint.program.values import Items, Made, Value, options
 from shardlint.site import Site
-from shardlint_rules.jit.placed import target
 from shardlint_rules.jit.reads import name_of, reads
 
 # Of arrays these made, `.sharding.spec` is the spec as it was written. A constraint puts it into another form.
@@ -79,7 +78,7 @@ def _placed_with(site: Site, array: ast.expr) -> Spec | None:
         return None
     if site.program.region(site.file, array).traced in ("always", "sometimes"):
         return None
-    return spec_in(site, target(site, found[0]))
+    return spec_in(site, site.shardings.target(found[0]))
 
 
 def spec_in(site: Site, sharding: Value) -> Spec | None:

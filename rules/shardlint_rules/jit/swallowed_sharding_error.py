@@ -6,10 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.program.shardings import PLACING
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.jit.placed import PLACING, asks_for_a_place
+from shardlint_rules.jit.placed import asks_for_a_place
 
 # What a placement that cannot be done raises, and what holds it. A TypeError says that it was given no array.
 _ERRORS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from shardlint.program.reach import lookup
+from shardlint.program.shardings import PLACING
 from shardlint.program.values import Api, Made, options
 from shardlint.site import Site
-from shardlint_rules.jit.placed import PLACING
 
 # The arguments of these may be objects of any kind, with a sharding of their own.
 _OF_OBJECTS = ("filter_", "nnx.", "named_", "linen", "nn.")

@@ -10,10 +10,10 @@ from shardlint.program.flow import End
 from shardlint.program.meshes import leaves
 from shardlint.program.reach import lookup
 from shardlint.program.shapes import shape_of_value
+from shardlint.program.shardings import PLACING
 from shardlint.program.signatures import Definition, of_definition
 from shardlint.program.values import Api, Made, Place, Value, options
 from shardlint.site import Site
-from shardlint_rules.jit.placed import PLACING
 from shardlint_rules.jit.trees import MAPS
 
 MAKING = ("jax.make_array_from_single_device_arrays", "jax.make_array_from_callback")

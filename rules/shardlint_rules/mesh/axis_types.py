@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
 
 from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
+from shardlint.program.shardings import EXPLICIT_SINCE
 from shardlint.program.values import Api, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.site import Site
 
@@ -18,8 +18,6 @@ CONSTRAINTS = {
     "equinox.filter_shard": "device_or_shardings",
 }
 """Constraints, and the argument that holds their shardings."""
-# Since which jax a mesh made without axis_types has Explicit axes.
-_EXPLICIT_SINCE = {"jax.make_mesh": ">=0.9", "jax.sharding.AbstractMesh": ">=0.12"}
 # A constraint by logical names, which becomes one of those.
 LOGICAL = "flax.linen.with_logical_constraint"
 _CONSTRAINING = tuple((name, name.rpartition(".")[2]) for name in (*CONSTRAINTS, LOGICAL))
@@ -49,24 +47,11 @@ _SAME_PARAMETERS = (
 )
 
 
-def turned_explicit(site: Site, api: str) -> bool:
-    """Whether a mesh made by `api` without axis_types has Explicit axes on the user's release."""
-    since = _EXPLICIT_SINCE.get(api)
-    return since is not None and site.runs("jax", since)
-
-
-def axis_types(site: Site, mesh: Mesh) -> Literal["auto", "explicit", "other"]:
-    """The type all axes of a mesh have on the user's release, if it is one and known."""
-    if mesh.axis_types == "default":
-        return "explicit" if turned_explicit(site, mesh.api) else "auto"
-    return mesh.axis_types if mesh.axis_types in ("auto", "explicit") else "other"
-
-
 def written_for_auto(site: Site, api: str) -> bool:
     """Whether the project was written for a release on which meshes made by `api` had Auto axes: the one it pins."""
     if site.pinned("jax", _BEFORE_TYPES):
         return True
-    since = _EXPLICIT_SINCE.get(api)
+    since = EXPLICIT_SINCE.get(api)
     return since is not None and site.pinned("jax", since.replace(">=", "<")) and not speaks_of_explicit(site)
 
 
@@ -115,7 +100,7 @@ def speaks_of_explicit(site: Site) -> bool:
 
 def makes_explicit_meshes(site: Site) -> bool:
     """Whether some mesh of the project may have Explicit axes: code names the type, or a call (tests aside) no type."""
-    turned = tuple(api for api in _EXPLICIT_SINCE if turned_explicit(site, api))
+    turned = tuple(api for api in EXPLICIT_SINCE if site.shardings.turned_explicit(api))
     return site.program.once(
         site.file, ("makes explicit meshes", turned), lambda: _makes_explicit(site, turned)
     )

@@ -8,7 +8,7 @@ from typing import ClassVar
 from shardlint.program.contexts import BRING_A_MESH, SET_KINDS
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, axis_types, targets
+from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
 
 _RESHARD = "jax.reshard"
 _OLD_RESHARD = "jax.sharding.reshard"  # until jax 0.8.2
@@ -110,10 +110,10 @@ class ConstraintOnExplicitMesh(Rule):
         on = site.on("jax")
         for way in target.meshes:
             mesh = way[0]
-            kinds = {(axis_types(site, one), one.axis_types == "default") for one in way}
+            kinds = {(site.shardings.axis_types(one), one.axis_types == "default") for one in way}
             if len({types for types, _ in kinds}) != 1:
                 continue
-            types = axis_types(site, mesh)
+            types = site.shardings.axis_types(mesh)
             where = f"the mesh made at {_where(site, mesh.place.file.path.name, mesh.place.line)}"
             if site.api == _RESHARD and types == "auto":
                 return site.finding(
@@ -144,7 +144,10 @@ class ConstraintOnExplicitMesh(Rule):
         context = site.context
         if not target.names_an_axis or not context.only("with mesh", *SET_KINDS):
             return None
-        types = {axis_types(site, one.mesh) if one.mesh is not None else "other" for one in context.contexts}
+        types = {
+            site.shardings.axis_types(one.mesh) if one.mesh is not None else "other"
+            for one in context.contexts
+        }
         at = context.contexts[0].place
         where = f"the mesh set at {_where(site, at.file.path.name, at.line)}"
         on = site.on("jax")

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.program.meshes import Mesh, Spec, SpecEntry, mesh_of, spec_of
+from shardlint.program.meshes import Spec, SpecEntry, spec_of
 from shardlint.program.signatures import JITS, SHARDING_SETTINGS
 from shardlint.program.values import Constant, Items, Table, Value, options
 from shardlint.rule import Calls
@@ -96,13 +96,6 @@ def where(site: Site, one: Given, entry: SpecEntry, axis: str, nth: int = 0) -> 
 def literal(node: ast.AST, axis: str) -> bool:
     """Whether a node is the axis written out."""
     return isinstance(node, ast.Constant) and node.value == axis
-
-
-def meshes(site: Site, value: Value) -> list[Mesh] | None:
-    """All meshes a value can be, if the text tells them and the names of their axes."""
-    found = [mesh_of(option, site.program.evaluator) for option in options(site.program.followed(value))]
-    known = [mesh for mesh in found if mesh is not None and mesh.axis_names is not None]
-    return known if len(known) == len(found) else None
 
 
 def jitted(site: Site) -> ast.AST:

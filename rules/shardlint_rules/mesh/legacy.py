@@ -12,7 +12,7 @@ from shardlint.program.meshes import MESH_MAKERS, Mesh, spec_of
 from shardlint.program.values import Api, Made, Parameter, Place, Wrapped, options
 from shardlint.rule import Edit
 from shardlint.site import Site
-from shardlint_rules.mesh.axis_types import CONSTRAINTS, axis_types, written_for_auto
+from shardlint_rules.mesh.axis_types import CONSTRAINTS, written_for_auto
 from shardlint_rules.mesh.origin import refused
 from shardlint_rules.mesh.running import names, running, through
 from shardlint_rules.upgrade.readers import imports, readers, uses_any
@@ -164,7 +164,7 @@ def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, c
 
 def _has_auto_axes(site: Site, mesh: Mesh) -> bool:
     """Whether all axes are Auto, or SL307 makes them so."""
-    if axis_types(site, mesh) == "auto":
+    if site.shardings.axis_types(mesh) == "auto":
         return True
     return mesh.axis_types == "default" and written_for_auto(site, mesh.api)
 

@@ -17,7 +17,6 @@ from shardlint_rules.mesh.axis_types import (
     sharding_argument,
     speaks_of_explicit,
     targets,
-    turned_explicit,
     written_for_auto,
 )
 
@@ -69,13 +68,13 @@ class MakeMeshAxisTypes(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         warned = site.api == "jax.make_mesh" and site.runs("jax", _WARNS)
-        if not (warned or turned_explicit(site, site.api)):
+        if not (warned or site.shardings.turned_explicit(site.api)):
             return
         types = site.argument("axis_types")
         if types is not None and site.value(types) != Constant(None):
             return
         constraint = _over(site)
-        if constraint is not None and turned_explicit(site, site.api):
+        if constraint is not None and site.shardings.turned_explicit(site.api):
             yield self._constrained(site, types, *constraint)
         elif site.runs("jax", _WARNS):
             yield self._warned(site, types)

@@ -10,7 +10,7 @@ from shardlint.program.meshes import mesh_of
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.mesh.axis_types import axis_types, makes_explicit_meshes
+from shardlint_rules.mesh.axis_types import makes_explicit_meshes
 
 
 class MeshCopyDropsTypes(Rule):
@@ -58,7 +58,7 @@ class MeshCopyDropsTypes(Rule):
         ):
             return
         meshes = [mesh_of(option, site.program.evaluator) for option in options(site.value(names.value))]
-        kept = {mesh is not None and axis_types(site, mesh) == "auto" for mesh in meshes}
+        kept = {mesh is not None and site.shardings.axis_types(mesh) == "auto" for mesh in meshes}
         if kept == {True} or (None in meshes and self._made_auto(site, names.value)):
             return
         proven = kept == {False} and all(mesh is not None and mesh.axis_types != "unknown" for mesh in meshes)

@@ -12,7 +12,7 @@ from shardlint.program.signatures import JITS
 from shardlint.program.values import Api, Constant, Function, Value, Wrapped
 from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, meshes, named, where
+from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, named, where
 
 # Where the axis name stands in a collective's arguments.
 _COLLECTIVES = {
@@ -75,7 +75,7 @@ class UnknownAxis(Rule):
             if argument is not None:
                 value = site.value(argument)
                 if value != Constant(None):
-                    return meshes(site, value)
+                    return site.shardings.meshes(value)
             elif site.api != "jax.shard_map" or site.form == "partial" or site.arguments.open_keywords:
                 return None
         if site.api not in (*JITS, "jax.shard_map"):
@@ -125,7 +125,7 @@ class UnknownAxis(Rule):
         argument, body = site.argument("mesh"), self._body(site)
         if argument is None or body is None:
             return
-        known = meshes(site, site.value(argument))
+        known = site.shardings.meshes(site.value(argument))
         if not known or body.place.file is not site.file or self._inside_a_map(site):
             return
         for call in site.file.walked(site.file.scope(body.node)).calls:

@@ -1,0 +1,1 @@
+"""SL8: several processes, and the environment they start in."""

@@ -1,0 +1,121 @@
+"""SL812."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.annotations import annotated
+from shardlint.program.reach import lookup
+from shardlint.program.values import Api, Made, Place, Wrapped, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.processes.alone import alone
+
+_GATHER = "jax.experimental.multihost_utils.process_allgather"
+_ARRAYS = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array")
+_PLACING = ("jax.device_put", "jax.lax.with_sharding_constraint", "jax.make_array_from_process_local_data")
+_MAKING = (*_PLACING, "jax.make_array_from_callback", "jax.make_array_from_single_device_arrays")
+
+
+class AllgatherUntiled(Rule):
+    """`process_allgather` of an array that lies over several processes is not told `tiled=True`.
+
+    ## What it does
+    Reports `process_allgather(x)` without `tiled=True` where x is placed by a NamedSharding, comes from a jitted
+    function with out_shardings, or is a parameter annotated as `jax.Array`. Host data, which is what the default is
+    for, is left alone.
+
+    ## Why it hurts
+    With several processes it raises `ValueError: Gathering global non-fully-addressable arrays only supports
+    tiled=True`. With one it gives the array itself, or one with a leading axis of one, and nothing shows.
+
+    ## Fix safety
+    Safe: with one process an array that is placed is given back as it is, tiled or not.
+
+    ## Evidence
+    Two processes on jax 0.12. Recorded in maxdiffusion and three others.
+    """
+
+    code = "SL812"
+    name = "allgather-untiled"
+    harm = Harm.CRASH
+    wakes = (Calls(_GATHER),)
+    fixes = "safe"
+    forms = ("call",)
+    closed = ("keywords",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call."""
+        tiled = site.argument("tiled") or (site.call.args[1] if len(site.call.args) > 1 else None)
+        if tiled is not None and not (isinstance(tiled, ast.Constant) and tiled.value is False):
+            return
+        given = site.call.args[0] if site.call.args else None
+        if given is None or alone(site.program, Place(site.file, site.call)):
+            return
+        why = _placed(site, given)
+        form = "" if why else "annotated"
+        if not why and not _annotated(site, given):
+            return
+        name = " ".join(site.text(given).split())
+        yield site.finding(
+            site.call,
+            "without tiled=True",
+            f"With several processes this raises ValueError where `{name}` lies over all of them: only tiled=True "
+            "gathers such an array.",
+            help="write tiled=True",
+            fix=self._fix(site, tiled),
+            form=form,
+            certainty=Certainty.PROVEN if why else Certainty.POSSIBLE,
+            why="" if why else f"`{name}` is annotated as an array of jax's",
+        )
+
+    def _fix(self, site: Site, tiled: ast.expr | None) -> Fix | None:
+        if tiled is not None:
+            edits = [site.replace(tiled, "True")]
+        else:
+            end = site.file.span(site.call.args[-1])[1] if not site.call.keywords else None
+            last = site.call.keywords[-1].value if site.call.keywords else site.call.args[-1]
+            end = site.file.span(last)[1]
+            edits = [Edit(end, end, ", tiled=True")]
+        return site.fix(Safety.SAFE, "write tiled=True", edits)
+
+
+def _placed(site: Site, node: ast.expr) -> bool:
+    """Whether an expression is surely an array with a NamedSharding."""
+    found = options(site.value(node))
+    return bool(found) and all(_is_placed(site, one) for one in found)
+
+
+def _is_placed(site: Site, value: object) -> bool:
+    if not isinstance(value, Made) or value.call is None:
+        return False
+    if isinstance(value.by, Wrapped) and value.by.api.name == "jax.jit" and value.by.call is not None:
+        return "out_shardings" in value.by.call.keywords
+    if value.api not in _MAKING:
+        return False
+    named = {"jax.device_put": "device", "jax.lax.with_sharding_constraint": "shardings"}.get(
+        value.api, "sharding"
+    )
+    at = {"jax.make_array_from_process_local_data": 0}.get(value.api, 1)
+    given = value.call.keywords.get(named) or (
+        value.call.positional[at] if at < len(value.call.positional) else None
+    )
+    if given is None:
+        return False
+    kinds = options(site.program.evaluator.value(given))
+    return all(isinstance(one, Made) and one.api == "jax.sharding.NamedSharding" for one in kinds)
+
+
+def _annotated(site: Site, node: ast.expr) -> bool:
+    """Whether it is a parameter that says it is an array of jax's."""
+    if not isinstance(node, ast.Name):
+        return False
+    bindings, _ = lookup(site.file, node, node.id)
+    if len(bindings) != 1 or bindings[0].kind != "param" or bindings[0].annotation is None:
+        return False
+    annotation = bindings[0].annotation
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        return annotation.value.split("[")[0] in ("jax.Array", "jnp.ndarray")
+    kinds = [site.value(annotation), *annotated(site.program.evaluator, Place(site.file, annotation))]
+    return any(isinstance(one, Api) and one.name in _ARRAYS for one in kinds)

@@ -1,0 +1,72 @@
+"""Code that runs only where one process has all devices."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.facts import FileFacts
+from shardlint.program import Program
+from shardlint.program.values import Made, Place, options
+from shardlint_rules.jit.how_many import one_of_it, settled_expression
+
+_ALL = ("jax.device_count", "jax.devices")
+_OWN = ("jax.local_device_count", "jax.local_devices")
+
+
+def alone(program: Program, place: Place) -> bool:
+    """Whether a place is reached only where there is one process, by the conditions of its function."""
+    inner, file = place.node, place.file
+    for outer in file.ancestors(place.node):
+        if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
+            body = outer.body if isinstance(outer.body, list) else [outer.body]
+            if _one(program, file, outer.test) is (inner in body):
+                return True
+        if isinstance(inner, ast.stmt) and _left_before(program, file, outer, inner):
+            return True
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        inner = outer
+    return False
+
+
+def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.stmt) -> bool:
+    """`if process_count() > 1: return ...` before a statement of the same block."""
+    block = getattr(outer, "body", None)
+    if not isinstance(block, list) or inner not in block:
+        return False
+    return any(
+        isinstance(before, ast.If)
+        and isinstance(before.body[-1], ast.Return | ast.Raise | ast.Continue)
+        and _one(program, file, before.test) is False
+        for before in block[: block.index(inner)]
+    )
+
+
+def _one(program: Program, file: FileFacts, test: ast.expr) -> bool | None:
+    """What a condition is where there is one process; None where it asks for something else."""
+    test = settled_expression(file, test)
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            found = _one(program, file, operand)
+            return not found if found is not None else None
+        case ast.BoolOp(op=op, values=values):
+            for value in values:
+                if _one(program, file, value) is isinstance(op, ast.And):
+                    return isinstance(op, ast.And)
+            return None
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            names = {_counted(program, file, left), _counted(program, file, right)}
+            if names == {"all", "own"}:
+                return isinstance(op, ast.Eq | ast.LtE | ast.GtE)
+    asked = one_of_it(program, Place(file, test))
+    return asked.truth if asked is not None and asked.what == "processes" else None
+
+
+def _counted(program: Program, file: FileFacts, node: ast.expr) -> str:
+    node = settled_expression(file, node)
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and node.args:
+        node = settled_expression(file, node.args[0])
+    names = {one.api for one in options(program.value(file, node)) if isinstance(one, Made)}
+    if names and names <= set(_ALL):
+        return "all"
+    return "own" if names and names <= set(_OWN) else ""

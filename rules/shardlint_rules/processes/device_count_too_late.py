@@ -1,0 +1,163 @@
+"""SL801."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.program.values import Place
+from shardlint.rule import Calls, Finding, Harm, Lines, Rule
+from shardlint.site import Site
+from shardlint_rules.processes.environment import Setting, setting
+from shardlint_rules.processes.starting import caught, short, started_before, told
+
+_READ_BY_IMPORT = (
+    "JAX_PLATFORMS",
+    "JAX_PLATFORM_NAME",
+    "JAX_ENABLE_X64",
+    "JAX_NUM_CPU_DEVICES",
+    "JAX_DEBUG_NANS",
+    "JAX_DISABLE_JIT",
+    "JAX_DEFAULT_MATMUL_PRECISION",
+    "JAX_COMPILATION_CACHE_DIR",
+    "JAX_TRACEBACK_FILTERING",
+    "JAX_THREEFRY_PARTITIONABLE",
+    "JAX_LOG_COMPILES",
+)
+_CONFIG = ("jax_num_cpu_devices", "jax_platforms", "jax_platform_name")
+_COUNTS = ("chex.set_n_cpu_devices", "numpyro.set_host_device_count", "numpyro.util.set_host_device_count")
+_ELSEWHERE = (
+    "subprocess",
+    "Popen",
+    "multiprocessing",
+    "spawn",
+    "execv",
+    "import ray",
+    "ray.remote",
+    "reload(",
+)
+_JAX = re.compile(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
+
+
+class DeviceCountTooLate(Rule):
+    """Flags, or the number of simulated devices, are set when they are not read any more.
+
+    ## What it does
+    Reports, after a statement that has started the backend,
+
+    - `os.environ["XLA_FLAGS"] = ...` and its like (`setdefault`, `update`, `putenv`);
+    - `jax.config.update("jax_num_cpu_devices", n)` and `"jax_platforms"`, `chex.set_n_cpu_devices(n)`,
+      `numpyro.set_host_device_count(n)`;
+
+    and, where the module has imported jax already, variables that are read by that import: `JAX_PLATFORMS`,
+    `JAX_ENABLE_X64`, `JAX_NUM_CPU_DEVICES`.
+
+    ## Why it hurts
+    `XLA_FLAGS` are read once, when the first call needs a device: set later they change nothing, and a mesh of eight
+    simulated devices has one. (Setting them after `import jax` alone is right.) `jax_num_cpu_devices` raises then.
+    Variables that the import has read are ignored: the program runs on another platform, or in 32 bits.
+
+    ## Evidence
+    Run on jax 0.12: one device instead of four, `RuntimeError` of the setting, float32 with `JAX_ENABLE_X64=1`.
+    Recorded in jax issue 6887, pysersic and several others.
+    """
+
+    code = "SL801"
+    name = "device-count-too-late"
+    harm = Harm.SILENT
+    wakes = (
+        Lines(
+            r"[^#\n]*environ\b[^\n]*\n?[^\n]*(?:XLA_FLAGS|JAX_)", r"[^#\n]*putenv\([^\n]*(?:XLA_FLAGS|JAX_)"
+        ),
+        Calls("jax.config.update", within=_CONFIG),
+        Calls(*_COUNTS),
+    )
+    fixes = "none"
+    forms = ("line", "call")
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a statement."""
+        if caught(site):
+            return
+        if site.form == "call":
+            yield from self._configured(site)
+            return
+        found = setting(site.syntax)
+        if found is None or _for_another(site):
+            return
+        if found.name == "XLA_FLAGS":
+            yield from self._flags(site, found)
+        elif found.name in _READ_BY_IMPORT:
+            yield from self._read_already(site, found)
+
+    def _configured(self, site: Site) -> Iterator[Finding]:
+        first = site.call.args[0] if site.call.args else None
+        name = str(first.value) if isinstance(first, ast.Constant) else None
+        if site.api == "jax.config.update" and name not in _CONFIG:
+            return
+        started = started_before(site, Place(site.file, site.call))
+        if started is None:
+            return
+        what = f"`{name}`" if site.api == "jax.config.update" else f"`{site.text(site.call.func)}`"
+        raises = name == "jax_num_cpu_devices" or site.api == "chex.set_n_cpu_devices"
+        yield site.finding(
+            site.call,
+            "the backend has started",
+            f"The backend was started by {told(site, started)}: {what} "
+            + ("raises RuntimeError." if raises else "changes nothing any more."),
+            help="set it before anything asks for a device or makes an array",
+            harm=Harm.CRASH if raises else Harm.SILENT,
+        )
+
+    def _flags(self, site: Site, found: Setting) -> Iterator[Finding]:
+        started = started_before(site, Place(site.file, site.syntax))
+        if started is None or found.keeps_only:
+            return
+        yield site.finding(
+            site.syntax,
+            "the backend has started",
+            f"XLA_FLAGS were read when {told(site, started)} started the backend: this changes nothing any more.",
+            help="set them before anything asks for a device or makes an array",
+        )
+
+    def _read_already(self, site: Site, found: Setting) -> Iterator[Finding]:
+        imported = _imported_before(site)
+        if imported is None or _configured_too(site, found.name):
+            return
+        yield site.finding(
+            site.syntax,
+            "jax is imported already",
+            f"{found.name} was read when jax was imported (`{short(Place(site.file, imported))}` on line "
+            f"{imported.lineno}): this changes nothing any more.",
+            help=f'set it above that import, or call jax.config.update("{found.name.lower()}", ...)',
+        )
+
+
+def _imported_before(site: Site) -> ast.stmt | None:
+    """The import of jax that has run when a statement does: above it in its block, or above its function."""
+    file = site.file
+    inner: ast.AST = site.syntax
+    for outer in file.ancestors(site.syntax):
+        block = getattr(outer, "body", [])
+        if isinstance(block, list) and inner in block:
+            for statement in block[: block.index(inner)]:
+                if isinstance(statement, ast.Import | ast.ImportFrom) and _JAX.match(site.text(statement)):
+                    return statement
+        inner = outer
+    return None
+
+
+def _for_another(site: Site) -> bool:
+    """Whether a process that is started later reads it, or a module that is loaded again."""
+    return any(word in _around(site) for word in _ELSEWHERE)
+
+
+def _configured_too(site: Site, name: str) -> bool:
+    return any(f"{quote}{name.lower()}{quote}" in _around(site) for quote in "\"'")
+
+
+def _around(site: Site) -> str:
+    """The text of the function, or of the whole file outside of functions."""
+    function = site.scope.function()
+    return site.text(function.node) if function is not None else site.file.source.text

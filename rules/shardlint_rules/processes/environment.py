@@ -1,0 +1,55 @@
+"""Statements that set a variable of the environment."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A variable is set to `value`. `keeps_only`: only where it is not set already."""
+
+    name: str
+    value: ast.expr
+    keeps_only: bool = False
+    added: bool = False
+    """`+=`: what was there is kept."""
+
+
+def setting(statement: ast.AST) -> Setting | None:
+    """What a statement sets, of `os.environ[...] = value`, `+=`, `.setdefault`, `.update` and `os.putenv`."""
+    match statement:
+        case ast.Assign(targets=[ast.Subscript(value=holder, slice=ast.Constant(value=str() as name))]):
+            return Setting(name, statement.value) if _is_environment(holder) else None
+        case ast.AugAssign(target=ast.Subscript(value=holder, slice=ast.Constant(value=str() as name))):
+            return Setting(name, statement.value, added=True) if _is_environment(holder) else None
+        case ast.Expr(value=ast.Call() as call):
+            return _called(call)
+    return None
+
+
+def _called(call: ast.Call) -> Setting | None:
+    match call:
+        case ast.Call(
+            func=ast.Attribute(value=holder, attr="setdefault" | "__setitem__" as how),
+            args=[ast.Constant(value=str() as name), value],
+        ) if _is_environment(holder):
+            return Setting(name, value, how == "setdefault")
+        case ast.Call(func=ast.Attribute(attr="putenv"), args=[ast.Constant(value=str() as name), value]):
+            return Setting(name, value)
+        case ast.Call(func=ast.Attribute(value=holder, attr="update")) if _is_environment(holder):
+            for keyword in call.keywords:
+                if keyword.arg is not None:
+                    return Setting(keyword.arg, keyword.value)
+            for given in call.args:
+                if isinstance(given, ast.Dict):
+                    for key, value in zip(given.keys, given.values, strict=True):
+                        if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                            return Setting(key.value, value)
+    return None
+
+
+def _is_environment(node: ast.expr) -> bool:
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name == "environ"

@@ -1,0 +1,155 @@
+"""SL808."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.processes import asks_itself, guard, several
+from shardlint.program.values import Place, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.device_uses import Use, uses
+
+_LOCAL = "jax.local_devices"
+
+
+class FirstDevicePinned(Rule):
+    """An array is placed on the first of all devices, which is one of another process everywhere but on process 0.
+
+    ## What it does
+    Reports `jax.devices()[0]`, `jax.devices("cpu")[0]` and `next(iter(jax.devices()))` where the device is what an
+    array is put on (`device_put`, `SingleDeviceSharding`, `device=`), the default device, or what memory statistics are
+    asked of; also through names, attributes, helpers and their parameters. Only in programs for several processes:
+    something that runs with the file calls `jax.distributed.initialize`, or the file itself asks which process it is.
+
+    ## Why it hurts
+    `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
+    its first lies in the memory of a process they cannot read: `RuntimeError: Fetching value for jax.Array that spans
+    non-addressable devices`, or an array that meets no other. `memory_stats()` raises. With one process nothing shows.
+
+    ## Fix safety
+    Safe: `jax.local_devices()` lists the devices of this process, and with one process they are all there are.
+
+    ## Evidence
+    Two processes of four devices on jax 0.12: process 0 computes, process 1 raises where it reads the array. Recorded
+    in scenic, big_vision, paxml, EasyDeL, skrl and torch_xla, of which most fixed several places.
+    """
+
+    code = "SL808"
+    name = "first-device-pinned"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("placed", "own")
+    wakes = (Calls("jax.devices"),)
+    fixes = "safe"
+    forms = ("call",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a device that is pinned."""
+        if site.program.project.is_test(site.file.path):
+            return
+        taken = list(_first_of(site, site.call))
+        if not taken:
+            return
+        why = self._several(site)
+        if why is None or self._of_one(site, site.call):
+            return
+        for node in taken:
+            use = next(self._reaching(site, node), None)
+            if use is not None:
+                yield self._finding(site, node, use, why)
+
+    def _several(self, site: Site) -> str | None:
+        if asks_itself(site.file):
+            return "this file asks for the processes there are"
+        if several(site.program, site.file) == "initialized":
+            return "a file that runs with this one calls jax.distributed.initialize"
+        return None
+
+    def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
+        for use in uses(site.program, Place(site.file, node)):
+            if guard(site.program, use.place.file, use.place.node) is None and not self._other(site, use):
+                yield use
+
+    def _other(self, site: Site, use: Use) -> bool:
+        """Whether one process alone comes to a use, or it is traced: there a target is a hint to the compiler."""
+        region = site.program.region(use.place.file, use.place.node)
+        return region.traced == "always" or alone(site.program, use.place)
+
+    def _of_one(self, site: Site, node: ast.AST) -> bool:
+        """Whether process 0 alone comes here, or a program of one process alone."""
+        return guard(site.program, site.file, node) is not None or alone(site.program, Place(site.file, node))
+
+    def _finding(self, site: Site, node: ast.expr, use: Use, why: str) -> Finding:
+        where = (
+            ""
+            if use.place.file is site.file and use.place.line == node.lineno
+            else f" (line {use.place.line})"
+            if use.place.file is site.file
+            else f" ({use.place.file.path.name}:{use.place.line})"
+        )
+        if use.kind == "own":
+            says = f"On all processes but the first this device is another process's, and {use.what}{where} raise."
+        else:
+            says = (
+                f"On all processes but the first this device is another process's: {use.what}{where} on it there "
+                "cannot be read."
+                if use.what != "the default device"
+                else f"On all processes but the first this device is another process's: what is computed with it as "
+                f"the default device{where} cannot be read there."
+            )
+        return site.finding(
+            node,
+            "a device of process 0",
+            says,
+            help="take the first of jax.local_devices()",
+            fix=self._fix(site, node),
+            form=use.kind,
+            why=why,
+        )
+
+    def _fix(self, site: Site, node: ast.expr) -> Fix | None:
+        inside = any(part is site.call for part in ast.walk(node))
+        call = site.call
+        if not inside or len(call.args) + len(call.keywords) > 1:
+            return None
+        backend = call.args[0] if call.args else call.keywords[0].value if call.keywords else None
+        if isinstance(backend, ast.Starred) or (call.keywords and call.keywords[0].arg != "backend"):
+            return None
+        spelled, imports = site.spell(_LOCAL)
+        given = f"backend={site.text(backend)}" if backend is not None else ""
+        edits: list[Edit] = [site.replace(call, f"{spelled}({given})"), *imports]
+        return site.fix(Safety.SAFE, f"write {spelled}({given})", edits)
+
+
+def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+    """The expressions that are one device of a list."""
+    file, parent = site.file, site.file.parent(call)
+    match parent:
+        case ast.Subscript(value=value) if value is call and _is_index(parent.slice):
+            yield parent
+        case ast.Call(func=ast.Name(id="iter")):
+            outer = file.parent(parent)
+            if isinstance(outer, ast.Call) and isinstance(outer.func, ast.Name) and outer.func.id == "next":
+                yield outer
+        case ast.Assign(targets=[ast.Name(id=name) as target]):
+            for mention in file.mentions_in(file.home(target), name):
+                owner = file.parent(mention)
+                if isinstance(owner, ast.Subscript) and owner.value is mention and _is_index(owner.slice):
+                    if isinstance(mention, ast.Name) and _is_list(site, mention):
+                        yield owner
+        case ast.Assign(targets=[ast.Tuple(elts=[ast.Name() as one, ast.Starred()])]):
+            yield one
+
+
+def _is_list(site: Site, name: ast.Name) -> bool:
+    found = options(site.value(name))
+    return all(getattr(one, "api", "") == "jax.devices" for one in found)
+
+
+def _is_index(index: ast.expr) -> bool:
+    if isinstance(index, ast.UnaryOp) and isinstance(index.op, ast.USub):
+        index = index.operand
+    return isinstance(index, ast.Constant) and isinstance(index.value, int)

@@ -1,0 +1,100 @@
+"""SL813."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.processes import asks_itself, guard, several
+from shardlint.program.values import Place
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.differing import Differing, differing
+from shardlint_rules.processes.starting import short
+
+_BARRIER = "jax.experimental.multihost_utils.sync_global_devices"
+_METADATA = "jax.experimental.xla_metadata.set_xla_metadata"
+_KEYS = ("jax.random.PRNGKey", "jax.random.key")
+_FOLDERS = ("orbax.checkpoint.CheckpointManager",)
+
+
+class NamesDifferByProcess(Rule):
+    """What all processes must agree in is made of the time or of a random number, so each has its own.
+
+    ## What it does
+    Reports a time, a random number, a uuid or the id of a process, also through names, helpers and f-strings, in
+
+    - the name of a barrier: `sync_global_devices(f"saved {time.time()}")`;
+    - what becomes part of the compiled program: `set_xla_metadata(...)`;
+    - the folder of a checkpoint manager;
+    - a key: `jax.random.key(int(time.time()))`.
+
+    Only in programs for several processes. A value that was broadcast is the same everywhere, and what one process
+    alone does may have its own name.
+
+    ## Why it hurts
+    The barrier raises: its name is compared. Programs that differ wait for each other or compute nonsense. Every
+    process writes a part of the checkpoint into a folder of its own. Keys that differ make parameters differ that are
+    declared the same, and nothing says so.
+
+    ## Evidence
+    Two processes on jax 0.12: the barrier raises `AssertionError: sync_global_devices name mismatch`. Eleven commits in
+    nine repositories mended one of them, among them MaxText, orbax and levanter.
+    """
+
+    code = "SL813"
+    name = "names-differ-by-process"
+    harm = Harm.SILENT
+    likely = ("program", "seed")
+    wakes = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS),)
+    fixes = "none"
+    forms = ("call",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for an argument."""
+        if site.program.project.is_test(site.file.path):
+            return
+        for node in self._asked(site):
+            found = differing(site.program, Place(site.file, node))
+            if found is not None and self._matters(site):
+                yield self._finding(site, node, found)
+                return
+
+    def _asked(self, site: Site) -> list[ast.expr]:
+        call = site.call
+        if site.api == _METADATA:
+            return [one.value for one in call.keywords]
+        keywords = [one.value for one in call.keywords if one.arg in ("name", "seed", "directory")]
+        return [*call.args[:1], *keywords]
+
+    def _matters(self, site: Site) -> bool:
+        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+            return False
+        place = Place(site.file, site.call)
+        return guard(site.program, site.file, site.call) is None and not alone(site.program, place)
+
+    def _finding(self, site: Site, node: ast.expr, found: Differing) -> Finding:
+        source = f"`{short(found.place)}`"
+        where = "" if found.place.line == node.lineno else f" (line {found.place.line})"
+        form, says, harm = self._says(site)
+        sure = site.api == _BARRIER
+        return site.finding(
+            node,
+            f"{found.what}, another in each process",
+            f"{source}{where} is {found.what}, another in each process: {says}",
+            help="take it from process 0 by multihost_utils.broadcast_one_to_all, or from the configuration",
+            harm=harm,
+            form="" if sure else form,
+            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
+            why="" if sure else "the program is one for several processes",
+        )
+
+    def _says(self, site: Site) -> tuple[str, str, Harm]:
+        if site.api == _BARRIER:
+            return "barrier", "sync_global_devices compares the names and raises.", Harm.CRASH
+        if site.api == _METADATA:
+            return "program", "they compile programs that differ.", Harm.CRASH
+        if site.api in _KEYS:
+            return "seed", "what they draw differs where it is taken for the same.", Harm.SILENT
+        return "folder", "each writes its part of a checkpoint into a folder of its own.", Harm.SILENT

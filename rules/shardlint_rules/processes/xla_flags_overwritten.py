@@ -1,0 +1,219 @@
+"""SL802."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.rule import Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes.environment import Setting, setting
+
+_NAMES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+_FLAG = re.compile(r"^\s*--?[A-Za-z]")
+_DASHES = re.compile(
+    r"(?:^|(?<=\s))(?:[-\u2010-\u2015\u2212]*[\u2010-\u2015\u2212][-\u2010-\u2015\u2212]*)(?=[a-z])"
+)
+_GLUED = re.compile(r"(?<=[\w/.])(?:--xla|,\s*--xla|;\s*--xla)")
+
+
+class XlaFlagsOverwritten(Rule):
+    """XLA_FLAGS are put together so that flags are lost, or run into each other.
+
+    ## What it does
+    Reports, of `os.environ["XLA_FLAGS"]` and `LIBTPU_INIT_ARGS`,
+
+    - flags that are added without a blank: `os.environ.get("XLA_FLAGS", "") + "--xla_..."`, `+= "--xla_..."`;
+    - flags with a comma, a semicolon or nothing between them, and with a dash that is no hyphen (`\u2013`);
+    - an assignment that replaces what an earlier one in the same block has set;
+    - an assignment that keeps nothing of what the environment says (possible only: it may be meant).
+
+    ## Why it hurts
+    XLA ends the process for a flag it does not know, and two that run together are one such flag. Flags that are
+    replaced are lost without a word: a dump that was asked for is not written, a mesh has one device.
+
+    ## Fix safety
+    Safe: a blank or a hyphen is added where the flags were refused before, and what the environment says is kept in
+    front of the flags here, which win.
+
+    ## Evidence
+    Run on jax 0.12: `Unknown flags in XLA_FLAGS` ends the process for two flags that run together, for a comma and for
+    a dash. Two blanks are missing in paxml.
+    """
+
+    code = "SL802"
+    name = "xla-flags-overwritten"
+    harm = Harm.CRASH
+    wakes = (Lines(r"[^#\n]*?(?:environ\b|putenv\()(?=[^\n]*\n?[^\n]*(?:XLA_FLAGS|LIBTPU_INIT_ARGS))"),)
+    fixes = "safe"
+    forms = ("line",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a statement."""
+        found = setting(site.syntax)
+        if found is None or found.name not in _NAMES:
+            return
+        yield from self._text(site, found) or self._joined(site, found) or self._lost(site, found)
+
+    def _text(self, site: Site, found: Setting) -> list[Finding]:
+        """A constant that is no list of flags."""
+        for part, said in _constants(found.value):
+            wrong = _DASHES.search(said) or _GLUED.search(said)
+            if wrong is None:
+                continue
+            dash = _DASHES.search(said) is not None
+            text = site.text(part)
+            mended = text.replace(wrong[0], "--") if dash else _GLUED.sub(" --xla", text)
+            what = "a dash that is no hyphen" if dash else f"`{wrong[0].strip()}` with no blank before it"
+            return [
+                site.finding(
+                    part,
+                    "refused by XLA",
+                    f"XLA ends the process: it finds {what} in {found.name}.",
+                    help="write two hyphens before each flag, and a blank between flags",
+                    fix=self._mended(site, part, mended) if mended != text else None,
+                )
+            ]
+        return []
+
+    def _mended(self, site: Site, part: ast.Constant, mended: str) -> Fix:
+        return site.fix(Safety.SAFE, "write -- and a blank", [site.replace(part, mended)])
+
+    def _joined(self, site: Site, found: Setting) -> list[Finding]:
+        """`old + "--flag"`."""
+        if found.added:
+            pairs = [(None, found.value)]
+        else:
+            pairs = [(one.left, one.right) for one in ast.walk(found.value) if _adds(one)]  # type: ignore[attr-defined]
+        for left, right in pairs:
+            start = _first(right)
+            if start is None or not _FLAG.match(str(start.value)) or str(start.value)[:1].isspace():
+                continue
+            if left is not None and not _ends_open(site, left, found):
+                continue
+            begin = self._opening(site, start)
+            fix = site.fix(Safety.SAFE, "begin with a blank", [Edit(begin, begin, " ")]) if begin else None
+            return [
+                site.finding(
+                    right,
+                    "no blank before it",
+                    f"Where {found.name} is set already, its last flag and this one run together, and XLA ends the "
+                    "process.",
+                    help="begin with a blank",
+                    fix=fix,
+                )
+            ]
+        return []
+
+    def _opening(self, site: Site, start: ast.Constant) -> int | None:
+        """Where the text of a constant begins in the file."""
+        parent = site.file.parent(start)
+        node = parent if isinstance(parent, ast.JoinedStr) else start
+        at = site.file.span(node)[0]
+        match = re.match(r"[fFrRbBuU]*(?:\"\"\"|'''|\"|')", site.file.source.text[at : at + 8])
+        return at + match.end() if match else None
+
+    def _lost(self, site: Site, found: Setting) -> list[Finding]:
+        if found.keeps_only or found.added or found.name in site.text(found.value):
+            return []
+        value = settled_expression(site.file, found.value)
+        if not isinstance(value, ast.Constant | ast.JoinedStr) or value is not found.value:
+            return []
+        before = _set_before(site, found)
+        if before is not None:
+            return [
+                site.finding(
+                    found.value,
+                    "replaces what was set",
+                    f"The {found.name} of line {before.lineno} are lost: this replaces them.",
+                    help="put all flags into one text",
+                    harm=Harm.SILENT,
+                )
+            ]
+        if _asked(site, found.name) or site.program.project.is_test(site.file.path):
+            return []
+        return [
+            site.finding(
+                found.value,
+                "replaces what the environment says",
+                f"The {found.name} that the program was started with are lost.",
+                help=f'put os.environ.get("{found.name}", "") and a blank in front',
+                harm=Harm.SILENT,
+                certainty=Certainty.POSSIBLE,
+                form="replaced",
+                why="nothing here reads what was there before",
+                fix=self._kept(site, found),
+            )
+        ]
+
+    def _kept(self, site: Site, found: Setting) -> Fix | None:
+        statement = site.syntax
+        if not isinstance(statement, ast.Assign):
+            return None
+        text = site.text(found.value)
+        holder = site.text(statement.targets[0].value)  # type: ignore[attr-defined]
+        if "\n" in text or text.startswith("("):
+            return None
+        mended = f'{holder}.get("{found.name}", "") + " " + {text}'
+        return site.fix(Safety.SAFE, f"write {mended}", [site.replace(found.value, mended)])
+
+
+def _constants(value: ast.expr) -> Iterator[tuple[ast.Constant, str]]:
+    """The texts an expression is made of."""
+    for part in ast.walk(value):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str) and "xla" in part.value:
+            yield part, part.value
+
+
+def _adds(node: ast.AST) -> bool:
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add)
+
+
+def _first(node: ast.expr) -> ast.Constant | None:
+    """The text that an expression begins with."""
+    while True:
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            node = node.left
+        elif isinstance(node, ast.JoinedStr) and node.values:
+            node = node.values[0]
+        else:
+            return node if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _ends_open(site: Site, left: ast.expr, found: Setting) -> bool:
+    """Whether what stands before is what the environment says, with no blank after it."""
+    last: ast.expr = left
+    while isinstance(last, ast.BinOp) and isinstance(last.op, ast.Add):
+        last = last.right
+    last = settled_expression(site.file, last)
+    while isinstance(last, ast.BoolOp):
+        last = last.values[0]
+    text = site.text(last)
+    return found.name in text and not isinstance(last, ast.Constant | ast.JoinedStr | ast.BinOp)
+
+
+def _set_before(site: Site, found: Setting) -> ast.stmt | None:
+    """An earlier statement of the same block that sets the same variable, with nothing in between that reads it."""
+    parent = site.file.parent(site.syntax)
+    block = getattr(parent, "body", None)
+    if not isinstance(block, list) or site.syntax not in block:
+        return None
+    for statement in reversed(block[: block.index(site.syntax)]):
+        other = setting(statement)
+        if other is not None and other.name == found.name:
+            same = ast.dump(other.value) == ast.dump(found.value)
+            return None if same or other.keeps_only else statement
+        if any(isinstance(part, ast.Call) for part in ast.walk(statement)):
+            return None
+    return None
+
+
+def _asked(site: Site, name: str) -> bool:
+    """Whether the file looks at what was there: `if "XLA_FLAGS" not in os.environ`."""
+    text = site.file.source.text
+    return (
+        len(re.findall(rf"get(?:env)?\(\s*[\"']{name}|[\"']{name}[\"'] (?:not )?in\b|pop\([\"']{name}", text))
+        > 0
+    )

@@ -1,0 +1,145 @@
+"""Calls that all processes must make together, also through functions of the project."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shardlint.facts import FileFacts
+from shardlint.program.values import Api, ClassValue, Function, Made, Place, Wrapped, options
+
+if TYPE_CHECKING:
+    from shardlint.program import Program
+
+_DEPTH = 4
+_UTILS = "jax.experimental.multihost_utils."
+COLLECTIVES = frozenset(
+    f"{_UTILS}{name}"
+    for name in (
+        "process_allgather",
+        "broadcast_one_to_all",
+        "sync_global_devices",
+        "assert_equal",
+        "reached_preemption_sync_point",
+    )
+) | {"flax.training.checkpoints.save_checkpoint_multiprocess"}
+_SAVERS = re.compile(r"^orbax\.checkpoint\..*(Checkpointer|CheckpointManager)$")
+_NAMED_SAVER = re.compile(r"(?i)(checkpoint_?manager|checkpointer|ckpt_?manager|ckptr|ckpt_?mngr)$")
+_SAVING = ("save", "restore", "wait_until_finished")
+
+
+@dataclass(frozen=True)
+class Together:
+    """A call that all processes must make: `name`, where it stands, and the calls that lead to it, the first first.
+
+    Not `sure` where a branch may go around it, or only a name says what it is.
+    """
+
+    name: str
+    place: Place
+    through: tuple[Place, ...] = ()
+    sure: bool = True
+    why: str = ""
+
+
+def joined(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0) -> Iterator[Together]:
+    """The calls under some nodes that all processes must make, of each call at most one."""
+    for node in nodes:
+        for call, branch in _calls(node, False):
+            found = _one(program, Place(file, call), depth)
+            if found is not None:
+                yield found if not branch or not depth else _unsure(found, "a branch may go around it")
+
+
+def _unsure(found: Together, why: str) -> Together:
+    return Together(found.name, found.place, found.through, False, found.why or why)
+
+
+def _one(program: Program, place: Place, depth: int) -> Together | None:
+    call, file = place.node, place.file
+    assert isinstance(call, ast.Call)
+    callees = options(program.evaluator.value(Place(file, call.func)))
+    for callee in callees:
+        if isinstance(callee, Api) and callee.name in COLLECTIVES:
+            return Together(callee.name, place, (), len(callees) == 1)
+        if isinstance(callee, Api) and callee.name.startswith("jax.tree."):
+            inside = _mapped(program, place, depth)
+            if inside is not None:
+                return inside
+        function = _function(callee)
+        if function is not None and depth < _DEPTH:
+            inside = _within(program, function, depth + 1)
+            if inside is not None:
+                sure = inside.sure and len(callees) == 1
+                return Together(inside.name, inside.place, (place, *inside.through), sure, inside.why)
+    return _saving(program, file, call)
+
+
+def _mapped(program: Program, place: Place, depth: int) -> Together | None:
+    """The function that a tree map runs."""
+    call = place.node
+    assert isinstance(call, ast.Call)
+    for callee in options(program.evaluator.value(Place(place.file, call.args[0]))) if call.args else ():
+        if isinstance(callee, Api) and callee.name in COLLECTIVES:
+            return Together(callee.name, place)
+        if isinstance(callee, Wrapped) and isinstance(callee.inner, Api) and callee.inner.name in COLLECTIVES:
+            return Together(callee.inner.name, place)
+        if isinstance(callee, Function) and depth < _DEPTH:
+            inside = _within(program, callee, depth + 1)
+            if inside is not None:
+                return Together(inside.name, inside.place, (place, *inside.through), inside.sure, inside.why)
+    return None
+
+
+def _function(callee: object) -> Function | None:
+    if isinstance(callee, Function) and not isinstance(callee.node, ast.AsyncFunctionDef):
+        return callee
+    return None
+
+
+def _within(program: Program, function: Function, depth: int) -> Together | None:
+    """The first such call in a function; one that a test of the process count goes around is right."""
+    file = function.place.file
+    node = function.node
+    body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
+    return next(joined(program, file, body, depth), None)
+
+
+def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | None:
+    """`manager.save(...)`: Orbax's checkpointers wait for all processes."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in _SAVING:
+        return None
+    kinds = [
+        one for one in options(program.evaluator.value(Place(file, func.value))) if isinstance(one, Made)
+    ]
+    if any(_SAVERS.match(one.api) for one in kinds):
+        return Together(f"Orbax's {func.attr}", Place(file, call))
+    holder = func.value
+    name = holder.attr if isinstance(holder, ast.Attribute) else getattr(holder, "id", "")
+    if _NAMED_SAVER.search(name) and not any(isinstance(one.by, ClassValue) for one in kinds):
+        if file.says("orbax"):
+            place = Place(file, call)
+            return Together(
+                f"Orbax's {func.attr}", place, (), False, f"`{name}` is one of Orbax's by its name"
+            )
+    return None
+
+
+def _calls(node: ast.AST, branch: bool) -> Iterator[tuple[ast.Call, bool]]:
+    """The calls that a node makes, the inner ones first, and whether a branch may go around each."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return
+    for name, value in ast.iter_fields(node):
+        inside = branch or (
+            isinstance(node, ast.If | ast.IfExp | ast.While | ast.ExceptHandler)
+            and name in ("body", "orelse")
+        )
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _calls(child, inside)
+    if isinstance(node, ast.Call):
+        yield node, branch
