@@ -38,7 +38,6 @@ RULES = {
     "SL222": "shardlint_rules.jit.donate_index:DonateIndex",
     "SL223": "shardlint_rules.jit.donation_not_used:DonationNotUsed",
     "SL224": "shardlint_rules.jit.repeated_constraint:RepeatedConstraint",
-    "SL225": "shardlint_rules.jit.anothers_sharding:AnothersSharding",
     "SL226": "shardlint_rules.jit.placement_none:PlacementNone",
     "SL228": "shardlint_rules.jit.positional_jit_shardings:PositionalJitShardings",
     "SL229": "shardlint_rules.jit.spec_for_scalar:SpecForScalar",
