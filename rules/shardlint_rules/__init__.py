@@ -112,6 +112,7 @@ RULES = {
     "SL801": "shardlint_rules.processes.device_count_too_late:DeviceCountTooLate",
     "SL802": "shardlint_rules.processes.xla_flags_overwritten:XlaFlagsOverwritten",
     "SL803": "shardlint_rules.processes.backend_before_initialize:BackendBeforeInitialize",
+    "SL804": "shardlint_rules.processes.local_and_global_counts:LocalAndGlobalCounts",
     "SL808": "shardlint_rules.processes.first_device_pinned:FirstDevicePinned",
     "SL809": "shardlint_rules.processes.one_process_collective:OneProcessCollective",
     "SL811": "shardlint_rules.processes.zero_is_falsy:ZeroIsFalsy",
