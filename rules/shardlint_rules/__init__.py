@@ -118,6 +118,7 @@ RULES = {
     "SL811": "shardlint_rules.processes.zero_is_falsy:ZeroIsFalsy",
     "SL812": "shardlint_rules.processes.allgather_untiled:AllgatherUntiled",
     "SL813": "shardlint_rules.processes.names_differ_by_process:NamesDifferByProcess",
+    "SL814": "shardlint_rules.processes.one_file_many_writers:OneFileManyWriters",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",
