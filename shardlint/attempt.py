@@ -16,6 +16,7 @@ from shardlint.rule import Edit, Finding, Fix, Safety
 from shardlint.sources.text import Source, Unreadable, decode
 from shardlint.splice import Layer, back, forward, together
 from shardlint.unused import dropped
+from shardlint.wrap import line_length, wrapped
 
 # A fix may uncover another finding; more rounds than this means two rules undo each other.
 _ROUNDS = 10
@@ -170,7 +171,9 @@ class Attempt:
         if chosen and (wrong := _wrong(work.after.replaced(layer.made(work.after.text)))):
             chosen, layer = self._one(work, chosen, wrong)
         text = layer.made(work.after.text)
-        layers = [layer] if chosen else []
+        layers = [layer, *wrapped(work.after, layer, text, line_length(work.before.text))] if chosen else []
+        for broken in layers[1:]:
+            text = broken.made(text)
         work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
         gone = _dropped(work, text, project)
         if gone.edits:

@@ -20,6 +20,7 @@ from shardlint.program.needs import Need
 from shardlint.program.project import Answers
 from shardlint.registry import UnknownRule, entries, made, matching, selected
 from shardlint.rule import Finding, Rule
+from shardlint.screen import Texts
 from shardlint.settings import Settings
 from shardlint.site import Site
 from shardlint.sources.find import matches
@@ -172,14 +173,17 @@ class Checker:
         commented = b"shardlint:" in data
         wakes = scope.wakes if commented else scope.wanted
         with timed("screening"):
-            ever = scope.ever.screen.hits(data)
+            texts = Texts(data)
+            ever = scope.ever.screen.hits(texts)
         needs = scope.program.needs
         needs.begin()
         hits = []
         if ever or commented:
-            hits = wakes.screen.hits(data) if commented else wakes.screen.of(ever, data)
+            hits = wakes.screen.hits(texts) if commented else wakes.screen.of(ever, texts)
         absolute = Path(real)
-        triggers = wakes.triggers(hits, data, lambda module: scope.program.project.imported(absolute, module))
+        triggers = wakes.triggers(
+            hits, texts, lambda module: scope.program.project.imported(absolute, module)
+        )
         found: list[Finding] = []
         faults: dict[str, Fault] = {}
         try:

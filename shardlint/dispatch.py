@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from shardlint.facts import NOWHERE, FileFacts, beginning, calling
+from shardlint.facts import NOWHERE, FileFacts
 from shardlint.program import Program, api
 from shardlint.program.values import Api, Made, Value, Wrapped, options
 from shardlint.rule import (
@@ -25,7 +25,7 @@ from shardlint.rule import (
     Wake,
     Withs,
 )
-from shardlint.screen import Screen, Texts
+from shardlint.screen import CALLING, LINE, TAKING, Screen, Texts
 from shardlint.site import Site
 from shardlint.targets import Targets
 
@@ -37,8 +37,6 @@ _WITH = "with"
 # A file of statements by themselves is looked into where it names a library; every file that does imports it.
 _IMPORT = "import"
 _NAMED = ("jax", "equinox", "haliax", "flax")
-# A `def` that takes a parameter.
-_HEADER = r"(?:)\bdef\s+\w+\s*\((?:[^()]|\((?:[^()]|\([^()]*\))*\))*\bNAME\b"
 # What wakes for a name on whatever it stands.
 _ON_ANYTHING = (Methods, Attributes, Keywords)
 
@@ -84,7 +82,6 @@ class Wakes:
     """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""
     least: Certainty = Certainty.POSSIBLE
     """The least certainty of findings that are wanted."""
-
     @classmethod
     def of(cls, rules: Iterable[Rule], least: Certainty = Certainty.POSSIBLE) -> Wakes:
         """Index the rules by the names they wake for."""
@@ -134,13 +131,13 @@ class Wakes:
         return Screen(words)
 
     def triggers(
-        self, hits: Iterable[str], data: bytes, imported: Callable[[str], bool]
+        self, hits: Iterable[str], data: bytes | Texts, imported: Callable[[str], bool]
     ) -> tuple[Trigger, ...]:
         """The words of a file that are triggers, each for the rules whose own conditions the file meets.
 
         So a rule finds the same alone and with all others. `imported` tells whether the project imports a module.
         """
-        texts = Texts(data)
+        texts = Texts.of(data)
         found: dict[tuple[str, tuple[str, ...]], set[Rule]] = {}
         for word in hits:
             for when, rules in self.words.get(word, {}).items():
@@ -194,12 +191,11 @@ def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
         says = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
         return {says.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
     if isinstance(wake, Statements):
-        return {f"(?im){calling(name)}".encode()}
+        return {CALLING + name.encode()}
     if isinstance(wake, Lines):
-        near = rf"(?=[\s\S]*?(?:{wake.near}))" if wake.near else ""
-        return {rf"(?m)\A{near}[\s\S]*?{beginning(name)}".encode()}
+        return {LINE + wake.near.encode() + b"\0" + name.encode()}
     if isinstance(wake, Takes):
-        return {_HEADER.replace("NAME", name).encode()}
+        return {TAKING + name.encode()}
     if isinstance(wake, Calls):
         if wake.near:
             return {text.encode() for text in wake.near}
@@ -250,9 +246,12 @@ def sites(
                     found.setdefault((id(site.syntax), site.rule.code, 2), site)
         else:
             words.append(trigger)
+    mentioned: dict[ast.AST, set[Rule]] = {}
     for node, rules in _mentions(file, words):
+        mentioned.setdefault(node, set()).update(rules)
+    for node, asking in mentioned.items():
         for site in _at(program, file, node, wakes, targets):
-            if site.rule in rules:
+            if site.rule in asking:
                 found.setdefault((id(site.syntax), site.rule.code, 0 if site.form != "partial" else 1), site)
     yield from sorted(
         found.values(),
@@ -294,10 +293,12 @@ def _mentions(file: FileFacts, triggers: Iterable[Trigger]) -> Iterator[tuple[as
     """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`)."""
     todo = list(triggers)
     seen = set(todo)
+    anyway = {trigger.word for trigger in todo if not trigger.beside}
     for trigger in todo:
         beside = trigger.beside
+        found = file.mentions(trigger.word, () if trigger.word in anyway else beside)
         # A rule that wakes for a module wakes for what is taken from it: `from jax.experimental.maps import xmap`.
-        for node in (*file.mentions(trigger.word, beside), *file.taken_from(trigger.word)):
+        for node in (*found, *file.taken_from(trigger.word)):
             if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
                 continue
             yield node, trigger.rules

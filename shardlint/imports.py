@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from shardlint.facts import Binding, FileFacts
+from shardlint.import_order import one_a_line, sorted_place, with_name
 from shardlint.program import Program, api
 from shardlint.program.reach import lookup
 from shardlint.program.values import Api
@@ -15,6 +16,22 @@ from shardlint.unused import bound_name
 # What imports JAX, or is it.
 _WITH_JAX = api.LIBRARIES - {"numpy", "functools", "contextlib", "pytest", "unittest", "absl"}
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+# Beside which an import of JAX is at home.
+_KIN = (
+    *_WITH_JAX,
+    "numpy",
+    "scipy",
+    "absl",
+    "chex",
+    "optax",
+    "einops",
+    "ml_collections",
+    "pytest",
+    "torch",
+    "tqdm",
+)
+# A name that is so far from what is imported is taken from its module, where the file does that with others.
+_FAR = 2
 # How people import these.
 _CUSTOMARY = {"equinox": "eqx", "jax.numpy": "jnp", "numpy": "np", "haliax": "hax"}
 
@@ -35,9 +52,11 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
             text = binding.name + name[len(value.written) :]
             if best is None or len(text) < len(best):
                 best = text
-    if best is not None:
+    if best is not None and best.count(".") < _FAR:
         return best, ()
     extended = _extend(file, node, name)
+    if best is not None and extended is None:
+        return best, ()
     return extended if extended is not None else _add(file, node, name)
 
 
@@ -75,24 +94,31 @@ def spell_short(
             spellings[name] = text
             edits += imports
     if new:
-        edits.append(_taking(file, node, module, ", ".join(new)))
+        edits += _taking(file, node, module, new)
     return spellings, tuple(edits)
 
 
-def _taking(file: FileFacts, node: ast.AST, module: str, names: str) -> Edit:
+def _taking(file: FileFacts, node: ast.AST, module: str, names: Sequence[str]) -> list[Edit]:
     """Take names from a module: in a `from` statement that is there, else in one of its own."""
-    end = _end_of_names(file, node, module)
-    if end is not None:
-        return Edit(end, end, f", {names}")
-    return _new_statement(file, node, f"from {module} import {names}")
+    single = one_a_line(file, module)
+    there = _from(file, node, module)
+    if there is not None and not single:
+        return [edit for name in names for edit in with_name(file, there, name)]
+    return [
+        _new_statement(
+            file,
+            node,
+            *(f"from {module} import {text}" for text in (names if single else [", ".join(names)])),
+        )
+    ]
 
 
-def _end_of_names(file: FileFacts, node: ast.AST, module: str) -> int | None:
-    """Where a name can be added to a `from module import ...` ahead of a node; None where there is none."""
+def _from(file: FileFacts, node: ast.AST, module: str) -> ast.ImportFrom | None:
+    """A `from module import ...` ahead of a node, to which names can be added; None where there is none."""
     for statement in file.tree.body:
         if isinstance(statement, ast.ImportFrom) and statement.module == module and not statement.level:
             if statement.names[-1].name != "*" and _ahead(file, statement, node):
-                return file.span(statement.names[-1])[1]
+                return statement
     return None
 
 
@@ -144,8 +170,8 @@ def _extend(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit,
     module, _, last = name.rpartition(".")
     if not _free(file, node, last):
         return None
-    end = _end_of_names(file, node, module)
-    return (last, (Edit(end, end, f", {last}"),)) if end is not None else None
+    there = _from(file, node, module)
+    return None if there is None else (last, tuple(_taking(file, node, module, [last])))
 
 
 def _add(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ...]]:
@@ -162,12 +188,16 @@ def _add(file: FileFacts, node: ast.AST, name: str) -> tuple[str, tuple[Edit, ..
     return text, (_new_statement(file, node, statement),)
 
 
-def _new_statement(file: FileFacts, node: ast.AST, statement: str) -> Edit:
-    """An import statement behind those that are there."""
+def _new_statement(file: FileFacts, node: ast.AST, *statements: str) -> Edit:
+    """Import statements: at their place among those that are in order, else behind them."""
+    newline = file.source.newline
+    statement = newline.join(statements)
+    place = sorted_place(file, statements[0], node, _KIN, _before_jax(file, node))
+    if place is not None:
+        return Edit(place, place, statement + newline)
     where, in_line = _after_imports(file, node)
     if in_line:
-        return Edit(where, where, f"; {statement}")
-    newline = file.source.newline
+        return Edit(where, where, "".join(f"; {one}" for one in statements))
     at_end = where == len(file.source.text) and where > 0 and not file.source.text.endswith(("\n", "\r"))
     return Edit(where, where, newline + statement if at_end else statement + newline)
 

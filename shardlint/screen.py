@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import Any, cast
 
 # Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
 _IN_WORDS = bytes(
@@ -23,38 +23,31 @@ _MENTIONS = {
 
 Words = Mapping[str, Mapping[str, tuple[bytes, ...] | None]]
 """Identifiers to look for: for each library they may be of, the texts of which one must stand in the file too (None:
-it is enough alone). A text that begins with `(?` is a regular expression, one that begins with `names:` is asked of
-`names_another`."""
+it is enough alone). A text that begins with `(?` is a regular expression; of others the beginning says what is asked:
+see `_ASKED`."""
 
 
-# A text that begins so asks for a name that a module does not have: `names:jnp=abs add;jax.lax=abs`. What stands after
-# it are modules as files write them, each with the names that it has.
-NAMES = b"names:"
+# What stands after these are: modules as files write them, each with the names that it has
+# (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; two patterns with a NUL between them.
+NAMES, CALLING, TAKING, LINE = b"names:", b"calling:", b"taking:", b"line:"
 _FROM = re.compile(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
 _NAME = re.compile(rb"[A-Za-z_]\w*")
+# Patterns that begin with a letter of their own are some ten times faster than those that begin with a boundary.
+_CALLED = re.compile(rb"\n[ \t]*+(?:\w++\.)*+(\w++)\(")
+_HEADER = re.compile(rb"def\s++\w++\s*+\(((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+)")
 
 
 @lru_cache(maxsize=4)
-def _known_names(text: bytes) -> dict[bytes, frozenset[bytes]]:
+def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
+    """By module: the last part of its name, and the names it has."""
     entries = (entry.partition(b"=") for entry in text[len(NAMES) :].split(b";"))
-    return {module: frozenset(names.split()) for module, _, names in entries}
+    return {module: (module.rpartition(b".")[2], frozenset(names.split())) for module, _, names in entries}
 
 
-def names_another(data: bytes, text: bytes) -> bool:
-    """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
-    known = _known_names(text)
-    for module, names in known.items():
-        for piece in data.split(module + b".")[1:]:
-            found = _NAME.match(piece)
-            if found is not None and found[0] not in names:
-                return True
-    for found in _FROM.finditer(data):
-        if found[1] in known:
-            names = known[found[1]]
-            taken = re.sub(rb"#[^\n]*", b"", found[2]).strip(b"() \n\\").split(b",")
-            if any(one.split()[0] not in names for one in taken if one.split() and one.split()[0] != b"*"):
-                return True
-    return False
+@lru_cache(maxsize=64)
+def _of_lines(text: bytes) -> tuple[re.Pattern[bytes] | None, re.Pattern[bytes]]:
+    near, _, pattern = text[len(LINE) :].partition(b"\0")
+    return re.compile(near) if near else None, re.compile(rb"\n[ \t]*(?:%s)" % pattern, re.MULTILINE)
 
 
 def words_of(data: bytes) -> set[bytes]:
@@ -92,17 +85,17 @@ class Screen:
             for word, asked in self.words.items()
         }
 
-    def hits(self, data: bytes) -> list[str]:
+    def hits(self, data: bytes | Texts) -> list[str]:
         """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
-        words = self._needles.keys() & data.translate(_IN_WORDS).split()
-        return self._near(words, data) if words else []
+        texts = Texts.of(data)
+        words = self._needles.keys() & texts.words
+        return self._near(words, texts) if words else []
 
-    def of(self, hits: Iterable[str], data: bytes) -> list[str]:
+    def of(self, hits: Iterable[str], data: bytes | Texts) -> list[str]:
         """The same, of what a screen for more rules has found."""
-        return self._near({word.encode() for word in hits} & self._needles.keys(), data)
+        return self._near({word.encode() for word in hits} & self._needles.keys(), Texts.of(data))
 
-    def _near(self, words: set[bytes], data: bytes) -> list[str]:
-        texts = Texts(data)
+    def _near(self, words: set[bytes], texts: Texts) -> list[str]:
         found = []
         for needle in words:
             word, asked = self._needles[needle]
@@ -117,15 +110,74 @@ class Texts(dict[bytes, bool]):
     def __init__(self, data: bytes) -> None:
         self.data = data
 
+    @classmethod
+    def of(cls, data: bytes | Texts) -> Texts:
+        """The texts of a file, given as such or as bytes."""
+        return data if isinstance(data, cls) else cls(cast(bytes, data))
+
+    @cached_property
+    def words(self) -> set[bytes]:
+        """The identifiers."""
+        return words_of(self.data)
+
+    @cached_property
+    def _lines(self) -> bytes:
+        """The file with a line break before every line."""
+        return b"\n" + self.data
+
+    @cached_property
+    def _called(self) -> bytes:
+        """The names, in small letters, of what lines begin by calling."""
+        return b"\n".join(_CALLED.findall(self._lines)).lower()
+
+    @cached_property
+    def _taken(self) -> set[bytes]:
+        """The identifiers in the headers of functions."""
+        return words_of(b" ".join(_HEADER.findall(self.data)))
+
     def __missing__(self, text: bytes) -> bool:
-        if text.startswith(NAMES):
-            found = names_another(self.data, text)
+        ask = _ASKED.get(text[: text.find(b":") + 1])
+        if ask is not None:
+            found = ask(self, text)
         elif text.startswith(b"(?"):
             found = re.search(text, self.data) is not None
         else:
             found = text in self.data
         self[text] = found
         return found
+
+    def names_another(self, text: bytes) -> bool:
+        """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
+        known, data, words = _known_names(text), self.data, self.words
+        for module, (last, names) in known.items():
+            for piece in data.split(module + b".")[1:] if last in words else ():
+                found = _NAME.match(piece)
+                if found is not None and found[0] not in names:
+                    return True
+        for found in _FROM.finditer(data):
+            if found[1] in known:
+                names = known[found[1]][1]
+                taken = re.sub(rb"#[^\n]*", b"", found[2]).strip(b"() \n\\").split(b",")
+                if any(
+                    one.split()[0] not in names for one in taken if one.split() and one.split()[0] != b"*"
+                ):
+                    return True
+        return False
+
+    def calling(self, text: bytes) -> bool:
+        """Whether a line begins by calling something whose name holds what is asked for."""
+        return text[len(CALLING) :].lower() in self._called
+
+    def taking(self, text: bytes) -> bool:
+        """Whether a function takes a parameter; may be said where the header holds the word elsewhere."""
+        return text[len(TAKING) :] in self._taken
+
+    def line(self, text: bytes) -> bool:
+        """Whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
+        near, pattern = _of_lines(text)
+        if near is not None and near.search(self.data) is None:
+            return False
+        return pattern.search(self._lines) is not None
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""
@@ -139,3 +191,6 @@ class Texts(dict[bytes, bool]):
         (`device_put` may be handed on by a module of the project; it means the same thing everywhere.)
         """
         return any(map(self.__getitem__, _MENTIONS[library]))
+
+
+_ASKED = {NAMES: Texts.names_another, CALLING: Texts.calling, TAKING: Texts.taking, LINE: Texts.line}

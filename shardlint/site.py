@@ -16,6 +16,7 @@ from shardlint.program.contexts import Context
 from shardlint.program.guards import expected_to_fail, guarded, tested
 from shardlint.program.liveness import Fate, fate
 from shardlint.program.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
+from shardlint.program.needs import GIVEN
 from shardlint.program.shardings import Shardings
 from shardlint.program.traced import Region
 from shardlint.program.values import Api, CallArguments, Place, Value
@@ -74,9 +75,9 @@ class Site:
         """What its rule finds here; where that is nothing, what it finds on a way that is in sight."""
         if not self._concerns():
             return
-        found = self._checked()
+        found, may_change = self._checked_strictly()
         yield from found
-        if found or not self.rule.assumes:
+        if found or not may_change:
             return
         for program, view in self.program.views(self.file, self.syntax):
             there = Site(
@@ -92,6 +93,18 @@ class Site:
             yield from found
             if found:
                 return
+
+    def _checked_strictly(self) -> tuple[list[Finding], bool]:
+        """What the rule finds as far as the text proves, and whether that may be another thing on some way to here."""
+        if not self.rule.assumes:
+            return self._checked(), False
+        needs = self.program.needs
+        before = needs.begin()
+        try:
+            found = self._checked()
+        finally:
+            needed = needs.end(before)
+        return found, needs.rests_on_given(needed)
 
     def _concerns(self) -> bool:
         """Whether the site is one that its rule is to be asked about (see `Rule`)."""
@@ -195,6 +208,7 @@ class Site:
     @property
     def assuming(self) -> bool:
         """Whether the site is seen on one way to it, with what is most likely for what is not known."""
+        self.program.needs.note(GIVEN)  # the answer is another one there
         return isinstance(self.program.evaluator, Assuming)
 
     @cached_property

@@ -729,7 +729,9 @@ def test_what_was_assumed_is_said_in_one_line_where_nothing_is_found(
     write: Write, run: Callable[..., Ran]
 ) -> None:
     clean = "import jax\njax.device_put\n"
-    root = write({"a/setup.cfg": "", "a/x.py": clean, "b/setup.cfg": "", "b/x.py": clean, "b/y.py": "y = 1\n"})
+    root = write(
+        {"a/setup.cfg": "", "a/x.py": clean, "b/setup.cfg": "", "b/x.py": clean, "b/y.py": "y = 1\n"}
+    )
     assumed = f"for jax {KNOWN['jax'][-1]} (assumed: nothing pins it"
     for _ in range(2):  # with what the first run found
         assert run("check", "a", "b", cwd=root).out == f"No findings {assumed}) in 3 files.\n"

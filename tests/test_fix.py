@@ -108,27 +108,27 @@ def test_what_is_left_is_counted(write: Write) -> None:
         ),
         pytest.param(
             "import numpy as np\nfrom jax.numpy import zeros\nnp.asarray(np.pi)\n",
-            "import numpy as np\nfrom jax.numpy import zeros, asarray\nasarray(np.pi)\n",
+            "import numpy as np\nfrom jax.numpy import asarray, zeros\nasarray(np.pi)\n",
             id="an-attribute-takes-no-name",
         ),
         pytest.param(
             "import numpy as np\nfrom jax.numpy import zeros\nasarray = 1\nnp.asarray(np.pi)\n",
-            "import numpy as np\nfrom jax.numpy import zeros\nimport jax\nasarray = 1\njax.numpy.asarray(np.pi)\n",
+            "import jax\nimport numpy as np\nfrom jax.numpy import zeros\nasarray = 1\njax.numpy.asarray(np.pi)\n",
             id="not-free",
         ),
         pytest.param(
             "from numpy import array\nfrom jax.numpy import zeros\narray(zeros)\n",
-            "from jax.numpy import zeros, asarray\nasarray(zeros)\n",
+            "from jax.numpy import asarray, zeros\nasarray(zeros)\n",
             id="extended",
         ),
         pytest.param(
             "from numpy import array\nfrom jax.numpy import (\n    ones,  # why\n    zeros,\n)\narray(zeros)\n",
-            "from jax.numpy import (\n    ones,  # why\n    zeros, asarray,\n)\nasarray(zeros)\n",
+            "from jax.numpy import (\n    asarray,\n    ones,  # why\n    zeros,\n)\nasarray(zeros)\n",
             id="extended-lines",
         ),
         pytest.param(
             "import numpy as np\nnp.asarray(np.pi)\n",
-            "import numpy as np\nimport jax\njax.numpy.asarray(np.pi)\n",
+            "import jax\nimport numpy as np\njax.numpy.asarray(np.pi)\n",
             id="added",
         ),
         pytest.param(
@@ -143,17 +143,17 @@ def test_what_is_left_is_counted(write: Write) -> None:
         ),
         pytest.param(
             "import numpy as np, os\nnp.asarray(os)\n",
-            "import os\nimport jax\njax.numpy.asarray(os)\n",
+            "import jax\nimport os\njax.numpy.asarray(os)\n",
             id="dropped-first-of-two",
         ),
         pytest.param(
             "from numpy import pi, array, asarray\narray(asarray(pi))\n",
-            "from numpy import pi\nimport jax\njax.numpy.asarray(jax.numpy.asarray(pi))\n",
+            "import jax\nfrom numpy import pi\njax.numpy.asarray(jax.numpy.asarray(pi))\n",
             id="dropped-two-of-three",
         ),
         pytest.param(
             "from numpy import array, pi, asarray, e\narray(asarray(pi * e))\n",
-            "from numpy import pi, e\nimport jax\njax.numpy.asarray(jax.numpy.asarray(pi * e))\n",
+            "import jax\nfrom numpy import pi, e\njax.numpy.asarray(jax.numpy.asarray(pi * e))\n",
             id="every-other",
         ),
         pytest.param(
@@ -168,18 +168,17 @@ def test_what_is_left_is_counted(write: Write) -> None:
         ),
         pytest.param(
             "import numpy as np\n__all__ = ['np']\nnp.asarray(1)\n",
-            "import numpy as np\nimport jax\n__all__ = ['np']\njax.numpy.asarray(1)\n",
+            "import jax\nimport numpy as np\n__all__ = ['np']\njax.numpy.asarray(1)\n",
             id="exported",
         ),
         pytest.param(
             "import numpy as np\ndef f(x: 'np.ndarray'): np.asarray(x)\n",
-            "import numpy as np\nimport jax\ndef f(x: 'np.ndarray'): jax.numpy.asarray(x)\n",
+            "import jax\nimport numpy as np\ndef f(x: 'np.ndarray'): jax.numpy.asarray(x)\n",
             id="in-an-annotation",
         ),
         pytest.param(
             '"""Doc."""\nfrom __future__ import annotations\nimport numpy as np\n\nnp.asarray(np.pi)\n',
-            '"""Doc."""\nfrom __future__ import annotations\nimport numpy as np\nimport jax\n\n'
-            "jax.numpy.asarray(np.pi)\n",
+            "\"\"\"Doc.\"\"\"\nfrom __future__ import annotations\nimport jax\nimport numpy as np\n\njax.numpy.asarray(np.pi)\n",
             id="after-the-future",
         ),
         pytest.param(
@@ -206,7 +205,7 @@ def test_what_is_left_is_counted(write: Write) -> None:
         ),
         pytest.param(
             "import numpy as np\nif a:\n    import jax.numpy as jnp\nnp.asarray(np.pi)\n",
-            "import numpy as np\nimport jax\nif a:\n    import jax.numpy as jnp\njax.numpy.asarray(np.pi)\n",
+            "import jax\nimport numpy as np\nif a:\n    import jax.numpy as jnp\njax.numpy.asarray(np.pi)\n",
             id="a-conditional-import-is-not-leaned-on",
         ),
         pytest.param("import numpy as np", "import numpy as np", id="nothing"),
@@ -222,28 +221,27 @@ def test_what_is_left_is_counted(write: Write) -> None:
         ),
         pytest.param(
             '"""Doc.\n\nMore."""; m = 1\nimport numpy as np\nnp.asarray(np.pi)\n',
-            '"""Doc.\n\nMore."""; import jax; m = 1\nimport numpy as np\njax.numpy.asarray(np.pi)\n',
+            "\"\"\"Doc.\n\nMore.\"\"\"; m = 1\nimport jax\nimport numpy as np\njax.numpy.asarray(np.pi)\n",
             id="one-line-after-the-docstring",
         ),
         pytest.param(
             "import numpy as np  # NOQA: F401\nnp.asarray(1)\n",
-            "import numpy as np  # NOQA: F401\nimport jax\njax.numpy.asarray(1)\n",
+            "import jax\nimport numpy as np  # NOQA: F401\njax.numpy.asarray(1)\n",
             id="meant-by-a-comment",
         ),
         pytest.param(
             "from numpy import (\n    array as array,\n    asarray,\n)\narray(asarray(1))\n",
-            "from numpy import (\n    array as array,\n)\nimport jax\n"
-            "jax.numpy.asarray(jax.numpy.asarray(1))\n",
+            "import jax\nfrom numpy import (\n    array as array,\n)\njax.numpy.asarray(jax.numpy.asarray(1))\n",
             id="offered-as-itself",
         ),
         pytest.param(
             'import numpy as np\ndef f():\n    """F.\n\n    >>> f(np.pi)\n    """\n    np.asarray(1)\n',
-            'import numpy as np\nimport jax\ndef f():\n    """F.\n\n    >>> f(np.pi)\n    """\n    jax.numpy.asarray(1)\n',
+            "import jax\nimport numpy as np\ndef f():\n    \"\"\"F.\n\n    >>> f(np.pi)\n    \"\"\"\n    jax.numpy.asarray(1)\n",
             id="used-in-a-doctest",
         ),
         pytest.param(
             "import numpy as np\nnp.asarray(1)\ndef f(): return \uff4e\uff50.pi\n",
-            "import numpy as np\nimport jax\njax.numpy.asarray(1)\ndef f(): return \uff4e\uff50.pi\n",
+            "import jax\nimport numpy as np\njax.numpy.asarray(1)\ndef f(): return \uff4e\uff50.pi\n",
             id="used-in-full-width-letters",
         ),
         pytest.param(
@@ -253,18 +251,17 @@ def test_what_is_left_is_counted(write: Write) -> None:
         ),
         pytest.param(
             "import numpy as np\nnp.asarray(np.pi)\nfrom jax.numpy import zeros\n",
-            "import numpy as np\nimport jax\njax.numpy.asarray(np.pi)\nfrom jax.numpy import zeros\n",
+            "import jax\nimport numpy as np\njax.numpy.asarray(np.pi)\nfrom jax.numpy import zeros\n",
             id="a-late-import-is-not-extended",
         ),
         pytest.param(
             "import numpy as np\ndef f(): np.asarray(np.pi)\nf()\nimport jax.numpy as jnp\n",
-            "import numpy as np\nimport jax\ndef f(): jax.numpy.asarray(np.pi)\nf()\nimport jax.numpy as jnp\n",
+            "import jax\nimport numpy as np\ndef f(): jax.numpy.asarray(np.pi)\nf()\nimport jax.numpy as jnp\n",
             id="a-late-import-is-not-reused",
         ),
         pytest.param(
             "import os, numpy as np\nos.environ['JAX_PLATFORMS'] = 'cpu'\nfrom jax import jit\nnp.asarray(np.pi)\n",
-            "import os, numpy as np\nos.environ['JAX_PLATFORMS'] = 'cpu'\nfrom jax import jit\nimport jax\n"
-            "jax.numpy.asarray(np.pi)\n",
+            "import os, numpy as np\nos.environ['JAX_PLATFORMS'] = 'cpu'\nimport jax\nfrom jax import jit\njax.numpy.asarray(np.pi)\n",
             id="after-what-jax-reads-when-it-is-imported",
         ),
     ],
@@ -276,7 +273,7 @@ def test_imports_follow(write: Write, before: str, after: str) -> None:
 def test_one_import_is_added_for_several_fixes(write: Write) -> None:
     before = "import numpy as np\nnp.asarray(np.array(1))\nnp.asarray(np.pi)\n"
     after = (
-        "import numpy as np\nimport jax\njax.numpy.asarray(jax.numpy.asarray(1))\njax.numpy.asarray(np.pi)\n"
+        "import jax\nimport numpy as np\njax.numpy.asarray(jax.numpy.asarray(1))\njax.numpy.asarray(np.pi)\n"
     )
     assert mended(write, before).decode() == after
 
@@ -301,7 +298,7 @@ MOVED = "import numpy as np\nnp.asarray(1)\n"
 def test_an_import_that_another_file_may_take_stays(write: Write, other: str) -> None:
     root = write({"x.py": MOVED, "test_x.py": other})
     mend(root)
-    assert (root / "x.py").read_text() == "import numpy as np\nimport jax\njax.numpy.asarray(1)\n"
+    assert (root / "x.py").read_text() == "import jax\nimport numpy as np\njax.numpy.asarray(1)\n"
 
 
 @pytest.mark.parametrize(
@@ -366,7 +363,7 @@ def test_a_string_may_use_an_import(write: Write, text: str) -> None:
 def test_what_a_package_offers_stays(write: Write) -> None:
     root = write({"a/__init__.py": MOVED})
     mend(root)
-    assert (root / "a/__init__.py").read_text().startswith("import numpy as np\n")
+    assert (root / "a/__init__.py").read_text().startswith("import jax\nimport numpy as np\n")
 
 
 # overlap and rounds
@@ -634,7 +631,7 @@ def test_a_run_after_a_killed_one_cleans_up(write: Write) -> None:
         ),
         pytest.param(
             b"import numpy as np\r\nnp.asarray(np)\n",
-            b"import numpy as np\r\nimport jax\njax.numpy.asarray(np)\n",
+            b"import jax\nimport numpy as np\r\njax.numpy.asarray(np)\n",
             id="mixed",
         ),
         pytest.param(
@@ -654,7 +651,7 @@ def test_a_run_after_a_killed_one_cleans_up(write: Write) -> None:
         ),
         pytest.param(
             b"import numpy as np\n\x0c\nnp.asarray(np)\n",
-            b"import numpy as np\nimport jax\n\x0c\njax.numpy.asarray(np)\n",
+            b"import jax\nimport numpy as np\n\x0c\njax.numpy.asarray(np)\n",
             id="form-feed",
         ),
         pytest.param(

@@ -1,6 +1,6 @@
 """What one file says, read from Python's own `ast` on demand. Never imports libcst or jax."""
 
-from shardlint.facts.file import NOWHERE, FileFacts, beginning, calling, read_facts
+from shardlint.facts.file import NOWHERE, FileFacts, read_facts
 from shardlint.facts.parse import NotParsed, check_parses
 from shardlint.facts.scope import Binding, Scope
 
@@ -10,8 +10,6 @@ __all__ = [
     "FileFacts",
     "NotParsed",
     "Scope",
-    "beginning",
-    "calling",
     "check_parses",
     "read_facts",
 ]

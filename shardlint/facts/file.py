@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from pathlib import Path
+from typing import Any, TypeVar, cast
 
 from shardlint.facts.parse import parse
 from shardlint.facts.scope import Binding, Scope, Tables, first_line
 from shardlint.facts.walk import Walker
 from shardlint.sources.text import Source
+
+Answer = TypeVar("Answer")
 
 _IDENTIFIER = re.compile(r"\w+")
 _ASKED_BEFORE_INDEX = 200
@@ -23,17 +26,8 @@ NOWHERE = "\0"
 _HEADER_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
 # A compound statement begins its line.
 _WITH = re.compile(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
+_CALLED = re.compile(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
 _OF_NAMES = re.compile(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
-
-
-def calling(part: str) -> str:
-    """A pattern for lines that begin with a call of something whose name holds this; for any case and many lines."""
-    return rf"^[ \t]*((?:\w+\.)*\w*{part}\w*\()"
-
-
-def beginning(pattern: str) -> str:
-    """A pattern for lines that begin with what another one says; for many lines."""
-    return rf"^[ \t]*((?:{pattern}))"
 
 
 class FileFacts:
@@ -58,6 +52,8 @@ class FileFacts:
         self.reaching: dict[tuple[ast.AST, Scope, str], list[Binding]] = {}
         self.exits: dict[Scope, int | None] = {}
         self.version_tests: dict[ast.expr, bool] = {}
+        self.said_of: dict[tuple[str, ast.AST], Any] = {}
+        """What the text of the file alone says of nodes, as several rules ask: see `remembered`."""
         self.binders: dict[tuple[Scope, str], frozenset[ast.AST]] = {}
         self.readers: dict[tuple[Scope | None, str], dict[ast.AST, list[tuple[ast.Name, bool]]]] = {}
         """The bindings that reach a read of a name: see `program.reach`."""
@@ -101,8 +97,16 @@ class FileFacts:
         self.binders.clear()
         self.exits.clear()
         self.version_tests.clear()
+        self.said_of.clear()
         self.readers.clear()
         self.read.clear()
+
+    def remembered(self, what: str, node: ast.AST, make: Callable[[], Answer]) -> Answer:
+        """What the text of the file alone says of a node, found once."""
+        key = what, node
+        if key not in self.said_of:
+            self.said_of[key] = make()
+        return cast(Answer, self.said_of[key])
 
     def says(self, text: str) -> bool:
         """Whether a text stands anywhere in the file; looked for once."""
@@ -331,11 +335,18 @@ class FileFacts:
                         found[node] = None
         return list(found)
 
+    @cached_property
+    def _called(self) -> list[tuple[int, str]]:
+        """The lines that begin with a call, each with the name of what it calls, in small letters."""
+        found = _CALLED.finditer("\n" + self.source.text)
+        return [(self.source.position(match.start(1) - 1)[0], match[2].lower()) for match in found]
+
     def statements_calling(self, part: str) -> list[ast.Call]:
         """The calls that are statements by themselves, of something whose name holds this, in capitals or not."""
         found: dict[ast.Call, None] = {}
-        for match in re.finditer(calling(part), self.source.text, re.IGNORECASE | re.MULTILINE):
-            line = self.source.position(match.start(1))[0]
+        for line, name in self._called:
+            if part.lower() not in name:
+                continue
             for node in self.scope_at(line).statements:
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno == line:
                     found[node.value] = None
@@ -344,8 +355,8 @@ class FileFacts:
     def statements_beginning(self, pattern: str) -> list[ast.stmt]:
         """The statements on whose first line a regular expression matches, from its beginning."""
         found: dict[ast.stmt, None] = {}
-        for match in re.finditer(beginning(pattern), self.source.text, re.MULTILINE):
-            line = self.source.position(match.start(1))[0]
+        for match in re.finditer(rf"\n[ \t]*((?:{pattern}))", "\n" + self.source.text, re.MULTILINE):
+            line = self.source.position(match.start(1) - 1)[0]
             for node in self.scope_at(line).statements:
                 if node.lineno == line:
                     found[node] = None

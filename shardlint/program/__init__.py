@@ -58,7 +58,8 @@ class Program:
         self.modules = Modules(self.evaluator)
         self.callers = Callers(self.evaluator, self.flow)
         self.ways = Ways(self.evaluator, self.callers)
-        self._ran: Remembered[Hashable, tuple[Ran, ...]] = Remembered(self.needs)
+        self._ran: Remembered[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = Remembered(self.needs)
+        self._of_nodes: Remembered[Hashable, object] = Remembered(self.needs)
 
     def trim(self) -> None:
         """Between two files: let go of parsed trees and all that was learned from them once there are many.
@@ -96,7 +97,6 @@ class Program:
         for view in self.ways.views(Place(file, node)):
             seen = copy(self)
             seen.evaluator = view
-            seen._ran = Remembered(self.needs)
             yield seen, view
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
@@ -124,11 +124,27 @@ class Program:
 
         `summed` says that jax sums the gradients of what does not vary, as it does since 0.6.1 with the check on.
         """
-        return self._ran.get((call, form, summed), lambda: self._run(file, call, form, summed))
+        view = self.evaluator if isinstance(self.evaluator, Assuming) else None
+        key = call, form, summed, view and (view.way, view.scope)
+        found, why = self._ran.get(key, lambda: self._run(file, call, form, summed))
+        if view is not None:
+            view.why += [one for one in why if one not in view.why]
+        return found
 
-    def _run(self, file: FileFacts, call: ast.Call, form: str, summed: bool) -> tuple[Ran, ...]:
-        found = [run(self, one, summed) for one in mapped(self, file, call, form)]
-        return tuple(one for one in found if one is not None)
+    def _run(
+        self, file: FileFacts, call: ast.Call, form: str, summed: bool
+    ) -> tuple[tuple[Ran, ...], tuple[str, ...]]:
+        """What was run, and what was assumed for it."""
+        program, view = copy(self), self.evaluator
+        if isinstance(view, Assuming):
+            program.evaluator = view = Assuming(view.strict, view.callers, view.scope, view.way)
+        found = [run(program, one, summed) for one in mapped(program, file, call, form)]
+        why = tuple(view.why) if isinstance(view, Assuming) else ()
+        return tuple(one for one in found if one is not None), why
+
+    def of_node(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """What a question about nodes comes to, which several rules ask; forgotten with the parsed files."""
+        return cast(Answer, self._of_nodes.get(question, answer))
 
     def together(self, file: FileFacts) -> Iterator[FileFacts]:
         """The file and those that run together with it by import, the nearest first."""

@@ -39,6 +39,7 @@ from shardlint.program.varying import (
     Tree,
     combined,
     either,
+    kept_spec,
 )
 
 if TYPE_CHECKING:
@@ -289,6 +290,8 @@ class Body:
                 )
             case ast.UnaryOp():
                 inner = self.expression(file, node.operand, frame)
+                if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+                    return Known(self.evaluator.value(Place(file, node)))
                 return inner if isinstance(inner, Leaf) else combined([inner])
             case ast.Subscript():
                 return self._subscript(file, node, frame)
@@ -352,7 +355,8 @@ class Body:
                 scale = isinstance(other, Known) and isinstance(other.value, Constant)
                 if scale and isinstance(one, Leaf) and one.kind in ("mean", "sum"):
                     kind = one.kind
-        return self.calls.still_random(combined([left, right], kind), left, right)
+        result = self.calls.still_random(combined([left, right], kind), left, right)
+        return result if isinstance(op, ast.MatMult) else replace(result, spec=kept_spec((left, right)))
 
     def _subscript(self, file: FileFacts, node: ast.Subscript, frame: Frame) -> Local:
         whole = self.expression(file, node.value, frame)

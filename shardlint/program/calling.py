@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from shardlint.program import api
+from shardlint.program.needs import Remembered
 from shardlint.program.trees import of_table
 from shardlint.program.values import (
     Api,
@@ -36,6 +37,41 @@ if TYPE_CHECKING:
 
 _Given = Value | tuple[Place, Environment | None]
 """A value, or where it stands."""
+
+
+class _Parameters(Mapping[str, Value]):
+    """What the parameters of a function are in a call, each evaluated when it is asked for.
+
+    That comes to the same as if it were done before the function is looked into: what is open there counts for nothing.
+    """
+
+    def __init__(self, evaluator: Evaluator, given: Mapping[str, _Given]) -> None:
+        self.evaluator = evaluator
+        self._given = given
+        self._opened = evaluator.opened()
+        self._known: Remembered[str, Value] = Remembered(evaluator.project.needs)
+        self._asking: set[str] = set()
+
+    def __getitem__(self, name: str) -> Value:
+        one = self._given[name]
+        if isinstance(one, Value):
+            return one
+        place, environment = one
+        if name not in self._known and name in self._asking:
+            return self.evaluator.circular()
+        self._asking.add(name)
+        try:
+            return self._known.get(
+                name, lambda: self.evaluator.value_outside(self._opened, place, environment)
+            )
+        finally:
+            self._asking.discard(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
 
 
 class Calling:
@@ -176,8 +212,7 @@ class Calling:
 
     def parameters(self, function: Function, arguments: CallArguments) -> Environment:
         """Values of a function's parameters for a call: arguments, then defaults, else unknown."""
-        given = self._given(function, arguments)
-        return Environment({name: self._value(one) for name, one in given.items()})
+        return Environment(_Parameters(self.evaluator, self._given(function, arguments)))
 
     def parameter(self, function: Function, arguments: CallArguments, name: str) -> Value | None:
         """The same of one parameter; None where the function has no such."""

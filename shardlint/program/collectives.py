@@ -49,6 +49,7 @@ class Collectives:
         if name == "axis_size":
             return NOTHING
         if axes is None:
+            self.calls.note("collective", place, (), NOTHING, "unknown")
             return each(combined(given[:1]), lambda leaf: replace(leaf, open=True)) if given else HIDDEN
         over = frozenset(axes)
         self.calls.note(

@@ -16,7 +16,7 @@ from shardlint.program.annotations import annotated
 from shardlint.program.calling import Calling
 from shardlint.program.classes import Classes
 from shardlint.program.linking import Linker
-from shardlint.program.needs import Remembered
+from shardlint.program.needs import GIVEN, Remembered
 from shardlint.program.project import Project
 from shardlint.program.reach import lookup, replaces_none
 from shardlint.program.trees import TABLE_METHODS, Trees
@@ -65,9 +65,9 @@ class Evaluator:
         self._passing: Remembered[Hashable, Value] = Remembered(project.needs)
         """What was cut short may be whole when it is asked for from elsewhere: it holds for one question only."""
         self._open: set[Hashable] = set()
-        self._cuts = 0
+        self.cuts = 0
         """How often an answer was cut short: what made none, nor leans on one, holds whoever asks."""
-        self._steps = 0
+        self._steps = self._questions = 0
         self.linker = Linker(self)
         self.classes = Classes(self)
         self.calls = Calling(self)
@@ -80,9 +80,9 @@ class Evaluator:
             return self.ask(node, lambda: self._evaluate(place, None))
         if node in self._same:
             return self._same[node]
-        cuts, asked = self._cuts, environment.asked
+        cuts, asked = self.cuts, environment.asked
         value, needed = self._made(node, lambda: self._evaluate(place, environment))
-        if needed is not None and (self._cuts, environment.asked) == (cuts, asked):
+        if needed is not None and (self.cuts, environment.asked) == (cuts, asked):
             self._same.keep(node, value, needed)
         return value
 
@@ -95,24 +95,46 @@ class Evaluator:
         if key in self._known:
             return self._known[key]
         if key in self._passing:
-            self._cuts += 1
+            self.cuts += 1
             return self._passing[key]
-        cuts = self._cuts
+        cuts = self.cuts
         value, needed = self._made(key, answer)
-        if needed is not None and self._cuts == cuts:
+        if needed is not None and self.cuts == cuts:
             self._known.keep(key, value, needed)
         elif needed is not None and self._open:
             self._passing.keep(key, value, needed)
         return value
 
+    def opened(self) -> tuple[int, frozenset[Hashable]]:
+        """What is being asked just now, and in which question: see `value_outside`."""
+        return self._questions, frozenset(self._open)
+
+    def value_outside(
+        self, opened: tuple[int, frozenset[Hashable]], place: Place, environment: Environment | None
+    ) -> Value:
+        """The value of an expression as if it had been asked for earlier in the question, when less was open."""
+        question, keys = opened
+        if not keys or question != self._questions or not keys <= self._open:
+            return self.value(place, environment)
+        now, self._open = self._open, set(keys)
+        try:
+            return self.value(place, environment)
+        finally:
+            self._open = now
+
+    def circular(self) -> Unknown:
+        """What something is on the way to itself."""
+        self.cuts += 1
+        return Unknown("the definition is circular or too deep")
+
     def _made(self, key: Hashable, answer: Callable[[], Value]) -> tuple[Value, int | None]:
         """A value and what it needed; None where it must not be asked for here."""
         if not self._open:
             self._steps = 0
+            self._questions += 1
         self._steps += 1
         if key in self._open or len(self._open) > _DEPTH or self._steps > _STEPS:
-            self._cuts += 1
-            return Unknown("the definition is circular or too deep"), None
+            return self.circular(), None
         self._open.add(key)
         before = self.project.needs.begin()
         try:
@@ -359,6 +381,7 @@ class Evaluator:
         return Unknown("what a context manager returned")
 
     def _parameter(self, place: Place, binding: Binding) -> Value:
+        self.project.needs.note(GIVEN)
         scope = binding.scope
         if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) and scope.parent is not None:
             args = [*scope.node.args.posonlyargs, *scope.node.args.args]

@@ -30,6 +30,10 @@ _ASKING = ("hasattr", "getattr")
 
 def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
     """Whether the code stands in a block or call that expects an error or warning (`pytest.raises`, `assertRaises`)."""
+    return file.remembered("expected to fail", node, lambda: _expected_to_fail(file, node))
+
+
+def _expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
     for outer in file.ancestors(node):
         if isinstance(outer, ast.With | ast.AsyncWith):
             if any(_last_name(item.context_expr) in _EXPECTING for item in outer.items):
@@ -61,6 +65,10 @@ def _expects(file: FileFacts, node: ast.AST) -> bool:
 
 def guarded(file: FileFacts, node: ast.AST) -> bool:
     """Whether the code runs only on some releases: in a try that catches its failure, or behind a version test."""
+    return file.remembered("guarded", node, lambda: _guarded(file, node))
+
+
+def _guarded(file: FileFacts, node: ast.AST) -> bool:
     inner: ast.AST = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.Try | ast.TryStar):

@@ -22,6 +22,7 @@ from shardlint.program.varying import (
     combined,
     each,
     either,
+    kept_spec,
     leaves,
 )
 
@@ -155,20 +156,24 @@ class LibraryCalls:
             isinstance(value, Known) for value in values
         ):
             return Known(Unknown("made in the body"))
-        return self.calls.still_random(combined(values), *values)
+        result = self.calls.still_random(combined(values), *values)
+        return replace(result, spec=kept_spec(values)) if last in _ELEMENTWISE else result
 
     def _along(self, last: str, given: list[Local], named: Named, place: Place) -> None:
         """Note what goes along one dimension of an argument as it came, if that dimension is split."""
-        default = _ALONG.get(last)
-        if default is None or not given or not isinstance(given[0], Leaf) or given[0].spec is None:
+        if last not in _ALONG or not given or not isinstance(given[0], Leaf) or given[0].spec is None:
             return
         axis = named.get("axis") or (
-            given[1] if len(given) > 1 and last not in ("top_k",) else Known(Constant(default))
+            given[1] if len(given) > 1 and last not in ("top_k",) else Known(Constant(_ALONG[last]))
         )
         at = axis.value.value if isinstance(axis, Known) and isinstance(axis.value, Constant) else None
         spec = given[0].spec
-        if isinstance(at, int) and 0 <= at < len(spec) and spec[at]:
-            self.calls.note("along a split dimension", place, tuple(spec[at]), given[0], last)
+        # There may be more dimensions than entries: what is last is known only of a spec that names several.
+        last_one = isinstance(at, int) and at < 0 and len(spec) > 1
+        index = at + len(spec) if isinstance(at, int) and last_one else at
+        if isinstance(index, int) and 0 <= index < len(spec) and spec[index]:
+            note = f"{last}?" if last_one else last
+            self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], note)
 
     def _random(self, last: str, given: list[Local], named: Named, place: Place) -> Local:
         key = named.get("key") or (given[0] if given else NOTHING)
@@ -266,10 +271,14 @@ class LibraryCalls:
         return self._apply(given[0], [combined([given[1]])], place) if len(given) > 1 else HIDDEN
 
 
+_ELEMENTWISE = frozenset(
+    "exp log log1p sqrt square abs tanh negative where maximum minimum add subtract multiply divide relu gelu silu "
+    "sigmoid clip astype".split()
+)
 # What goes along a dimension, and which one unless told.
 _ALONG = {
     "softmax": -1, "log_softmax": -1, "cumsum": None, "cumprod": None, "sort": -1, "argsort": -1, "standardize": -1,
-    "logsumexp": None, "cummax": 0, "flip": None, "roll": None,
+    "logsumexp": None, "cummax": 0, "argmax": None, "argmin": None, "top_k": -1,
 }  # fmt: skip
 
 

@@ -286,8 +286,15 @@ class LocalCalls:
 
     def _optimized(self, result: Leaf, values: list[Local], place: Place) -> Leaf:
         """What an optimizer makes of gradients: where they were never reduced, that is here."""
-        gradients = any(leaf.kind == "gradient" and leaf.over for value in values for leaf in leaves(value))
-        return replace(result, origin=place, kind="updated") if gradients else result
+        gradients = [
+            leaf for value in values for leaf in leaves(value) if leaf.kind == "gradient" and leaf.over
+        ]
+        if not gradients:
+            return result
+        axes = frozenset().union(*(leaf.over - leaf.reduced for leaf in gradients if not leaf.open))
+        if axes:
+            self.note("unreduced gradient", place, tuple(axes), gradients[0])
+        return replace(result, origin=place, kind="updated")
 
     def _method(self, base: Local, name: str, given: list[Local], named: Named, place: Place) -> Local:
         if isinstance(base, Record):
@@ -302,7 +309,7 @@ class LocalCalls:
                 and isinstance(given[0].value, Constant)
             ):
                 return base.get(given[0].value.value) or combined([base])
-        if name in ("mean", "sum", "std", "var") and isinstance(base, Leaf):
+        if name in ("mean", "sum", "std", "var", "argmax", "argmin", "cumsum", "cumprod") and isinstance(base, Leaf):
             return self.library.call(f"jax.numpy.{name}", [base, *given], named, place)
         if name in ("astype", "block_until_ready") and isinstance(base, Leaf):
             return base

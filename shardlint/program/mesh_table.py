@@ -182,3 +182,29 @@ def _ever_given(program: Program, file: FileFacts, function: ast.FunctionDef, fl
             if hidden or flag in given.keywords or len(given.positional) > index:
                 return True
     return False
+
+
+@dataclass(frozen=True)
+class NamedMesh:
+    """Where a mesh is made, and the names of its axes. It outlives the tree of its file."""
+
+    path: Path
+    line: int
+    axes: tuple[str, ...]
+
+
+def named_meshes(program: Program, file: FileFacts) -> tuple[NamedMesh, ...]:
+    """The meshes, made where a file runs, that may reach code elsewhere and whose axes are known, tests aside."""
+    return program.once(file, "named meshes", lambda: tuple(_named(program, file.path)))
+
+
+def _named(program: Program, path: Path) -> Iterator[NamedMesh]:
+    for file in program.project.calling(path, _WORDS):
+        if file is None:
+            return
+        for call in _made(program, file):
+            if _shared(program, file, call, 0):
+                for option in options(program.value(file, call)):
+                    mesh = mesh_of(option, program.evaluator)
+                    if mesh is not None and mesh.axis_names is not None:
+                        yield NamedMesh(file.path, call.lineno, mesh.axis_names)

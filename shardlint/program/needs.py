@@ -14,6 +14,9 @@ from typing import Any, Generic, TypeVar
 Need = Path | tuple[str, ...]
 """A file, or a question: its kind and what is asked."""
 
+GIVEN: Need = ("given",)
+"""What answers need that may be others where a call in sight is looked at: a parameter, a default."""
+
 Key = TypeVar("Key")
 Answer = TypeVar("Answer")
 
@@ -34,6 +37,8 @@ class Needs:
         """What is in each set."""
         self._small: set[int] = set()
         """The sets that hold files and questions only, and few."""
+        self._rest: dict[int, bool] = {}
+        """Whether sets come to hold `GIVEN`."""
 
     def _next(self) -> int:
         self._last += 1  # 0 is to need nothing
@@ -56,6 +61,7 @@ class Needs:
         """What an answer will have needed that is still being made."""
         number = self._next()
         self._parts[number] = ()
+        self._rest[number] = True
         return number
 
     def finished(self, number: int, needed: int) -> None:
@@ -64,6 +70,27 @@ class Needs:
 
     def named(self, needed: Iterable[int]) -> tuple[Need, ...]:
         """The files and questions that numbers stand for, in the order in which they were first needed."""
+        return tuple(need for need in self.whole(needed) if need != GIVEN)
+
+    def rests_on_given(self, needed: int) -> bool:
+        """Whether an answer rests on something that a call gives; taken to be so of what comes round to itself."""
+        todo = [needed]
+        while todo:
+            one = todo[-1]
+            parts = self._parts.get(one, ())
+            new = [part for part in parts if part not in self._rest and part in self._parts]
+            if new:
+                todo += new
+                continue
+            own = self._needs.get(one) == GIVEN
+            self._rest[one] = own or any(
+                self._rest.get(part, False) or self._needs.get(part) == GIVEN for part in parts
+            )
+            todo.pop()
+        return self._rest[needed]
+
+    def whole(self, needed: Iterable[int]) -> tuple[Need, ...]:
+        """The same with `GIVEN`."""
         todo = list(needed)
         seen = set(todo)
         while todo:
@@ -74,9 +101,9 @@ class Needs:
 
     def renumber(self, *kept: Remembered[Any, Any]) -> None:
         """Forget all needs but those of kept answers and of now: of sets there is no end."""
-        now = self.named(self.now)
+        now = self.whole(self.now)
         named = [(answers, list(answers.named())) for answers in kept]
-        for table in (self.now, self._numbers, self._needs, self._sets, self._parts, self._small):
+        for table in (self.now, self._numbers, self._needs, self._sets, self._parts, self._small, self._rest):
             table.clear()
         for need in now:
             self.note(need)
@@ -149,7 +176,7 @@ class Remembered(Generic[Key, Answer]):
     def named(self) -> Iterator[tuple[Key, Answer, tuple[Need, ...]]]:
         """The answers, and what each needed."""
         for key, (answer, needed) in self._known.items():
-            yield key, answer, self.needs.named((needed,))
+            yield key, answer, self.needs.whole((needed,))
 
     def begin(self, key: Key, answer: Answer) -> None:
         """What to answer for now to whoever asks on the way to the answer, which `make` makes."""

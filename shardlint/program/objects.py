@@ -6,6 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from shardlint.facts import Binding
+from shardlint.program.needs import GIVEN, Remembered
 from shardlint.program.values import (
     Api,
     Assumed,
@@ -32,9 +33,25 @@ class Objects:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
+        self._fields: Remembered[ast.AST, dict[str, tuple[Binding, ClassValue]]] = Remembered(
+            evaluator.project.needs
+        )
 
     def fields(self, cls: ClassValue) -> dict[str, tuple[Binding, ClassValue]]:
         """The annotated fields, in the order in which a generated `__init__` takes them; the nearest class wins."""
+        if cls.node in self._fields:
+            return self._fields[cls.node]
+        cuts, needs = self.evaluator.cuts, self.evaluator.project.needs
+        before = needs.begin()
+        try:
+            found = self._found(cls)
+        finally:
+            needed = needs.end(before)
+        if self.evaluator.cuts == cuts:
+            self._fields.keep(cls.node, found, needed)
+        return found
+
+    def _found(self, cls: ClassValue) -> dict[str, tuple[Binding, ClassValue]]:
         found: dict[str, tuple[Binding, ClassValue]] = {}
         for owner in reversed(self.evaluator.lineage(cls)):
             file = owner.place.file
@@ -73,6 +90,7 @@ class Objects:
         default = self.default(binding, place)
         if default is None:
             return Unknown(f"{name} is given when the object is made")
+        self.evaluator.project.needs.note(GIVEN)
         return Assumed(default, f"`{name}` of `{cls.node.name}` has this default")
 
     def default(self, binding: Binding, place: Place) -> Value | None:

@@ -174,6 +174,12 @@ def combined(values: Iterable[Local], kind: str = "") -> Leaf:
     )
 
 
+def kept_spec(values: Iterable[Local]) -> tuple[Axes, ...] | None:
+    """How what is computed element by element is split: as the arrays it is made of, where they are split alike."""
+    specs = {one.spec for one in values if isinstance(one, Leaf)}
+    return specs.pop() if len(specs) == 1 else None
+
+
 def _origin(found: list[Leaf]) -> Place | None:
     origins = [leaf.origin for leaf in found if leaf.over and leaf.origin is not None]
     # What was done to gradients says more than where an argument came in.

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
+from shardlint import wrap
 from shardlint.facts import FileFacts
 
-# Lines that are longer are so for a reason of their own; where all are short, this much is usual.
-_LONGEST, _USUAL = 120, 88
 _UNIT = "    "
 
 
 def line_length(file: FileFacts) -> int:
     """How long the lines of a file may be: as long as they are."""
-    longest = max(map(len, file.source.text.splitlines()), default=0)
-    return min(max(longest, _USUAL), _LONGEST)
+    return wrap.line_length(file.source.text)
 
 
 def assigned(target: str, function: str, argument: str, text: str, room: int) -> list[str]:

@@ -55,7 +55,7 @@ class NothingTrains(Rule):
         if scope is None or isinstance(scope.node, ast.Lambda):
             return
         updates = [call for call in site.file.walked(scope).calls if _updates(site, call)]
-        if not updates or not _only_jax_jit(site, scope):
+        if not updates or not only_jax_jit(site, scope):
             return
         for call in updates:
             owner = call.func.value if isinstance(call.func, ast.Attribute) else None
@@ -126,7 +126,7 @@ def _is_gradient(site: Site, binding: Binding) -> bool:
     return True
 
 
-def _only_jax_jit(site: Site, scope: Scope) -> bool:
+def only_jax_jit(site: Site, scope: Scope) -> bool:
     """Whether every way the function is traced is `jax.jit` itself, with no transform of NNX around it."""
     if (
         not site.region.proven

@@ -53,7 +53,7 @@ def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
                 return True
         if outer is loop:
             return False
-        if isinstance(outer, ast.If | ast.IfExp) and _first_time(outer.test):
+        if isinstance(outer, ast.If | ast.IfExp) and _first_time(outer):
             return True
         below = outer
     return False
@@ -64,15 +64,29 @@ def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
     return [one for one in found if isinstance(one, list)]
 
 
-def _first_time(test: ast.expr) -> bool:
-    """`f is None`, `key not in table`, `not self.ready`, `step == 0`, `first`."""
-    for node in ast.walk(test):
+def _first_time(branch: ast.If | ast.IfExp) -> bool:
+    """`f is None`, `key not in table`, `step == 0`, `first`, `not ready` where the branch sets it."""
+    for node in ast.walk(branch.test):
         match node:
-            case ast.Compare(ops=[ast.Is() | ast.NotIn() | ast.Eq()]) | ast.UnaryOp(op=ast.Not()):
+            case ast.Compare(ops=[ast.Is() | ast.NotIn()]):
                 return True
+            case ast.Compare(left=ast.Name() | ast.Attribute(), ops=[ast.Eq()], comparators=[ast.Constant()]):
+                return True
+            case ast.UnaryOp(op=ast.Not(), operand=ast.Name() | ast.Attribute() as flag):
+                said = ast.unparse(flag)
+                if any(ast.unparse(one) == said for one in _targets(branch)):
+                    return True
             case ast.Name(id=name) | ast.Attribute(attr=name) if "first" in name or "init" in name:
                 return True
     return False
+
+
+def _targets(branch: ast.AST) -> list[ast.expr]:
+    return [
+        one
+        for one in ast.walk(branch)
+        if isinstance(one, ast.Name | ast.Attribute) and isinstance(one.ctx, ast.Store)
+    ]
 
 
 def bound_in(loop: Loop, apart: ast.AST) -> set[str]:
@@ -120,7 +134,11 @@ def _kept(function: ast.AST) -> bool:
 def is_test(file: FileFacts, node: ast.AST) -> bool:
     """Whether a place is in a test or benchmark."""
     name = file.path.name
-    if name.startswith(("test_", "bench")) or name.endswith(("_test.py", "_benchmark.py")) or name == "conftest.py":
+    if (
+        name.startswith(("test_", "bench"))
+        or name.endswith(("_test.py", "_benchmark.py"))
+        or name == "conftest.py"
+    ):
         return True
     return any(
         isinstance(outer, ast.FunctionDef) and outer.name.startswith(("test_", "bench"))

@@ -13,10 +13,27 @@ from shardlint.site import Site
 
 COPIES = (
     *("average", "average_params", "averaged_params", "avg", "avg_params", "best_params", "ema", "ema_model"),
-    *("ema_params", "ema_state", "fast", "initial_params", "init_params", "model_ema", "old_params", "params_ema"),
+    *(
+        "ema_params",
+        "ema_state",
+        "fast",
+        "initial_params",
+        "init_params",
+        "model_ema",
+        "old_params",
+        "params_ema",
+    ),
     *("polyak_params", "previous_params", "prev_params", "reference_params", "ref_params", "shadow"),
     *("shadow_params", "slow", "slow_params", "snapshot", "target", "target_params", "target_q_params"),
-    *("teacher", "teacher_params", "teacher_model", "theta_target", "weights_ema", "ema_weights", "swa_params"),
+    *(
+        "teacher",
+        "teacher_params",
+        "teacher_model",
+        "theta_target",
+        "weights_ema",
+        "ema_weights",
+        "swa_params",
+    ),
 )
 """What people call a copy of parameters."""
 _NO_LEAF = ("static", "pytree_node=False", "ClassVar")
@@ -27,7 +44,9 @@ def twins(site: Site) -> Iterator[tuple[ast.keyword, ast.keyword]]:
     for own in site.call.keywords:
         if own.arg not in COPIES or not isinstance(own.value, ast.Name | ast.Attribute):
             continue
-        same = (one for one in site.call.keywords if one is not own and ast.dump(one.value) == ast.dump(own.value))
+        same = (
+            one for one in site.call.keywords if one is not own and ast.dump(one.value) == ast.dump(own.value)
+        )
         other = next(same, None)
         if other is not None and not all(isinstance(one, Constant) for one in options(site.value(own.value))):
             yield own, other

@@ -55,8 +55,7 @@ class ConstraintToOwnSharding(Rule):
         if (own is None and not _asks(site)) or knows_it_is_traced(site):
             return
         if site.api in _ASKING:
-            if site.region.proven:
-                yield from self._guard(site)
+            yield from self._guard(site)
             return
         target = site.argument(PLACING[site.api])
         asked = target.value if isinstance(target, ast.Attribute) else None
@@ -87,9 +86,11 @@ class ConstraintToOwnSharding(Rule):
 
     def _guard(self, site: Site) -> Iterator[Finding]:
         arguments = site.call.args
-        if len(arguments) < 2 or not _says_sharding(arguments[1]) or not is_tracer(site, arguments[0]):
+        if len(arguments) < 2 or not _says_sharding(arguments[1]):
             return
-        if site.api == "builtins.getattr" and len(arguments) < 3:
+        if (site.api == "builtins.getattr" and len(arguments) < 3) or not site.region.proven:
+            return
+        if not is_tracer(site, arguments[0]):
             return
         always = "False" if site.api == "builtins.hasattr" else " ".join(site.text(arguments[2]).split())
         yield site.finding(

@@ -12,6 +12,7 @@ from shardlint.program.values import Items, Leaves, Made, Place, Table, Value, o
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
 from shardlint.site import Site
 from shardlint_rules.flax import sharded_init as init
+from shardlint_rules.jit._helpers import NAMES, gives_nothing
 from shardlint_rules.jit.own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place
 
@@ -71,7 +72,8 @@ class DiscardedPlacement(Rule):
         if site.form != "call":
             return
         fate, name = site.fate
-        if fate == "used" or _probe(site) or _shown(site) or _of_a_model(site):
+        lost = fate == "dropped" and _work_of_a_helper(site)
+        if fate == "used" or (_probe(site) and not lost) or _shown(site) or _of_a_model(site):
             return
         if site.api in _MANAGERS:
             if fate == "dropped":
@@ -96,9 +98,10 @@ class DiscardedPlacement(Rule):
             "its result is dropped",
             f"{self._effect(site)}: {value} keeps the placement it has.",
             help=f"bind the result: {value} = {site.text(site.call.func)}({value}, ...)",
-            fix=self._fix(site, first),
-            certainty=_certainty(site),
-            form="test" if _certainty(site) is Certainty.POSSIBLE else "",
+            fix=self._fix(site, first) if not lost else None,
+            certainty=Certainty.POSSIBLE if lost else _certainty(site),
+            form="in-a-try" if lost else "test" if _certainty(site) is Certainty.POSSIBLE else "",
+            why="the function is called for placing, does nothing else, and returns nothing" if lost else "",
         )
 
     def _through(self, site: Site) -> Iterator[Finding]:
@@ -214,6 +217,23 @@ def _probe(site: Site) -> bool:
             return False
         inner = outer
     return False
+
+
+def _work_of_a_helper(site: Site) -> bool:
+    """Whether a `try` is all of a function that is called for placing what it is given, and that returns nothing."""
+    scope, statement = site.scope.function(), site.file.parent(site.call)
+    node = scope.node if scope is not None else None
+    first = site.call.args[0] if site.call.args else None
+    if (
+        not isinstance(node, ast.FunctionDef)
+        or not isinstance(first, ast.Name)
+        or not NAMES.search(node.name)
+    ):
+        return False
+    block = site.file.parent(statement) if statement is not None else None
+    given = {one.arg for one in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)}
+    alone = isinstance(block, ast.Try) and block.body == [statement] and block in node.body
+    return alone and first.id in given and gives_nothing(node)
 
 
 def _shown(site: Site) -> bool:

@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from typing import ClassVar
 
 from shardlint.program.donation import PMAP
+from shardlint.program.reach import lookup, reaching
 from shardlint.program.signatures import (
     DONATE_SETTINGS,
     JITS,
@@ -181,14 +182,15 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         if not given:
             continue
         here = seen.file is site.file
+        kept = next(filter(None, (_read_again(seen, one.value) for one in given)), "")
         shown = ", ".join(f"`{one.arg}`" for one in given)
         at = "here" if here else f"at {seen.file.path.name}:{seen.call.lineno}"
         yield site.finding(
             given[0] if here else site.call.func,
             f"{shown} given by keyword {at}, and pmap donates only what is given by position",
             f"On {site.on('jax')} nothing is donated for {shown}: the old buffers stay beside the new ones.",
-            help=f"give {shown} by position",
-            fix=_given_by_position(site, seen) if here else None,
+            help=f"give {shown} by position" + (f"; not rewritten: {kept}" if kept else ""),
+            fix=_given_by_position(site, seen) if here and not kept else None,
             harm=Harm.COST,
         )
 
@@ -204,6 +206,34 @@ def _undonated(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:
     if any(number >= len(known) for number in unmet) and not count:
         return given  # the function takes nothing by position, or is not known
     return [one for one in given if one.arg in named_so]
+
+
+def _read_again(seen: SeenCall, node: ast.expr) -> str:
+    """Why an argument had better not be donated: it is read after the call; empty where it is not."""
+    file, call = seen.file, seen.call
+    if isinstance(node, ast.Call):
+        return ""
+    if not isinstance(node, ast.Name):
+        return f"`{file.text(node)}` may be read after the call"
+    bindings, scope = lookup(file, node, node.id)
+    if scope is None or file.home(node).function() is not scope:
+        return f"`{node.id}` may be read after the call"
+    every, given = file.bindings(scope, node.id), {binding.node for binding in bindings}
+    statement = next(one for one in file.ancestors(call) if isinstance(one, ast.stmt))
+    if {binding.node for binding in every} & set(ast.walk(statement)):
+        return ""  # `state = step(state=state)`
+    loops = (one for one in file.ancestors(call) if isinstance(one, ast.For | ast.AsyncFor | ast.While))
+    again = next(loops, None)
+    if again is not None and not {binding.node for binding in every} & set(ast.walk(again)):
+        return f"`{node.id}` is given again in the next turn of the loop"
+    inside = set(ast.walk(call))
+    for other in file.mentions_in(scope, node.id):
+        if other in inside or not isinstance(other, ast.Name) or not isinstance(other.ctx, ast.Load):
+            continue
+        later = (other.lineno, other.col_offset) > (call.lineno, call.col_offset)
+        if later and any(binding.node in given for binding in reaching(file, other, every)):
+            return f"`{node.id}` is read after the call, at line {other.lineno}"
+    return ""
 
 
 def _given_by_position(site: Site, seen: SeenCall) -> Fix | None:

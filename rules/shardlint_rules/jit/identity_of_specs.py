@@ -106,9 +106,10 @@ class IdentityOfSpecs(Rule):
     def _keys(self, site: Site) -> Iterator[Finding]:
         """An array that goes into a compiled function placed as another one is, under a shorter spelling."""
         own = _spec_of(site, site.call)
-        if own is None or site.region.traced in ("always", "sometimes"):
+        given = list(_jitted(site)) if own is not None else []
+        if own is None or not given or site.region.traced in ("always", "sometimes"):
             return
-        for call, index in _jitted(site):
+        for call, index in given:
             for other in _other_calls(site, call):
                 if index >= len(other.args):
                     continue

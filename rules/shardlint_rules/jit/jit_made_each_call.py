@@ -127,7 +127,9 @@ def _fresh(site: Site, node: ast.AST) -> str:
 
 
 def _of_an_instance(node: ast.Attribute) -> bool:
-    return isinstance(node.value, ast.Name | ast.Attribute) and not getattr(node.value, "id", "x")[0].isupper()
+    return (
+        isinstance(node.value, ast.Name | ast.Attribute) and not getattr(node.value, "id", "x")[0].isupper()
+    )
 
 
 def _called_here(site: Site, made: ast.AST) -> bool:
@@ -153,7 +155,9 @@ def _called_here(site: Site, made: ast.AST) -> bool:
 def _calls(file: FileFacts, use: ast.AST, home: Scope) -> bool:
     """Whether a name is called in a scope itself: a function inside of it may outlive the call."""
     parent = file.parent(use)
-    return isinstance(parent, ast.Call) and parent.func is use and file.home(use).function() is home.function()
+    return (
+        isinstance(parent, ast.Call) and parent.func is use and file.home(use).function() is home.function()
+    )
 
 
 def _may_be_traced(site: Site) -> bool:

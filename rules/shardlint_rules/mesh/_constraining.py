@@ -7,7 +7,9 @@ import ast
 from shardlint.rule import Lines
 from shardlint.site import Site
 
-CONSTRAINING = Lines(r"(?:return|[\w.\[\]'\"]+\s*=)\s*[\w.]*(?:shard|constrain|constraint|device_put|reshard)\w*\(")
+CONSTRAINING = Lines(
+    r"(?:return|[\w.\[\]'\"]+\s*=)\s*[\w.]*(?:shard|constrain|constraint|device_put|reshard)\w*\("
+)
 """`x = with_sharding_constraint(`, `return shard(`, `a.scale.value = shard_put(`."""
 
 

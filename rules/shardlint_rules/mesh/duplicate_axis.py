@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from shardlint.program.meshes import Spec
-from shardlint.rule import Finding, Harm, Rule
+from shardlint.program.mesh_table import named_meshes
+from shardlint.program.meshes import Spec, spec_entry
+from shardlint.program.reach import lookup
+from shardlint.program.values import options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.mesh.given import WAKES, Given, given, named, where
+
+_SPEC = "jax.sharding.PartitionSpec"
 
 
 class DuplicateAxis(Rule):
@@ -16,7 +22,9 @@ class DuplicateAxis(Rule):
 
     ## What it does
     Reports a `PartitionSpec` with the same axis name twice, where it is given to `NamedSharding`, to a
-    constraint, to `device_put`, to the shardings of a jit or to the specs of `shard_map`.
+    constraint, to `device_put`, to the shardings of a jit or to the specs of `shard_map`. Also one made of constants or
+    fields (`P(Axes.BATCH, Axes.VOCAB)`, `P(config.batch_axis, config.length_axis)`) that share an axis of a mesh of the
+    project, in one of its variants or by their defaults.
 
     ## Why it hurts
     A mesh axis can split one dimension of an array only. `P("data", "data")` itself is accepted, so
@@ -35,13 +43,46 @@ class DuplicateAxis(Rule):
     name = "duplicate-axis"
     harm = Harm.CRASH
     assumes = True
-    wakes = WAKES
+    likely = ("by-name",)
+    wakes = (*WAKES, Calls(_SPEC))
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis named again."""
+        if site.api == _SPEC:
+            yield from self._by_name(site)
+            return
         for one in given(site):
             for axis in _repeated(one.spec):
                 yield self._finding(site, one, axis)
+
+    def _by_name(self, site: Site) -> Iterator[Finding]:
+        """A spec of constants and fields, wherever it is given: two of them hold one axis of a mesh."""
+        parts = [(one, _axes(site, one)) for one in site.call.args]
+        several = [one for one, variants in parts if len(variants) > 1]
+        found = [
+            (one, before, axis)
+            for number, (one, variants) in enumerate(parts)
+            for before, others in parts[:number]
+            for axis in sorted({a for v in variants for a in v} & {a for v in others for a in v})
+            if not isinstance(one, ast.Constant | ast.Tuple) and not isinstance(before, ast.Constant | ast.Tuple)
+        ]
+        # What two of them are in one variant, the text does not tell.
+        if not found or len(several) > 1 or site.form != "call" or not _attributes(site, found[0][:2]):
+            return
+        one, before, axis = found[0]
+        meshes = named_meshes(site.program, site.file)
+        if not any(axis in mesh.axes for mesh in meshes):
+            return
+        yield site.finding(
+            _source(site, one),
+            f'`{site.text(one)}` and `{site.text(before)}` are both "{axis}"',
+            f"On {site.on('jax')} a sharding of {site.text(site.call)} raises DuplicateSpecError: a mesh axis splits "
+            "one dimension only.",
+            help="choose an axis for one of them that the other does not have",
+            certainty=Certainty.POSSIBLE,
+            form="by-name",
+            why="in one of the variants of their class" if several else "by their defaults",
+        )
 
     def _finding(self, site: Site, one: Given, axis: str) -> Finding:
         mentions = [entry for entry, name in named(one.spec) if name == axis]
@@ -61,3 +102,33 @@ class DuplicateAxis(Rule):
 def _repeated(spec: Spec) -> list[str]:
     counted = Counter(axis for _, axis in named(spec))
     return [axis for axis, times in counted.items() if times > 1 and axis]
+
+
+def _axes(site: Site, node: ast.expr) -> list[tuple[str, ...]]:
+    """The axes of an entry, in each of its variants."""
+    entries = [spec_entry(one) for one in options(site.value(node))]
+    return [one.axes for one in entries] if all(one.known for one in entries) else []
+
+
+def _attributes(site: Site, pair: tuple[ast.expr, ...]) -> bool:
+    """Whether both are fields or constants of a class or module, themselves or by a name for one."""
+    return all(isinstance(_source(site, one), ast.Attribute) for one in pair) and len(
+        {site.text(_source(site, one)) for one in pair}
+    ) == len(pair)
+
+
+def _source(site: Site, node: ast.expr) -> ast.expr:
+    """What a local name that is bound once stands for."""
+    if not isinstance(node, ast.Name):
+        return node
+    bindings, _ = lookup(site.file, node, node.id)
+    if len(bindings) != 1 or bindings[0].kind not in ("assign", "unpack"):
+        return node
+    statement = site.file.statement(bindings[0].node)
+    if not isinstance(statement, ast.Assign):
+        return node
+    target, value = statement.targets[0], statement.value
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        pairs = zip(target.elts, value.elts, strict=True)
+        return next((v for t, v in pairs if isinstance(t, ast.Name) and t.id == node.id), node)
+    return value

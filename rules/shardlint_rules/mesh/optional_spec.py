@@ -166,16 +166,22 @@ def asked_about(file: FileFacts, node: ast.expr, owner: bool = True) -> bool:
     names |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
     function = file.home(node).function()
     while function is not None:
-        file.walked(function)
-        for tested in _tests(function.node):
-            if any(
-                (isinstance(part, ast.Name) and part.id in names)
-                or (isinstance(part, ast.Attribute) and part.attr in names)
-                for part in ast.walk(tested)
-            ):
-                return True
+        if not names.isdisjoint(_tested(file, function.node)):
+            return True
         function = function.parent.function() if function.parent is not None else None
     return False
+
+
+def _tested(file: FileFacts, function: ast.AST) -> frozenset[str]:
+    """The names and attributes that the tests in a function speak of."""
+    return file.remembered("names in tests", function, lambda: frozenset(_names_in_tests(function)))
+
+
+def _names_in_tests(function: ast.AST) -> Iterator[str]:
+    for tested in _tests(function):
+        for part in ast.walk(tested):
+            if isinstance(part, ast.Name | ast.Attribute):
+                yield part.id if isinstance(part, ast.Name) else part.attr
 
 
 def _tests(node: ast.AST) -> Iterator[ast.expr]:

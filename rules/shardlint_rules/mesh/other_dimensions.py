@@ -14,9 +14,11 @@ from shardlint_rules.mesh._constraining import CONSTRAINING, constraining
 
 # `q_TNH`, `x_BTD`: the letters of the dimensions end the name.
 _ARRAY = re.compile(r"_([A-Z]{2,5})$")
-# `activation_td`, `query_tnh_sharding`: so do those of a spec. Letters that begin no usual dimension say something else.
+# `activation_td`, `query_tnh_sharding`: so do those of a spec. Other letters say something else.
 _SPEC = re.compile(r"_([abdefghklmnqrstvx]{2,5})(?:_(?:sharding|p?spec|axes|named_sharding))?$")
-_WORDS = frozenset("as at fn axes data mesh heads head batch grads rest ends send dest ref test best extra".split())
+_WORDS = frozenset(
+    "as at fn axes data mesh heads head batch grads rest ends send dest ref test best extra".split()
+)
 _PLACING = re.compile(r"shard|constrain|device_put")
 
 

@@ -22,7 +22,7 @@ class ShardingOfAnother(Rule):
     """A variable is placed with the sharding of the weight beside it.
 
     ## What it does
-    Reports `layer.scale.value = device_put(x, layer.weight.sharding)`: what is stored in a scale, zero point or bias gets
+    Reports `layer.scale.value = device_put(x, layer.weight.sharding)`: what a scale, zero point or bias holds gets
     the sharding of the weight with the same owner, or the weight that of its scale.
 
     ## Why it hurts
@@ -68,7 +68,6 @@ class ShardingOfAnother(Rule):
             form="scale",
             why=f"`{own}` and `{others}` have the same owner, and by their names other dimensions",
         )
-
 
 
 def _path(node: ast.expr) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from shardlint.program.values import Place
 from shardlint.program.varying import Axes, Leaf
 from shardlint.rule import Certainty, Finding, Harm, Rule
 from shardlint.site import Site
-from shardlint_rules.shard_map.runs import MAPPING, runs, shown
+from shardlint_rules.shard_map.runs import MAPPING, elsewhere, runs, shown
 
 
 class MissingReduction(Rule):
@@ -43,12 +43,34 @@ class MissingReduction(Rule):
         """One finding for each place from which results vary."""
         done: set[tuple[ast.AST, str]] = set()
         for ran in runs(site):
+            if ran.mapped.api == "jax.pmap":
+                yield from self._pmapped(site, ran)
             if ran.mapped.api != "jax.shard_map" or ran.mapped.check == "on":
                 continue
             for leaf, axes, node in _unreduced(site, ran):
                 if (node, shown(axes)) not in done:
                     done.add((node, shown(axes)))
                     yield self._finding(site, ran, leaf, axes, node)
+
+    def _pmapped(self, site: Site, ran: Ran) -> Iterator[Finding]:
+        """Gradients of a pmapped step that are given to the optimizer as each device has them."""
+        for event in ran.events:
+            place = event.seen_from(site.file)
+            if event.kind != "unreduced gradient" or place is None or not ran.mapped.axis:
+                continue
+            if any(not one.axes for one in ran.events if one.kind == "collective"):
+                continue
+            yield site.finding(
+                place.node,
+                f"gradients that were reduced over no axis{elsewhere(site, event)}",
+                f"On {site.on('jax')} every device updates its parameters with the gradients of its own part of the "
+                "batch: they drift apart, and what is saved is the first one's.",
+                help=f"average them first: grads = jax.lax.pmean(grads, {shown(event.axes)})",
+                certainty=Certainty.POSSIBLE,
+                form="pmap",
+                why="the pmap has an axis name",
+            )
+            return
 
     def _finding(self, site: Site, ran: Ran, leaf: Leaf, axes: Axes, node: ast.AST) -> Finding:
         off = ran.mapped.check == "off"

@@ -31,7 +31,7 @@ def mapping_call(site: Site) -> tuple[ast.Call, str] | None:
     """The call that maps, and its form: the site's own, or that of a helper of the project."""
     if site.api != "jax.sharding.PartitionSpec":
         return site.call, site.form
-    outer = _helper(site)
+    outer = site.program.of_node(("helper", site.call), lambda: _helper(site))
     return (outer, "call") if outer is not None else None
 
 

@@ -35,6 +35,7 @@ class ShardMapArity(Rule):
     code = "SL405"
     name = "shard-map-arity"
     harm = Harm.CRASH
+    likely = ("order",)
     assumes = True
     wakes = MAPPING
     fixes = "none"
@@ -101,12 +102,13 @@ class ShardMapArity(Rule):
             return
         said = [_named_for(spec, names) for spec in specs]
         if any(place is not None and place != at for at, place in enumerate(said)):
+            at_fault = _display(site, node) or node
             known = [place for place in said if place is not None]
             if len(known) < 2 or len(set(known)) != len(known):
                 return
             listed = ", ".join(names)
             yield site.finding(
-                node,
+                at_fault,
                 f"in another order than the results: {listed}",
                 f"On {site.on('jax')} each result is put together by the spec of another; it raises only where the "
                 "ranks do not allow it.",
@@ -114,6 +116,7 @@ class ShardMapArity(Rule):
                 harm=Harm.SILENT,
                 certainty=Certainty.POSSIBLE,
                 form="order",
+                why="what the specs and the results are called",
             )
 
 
@@ -134,20 +137,26 @@ def _takes(takes: Parameters) -> str:
     return f"{takes.required} to {_several(len(takes.positional), 'argument')}"
 
 
-def _displayed(site: Site, node: ast.AST) -> list[str] | None:
-    """The specs as they are written, each with the comment behind it."""
+def _display(site: Site, node: ast.AST) -> ast.Tuple | ast.List | None:
+    """The tuple of specs, where it is written in sight."""
     if isinstance(node, ast.Name):
         bindings, _ = lookup(site.file, node, node.id)
         if len(bindings) == 1 and bindings[0].value is not None:
             node = bindings[0].value
-    if not isinstance(node, ast.Tuple | ast.List):
+    return node if isinstance(node, ast.Tuple | ast.List) else None
+
+
+def _displayed(site: Site, node: ast.AST) -> list[str] | None:
+    """The specs as they are written, each with the comment behind it."""
+    shown = _display(site, node)
+    if shown is None:
         return None
     lines = site.file.source.text.splitlines()
     found = []
-    for element in node.elts:
+    for element in shown.elts:
         last = element.end_lineno or element.lineno
         _, _, comment = lines[last - 1][element.end_col_offset or 0 :].partition("#")
-        alone = not any(other is not element and other.lineno == last for other in node.elts)
+        alone = not any(other is not element and other.lineno == last for other in shown.elts)
         found.append(f"{site.text(element)} {comment if alone else ''}".lower())
     return found
 

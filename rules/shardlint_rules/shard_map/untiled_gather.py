@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.program.reach import lookup, readers
 from shardlint.program.values import Constant
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
@@ -32,6 +33,8 @@ _UNSTACKS = (
     "einsum",
     "vmap",
 )
+# What puts back the dimension that an untiled psum_scatter takes.
+_ARRANGES = ("reshape", "rearrange", "expand_dims", "collapse", "concatenate", "broadcast_to")
 
 
 class UntiledGather(Rule):
@@ -41,7 +44,7 @@ class UntiledGather(Rule):
     Reports `jax.lax.all_gather` without `tiled=True` in a function that gives back the array itself on the other way
     (`return x` where there is no axis, `return jax.lax.all_gather(x, axis)` where there is one): there the result
     has one dimension more. Possible: one with `axis=1` or another inner dimension whose result is not reshaped, and
-    `psum_scatter` without `tiled=True`.
+    `psum_scatter` without `tiled=True` of what has no dimension for the devices.
 
     ## Why it hurts
     Untiled, eight shards of shape (4, 16) become (8, 4, 16), tiled (32, 16). What comes after it often runs: a mean
@@ -55,6 +58,7 @@ class UntiledGather(Rule):
     code = "SL411"
     name = "untiled-gather"
     harm = Harm.SILENT
+    likely = ("inner-axis", "scatter")
     wakes = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"),)
     forms = ("call",)
     closed = ("keywords",)
@@ -68,6 +72,8 @@ class UntiledGather(Rule):
         if node is None:
             return
         if site.api == "jax.lax.psum_scatter":
+            if _arranged(site, node) or _unstacked(site, _ARRANGES):
+                return
             yield site.finding(
                 site.call,
                 "takes the dimension away",
@@ -97,6 +103,25 @@ class UntiledGather(Rule):
             )
 
 
+def _arranged(site: Site, node: ast.expr) -> bool:
+    """Whether what is scattered was given a dimension for the devices: it was reshaped to many, or counts them."""
+    shown: list[ast.expr] = [node]
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(site.file, node, node.id)
+        shown += [one.value for one in bindings if one.value is not None]
+    for one in shown:
+        for call in ast.walk(one):
+            if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+                continue
+            if call.func.attr in ("arange", "expand_dims", "stack"):
+                return True
+            if call.func.attr == "reshape" and (
+                len(call.args) > 2 or any(isinstance(part, ast.Starred | ast.Tuple) for part in call.args)
+            ):
+                return True
+    return False
+
+
 def _or_itself(site: Site, node: ast.expr) -> bool:
     """Whether the gathered array is given back as it is on another way to the same place."""
     parent, written = site.file.parent(site.call), site.text(node)
@@ -118,24 +143,22 @@ def _inner_axis(site: Site) -> bool:
     return isinstance(value, Constant) and isinstance(value.value, int) and value.value != 0
 
 
-def _unstacked(site: Site) -> bool:
+def _unstacked(site: Site, words: tuple[str, ...] = _UNSTACKS) -> bool:
     """Whether the function does something with the stack that a tiled result would not need."""
     parent = site.file.parent(site.call)
-    if isinstance(parent, ast.Subscript | ast.Attribute):
+    if parent is None or isinstance(parent, ast.Subscript | ast.Attribute):
         return True
-    scope = site.scope.function()
-    if scope is None:
+    if site.scope.function() is None:
         return True
-    names = (
-        [one.id for one in ast.walk(parent) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-        if (isinstance(parent, ast.Assign))
-        else []
-    )
-    uses = [use for name in names for use in site.file.mentions_in(scope, name)]
+    targets = [
+        one for one in ast.walk(parent) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)
+    ]
+    known = targets if isinstance(parent, ast.Assign) else []
+    uses = [use for target in known for use, _ in readers(site.file, target)]
     for use in uses:
         outer = site.file.parent(use)
-        if isinstance(outer, ast.Subscript) or (isinstance(outer, ast.Attribute) and outer.attr in _UNSTACKS):
+        if isinstance(outer, ast.Subscript) or (isinstance(outer, ast.Attribute) and outer.attr in words):
             return True
-        if isinstance(outer, ast.Call) and site.text(outer.func).rpartition(".")[2] in _UNSTACKS:
+        if isinstance(outer, ast.Call) and site.text(outer.func).rpartition(".")[2] in words:
             return True
     return False

@@ -6,6 +6,7 @@ import ast
 import re
 
 from shardlint.facts import FileFacts
+from shardlint.import_order import one_a_line, place_beside, with_name
 from shardlint.rule import Edit
 from shardlint.unused import without_lines
 
@@ -21,10 +22,23 @@ def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list
     text = last if last == local else f"{last} as {local}"
     alone = len(statement.names) == 1
     other = _existing(file, statement, module)
-    if other is not None and not (alone and _followed(file, statement)):
-        there = any((found.asname or found.name) == local and found.name == last for found in other.names)
-        joined = [] if there else [_join(file, other, text)]
+    there = other is not None and any(
+        (found.asname or found.name) == local and found.name == last for found in other.names
+    )
+    if (
+        other is not None
+        and not (alone and _followed(file, statement))
+        and (there or not one_a_line(file, module))
+    ):
+        joined = [] if there else with_name(file, other, text)
         return [*joined, without_lines(file, statement) if alone else _without(file, statement, alias)]
+    written = f"from {module} import {text}"
+    place = None if alone and _followed(file, statement) else place_beside(file, statement, written)
+    line_start = file.source.offset(statement.lineno, 0)
+    own = range(line_start, file.span(statement)[1] + 3)  # its lines, and where the next one begins
+    if place is not None and not (alone and place in own):
+        added = Edit(place, place, written + file.source.newline)
+        return [added, without_lines(file, statement) if alone else _without(file, statement, alias)]
     if alone:
         start, _ = file.span(statement)
         match = _FROM.match(file.text(statement))
@@ -35,12 +49,13 @@ def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list
             Edit(*file.span(alias), text),
         ]
     start, _ = file.span(statement)
-    line_start = file.source.offset(statement.lineno, 0)
     indent = file.source.text[line_start:start]
     if indent.strip():
         return []  # it shares its line with another statement
-    added = f"{indent}from {module} import {text}{file.source.newline}"
-    return [Edit(line_start, line_start, added), _without(file, statement, alias)]
+    return [
+        Edit(line_start, line_start, f"{indent}{written}{file.source.newline}"),
+        _without(file, statement, alias),
+    ]
 
 
 def _existing(file: FileFacts, statement: ast.ImportFrom, module: str) -> ast.ImportFrom | None:
@@ -58,16 +73,6 @@ def _existing(file: FileFacts, statement: ast.ImportFrom, module: str) -> ast.Im
                 return found if found.names[0].name != "*" else None
             position += step
     return None
-
-
-def _join(file: FileFacts, statement: ast.ImportFrom, text: str) -> Edit:
-    last = statement.names[-1]
-    end = file.span(last)[1]
-    if last.lineno > statement.lineno:  # a name a line
-        line = file.source.line(last.lineno)
-        indent = line[: len(line) - len(line.lstrip())]
-        return Edit(end, end, f",{file.source.newline}{indent}{text}")
-    return Edit(end, end, f", {text}")
 
 
 def _without(file: FileFacts, statement: ast.ImportFrom, alias: ast.alias) -> Edit:

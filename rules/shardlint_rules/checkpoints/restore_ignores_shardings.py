@@ -1,0 +1,109 @@
+"""SL701."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.values import Constant, Made, Value, options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.site import Site
+from shardlint_rules.jit._again import is_test
+
+_ARGS = "orbax.checkpoint.args.PyTreeRestore"
+_HANDLER = "orbax.checkpoint.PyTreeCheckpointHandler"
+_ALONE = ("orbax.checkpoint.PyTreeCheckpointer", _HANDLER)
+_WITH_HANDLER = ("orbax.checkpoint.Checkpointer", "orbax.checkpoint.AsyncCheckpointer")
+_MANAGER = "orbax.checkpoint.CheckpointManager"
+# Of these one says that the program has more than one device.
+_SPREADS = ("NamedSharding", "make_mesh", "Mesh", "PositionalSharding")
+
+
+class RestoreIgnoresShardings(Rule):
+    """A tree is restored by orbax's PyTree handler with a target, whose shardings it does not read.
+
+    ## What it does
+    Reports `PyTreeCheckpointer().restore(path, item=target)`, the same with `Checkpointer(PyTreeCheckpointHandler())`
+    or a `CheckpointManager` of one, and `args.PyTreeRestore(item=target)`, without `restore_args`.
+
+    ## Why it hurts
+    The handler takes the structure of the target and nothing else: arrays come back placed as they were saved, on the
+    saving program's mesh, and not as the target's leaves say. The step then moves or gathers them, or raises; on
+    another number of devices the restore itself raises. orbax only warns.
+
+    ## Use instead
+    `restore_args=ocp.checkpoint_utils.construct_restore_args(target)`; or `args.StandardRestore(target)` and
+    `StandardCheckpointer().restore(path, target)`, which read the shardings of the target.
+
+    ## Evidence
+    Run on orbax 0.12.8. The proof saves on one mesh and restores for another.
+    """
+
+    code = "SL701"
+    name = "restore-ignores-shardings"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("target-alone",)
+    wakes = (Calls(_ARGS), Methods("restore", near=("PyTreeCheckpoint",)))
+    closed = ("keywords",)
+    project = "orbax"
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a restore that is given a target alone."""
+        target = (
+            _of_args(site) if site.form == "call" else _of_method(site) if site.form == "method" else None
+        )
+        if target is None or isinstance(target, ast.Constant | ast.Dict) or is_test(site.file, site.syntax):
+            return
+        if all(one == Constant(None) for one in options(site.value(target))):
+            return
+        if not any(site.anywhere(word) for word in _SPREADS):
+            return
+        text = " ".join(site.text(target).split())
+        yield site.finding(
+            target,
+            "its shardings are not read",
+            "The PyTree handler restores arrays as they were saved, on the mesh of the program that saved them, "
+            f"wherever the leaves of `{text}` lie.",
+            help=f"add restore_args=ocp.checkpoint_utils.construct_restore_args({text})",
+            form="target-alone",
+            why="no restore_args are given",
+        )
+
+
+def _of_args(site: Site) -> ast.expr | None:
+    """The target in `PyTreeRestore(item)`."""
+    given = {one.arg: one.value for one in site.call.keywords}
+    if "restore_args" in given or len(site.call.args) > 1 or site.arguments.open_positional:
+        return None
+    return given.get("item", site.call.args[0] if site.call.args else None)
+
+
+def _of_method(site: Site) -> ast.expr | None:
+    """The target in `checkpointer.restore(path, item)`."""
+    func = site.call.func
+    if not isinstance(func, ast.Attribute) or any(isinstance(one, ast.Starred) for one in site.call.args):
+        return None
+    given = {one.arg: one.value for one in site.call.keywords}
+    if not given.keys().isdisjoint(("restore_args", "restore_kwargs", "args")) or len(site.call.args) > 2:
+        return None
+    if not all(_pytree(site, one) for one in options(site.value(func.value))):
+        return None
+    return given.get("item", given.get("items", site.call.args[1] if len(site.call.args) == 2 else None))
+
+
+def _pytree(site: Site, value: Value) -> bool:
+    """Whether a checkpointer restores through the PyTree handler."""
+    if not isinstance(value, Made) or value.call is None:
+        return False
+    if value.api in _ALONE:
+        return True
+    position = 0 if value.api in _WITH_HANDLER else 1
+    if value.api not in (*_WITH_HANDLER, _MANAGER) or len(value.call.positional) <= position:
+        return False
+    inner = site.program.evaluator.value(value.call.positional[position], value.call.environment)
+    return all(
+        isinstance(one, Made) and (one.api in _ALONE or (value.api == _MANAGER and _pytree(site, one)))
+        for one in options(inner)
+    )

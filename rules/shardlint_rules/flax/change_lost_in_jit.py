@@ -1,0 +1,174 @@
+"""SL516."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.facts import Scope
+from shardlint.program.annotations import annotated
+from shardlint.program.values import Api, ClassValue, Made, Place, Value, options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Lines, Rule
+from shardlint.site import Site
+from shardlint_rules.flax.nothing_trains import only_jax_jit
+
+_BASES = (
+    "flax.nnx.Module",
+    "flax.nnx.Optimizer",
+    "flax.nnx.Metric",
+    "flax.nnx.Pytree",
+    "flax.nnx.MultiMetric",
+)
+_TAKES_STATE = (
+    "flax.nnx.state",
+    "flax.nnx.split",
+    "flax.nnx.pop",
+    "flax.nnx.to_pure_dict",
+    "flax.nnx.as_pure",
+)
+
+
+class ChangeLostInJit(Rule):
+    """An NNX module is changed in place under `jax.jit`, and its state is not returned.
+
+    ## What it does
+    Reports `model.count[...] += 1`, `model.kernel = ...` and `nnx.update(model, state)` in a function that is traced by
+    `jax.jit` (not `nnx.jit`) and takes the module as an argument, where no `return` gives back the module or its state.
+
+    ## Why it hurts
+    `jax.jit` works on a copy of its arguments and knows nothing of changes in place: they end with the call, step after
+    step, and nothing is raised. Weights that were placed or loaded this way are thrown away.
+
+    ## Use instead
+    Trace it with `nnx.jit`; or return `nnx.state(model)` and `nnx.update(model, ...)` with it outside.
+
+    ## Evidence
+    Run on flax 0.12.12. Left alone: parameters that no annotation and no call shows to be modules, and functions that
+    go through another transform too.
+    """
+
+    code = "SL516"
+    name = "change-lost-in-jit"
+    harm = Harm.SILENT
+    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
+    wakes = (
+        Lines(r"\w+(?:\.\w+|\[[^\]\n]*\])+\s*(?:[-+*/]?=)[^=]", near=r"nnx"),
+        Calls("flax.nnx.update"),
+    )
+    where = "traced"
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a change that is lost."""
+        scope, changed = site.scope.function(), _changed(site)
+        if scope is None or changed is None or not isinstance(scope.node, ast.FunctionDef):
+            return
+        parameter = _parameter(scope.node, changed.id)
+        if parameter is None or len(site.file.bindings(scope, changed.id)) != 1:
+            return
+        if not only_jax_jit(site, scope) or _given_back(site, scope, changed.id):
+            return
+        shown = _shown_as_module(site, scope.node, parameter)
+        if not shown:
+            return
+        yield site.finding(
+            changed,
+            site.region.describe(site.file),
+            f"On {site.on('flax')} this changes jax.jit's own copy of `{changed.id}`, which ends with the call: outside "
+            f"`{changed.id}` stays as it was, and nothing is raised.",
+            help=f"trace it with nnx.jit, or return nnx.state({changed.id}) and update with it outside",
+            certainty=Certainty.PROVEN,
+            why=shown,
+        )
+
+
+def _changed(site: Site) -> ast.Name | None:
+    """The name of what a statement or call changes in place."""
+    node: ast.AST | None = None
+    if site.form == "line":
+        statement = site.syntax
+        if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
+            node = statement.targets[0]
+        elif isinstance(statement, ast.AugAssign):
+            node = statement.target
+        if not any(isinstance(part, ast.Attribute) for part in ast.walk(node or ast.Pass())):
+            return None
+    elif site.form == "call" and site.call.args:
+        node = site.call.args[0]
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def _parameter(node: ast.FunctionDef, name: str) -> ast.arg | None:
+    every = (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)
+    return next((one for one in every if one.arg == name), None)
+
+
+def _given_back(site: Site, scope: Scope, name: str) -> bool:
+    """Whether a return gives back an object, or what was taken of its state; or it is handed to what may keep it."""
+    kept = {name}
+    for call in site.file.walked(scope).calls:
+        takes = all(
+            isinstance(one, Api) and one.name in _TAKES_STATE for one in options(site.value(call.func))
+        )
+        parent = site.file.parent(call)
+        if takes and name in _names(call) and isinstance(parent, ast.Assign):
+            kept |= {part for target in parent.targets for part in _names(target)}
+    for statement in site.file.walked(scope).returns:
+        value = statement.value if isinstance(statement, ast.Return) else statement
+        if value is not None and kept & _given(value, name):
+            return True
+    return False
+
+
+def _given(node: ast.AST, name: str) -> set[str]:
+    """The names that an expression hands on as they are: not `loss` in `loss(x)`, nor `model` in `model(x)`."""
+    match node:
+        case ast.Call(func=ast.Name(id=called)) if called == name:
+            return set()
+        case ast.Call(args=args):
+            return {one for part in args for one in _names(part)}
+    if isinstance(node, ast.Name):
+        return {node.id}
+    return {one for part in ast.iter_child_nodes(node) for one in _given(part, name)}
+
+
+def _names(node: ast.AST) -> set[str]:
+    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
+    """What shows that a parameter is an NNX object, in words."""
+    evaluator = site.program.evaluator
+    if parameter.annotation is not None:
+        found = annotated(evaluator, Place(site.file, parameter.annotation))
+        if found and all(_is_module(site, one) for one in found):
+            return f"`{parameter.arg}` is annotated `{site.text(parameter.annotation)}`"
+    names = [one.arg for one in (*node.args.posonlyargs, *node.args.args)]
+    if parameter.arg not in names:
+        return ""
+    index = names.index(parameter.arg)
+    for end in site.program.flow.ends(site.file, node).found:
+        call = end.place.node
+        if end.kind != "called" or not isinstance(call, ast.Call) or index >= len(call.args):
+            continue
+        value = evaluator.value(Place(end.place.file, call.args[index]))
+        if all(isinstance(one, Made) and _is_module(site, one.by) for one in options(value)):
+            return f"line {call.lineno} gives it one"
+    return ""
+
+
+def _is_module(site: Site, value: Value) -> bool:
+    """Whether a class is one of NNX's that `jax.jit` takes apart."""
+    if isinstance(value, Api):
+        return value.name in _BASES
+    if not isinstance(value, ClassValue):
+        return False
+    for owner in site.program.evaluator.lineage(value):
+        for base in owner.node.bases:
+            found = options(site.program.evaluator.value(Place(owner.place.file, base)))
+            if any(isinstance(one, Api) and one.name in _BASES for one in found):
+                return True
+    return False

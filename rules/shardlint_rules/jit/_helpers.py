@@ -1,0 +1,79 @@
+"""Calls of the project's own functions for meshes and shardings, found by what they are called."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.program.values import Function, options
+from shardlint.rule import Lines
+from shardlint.site import Site
+
+_WORDS = ("shard", "mesh", "partition", "place", "put", "constrain", "spec", "jit", "replicate", "device")
+NAMES = re.compile("|".join(_WORDS), re.IGNORECASE)
+_ANY = "|".join(f"[{word[0]}{word[0].upper()}]{word[1:]}" for word in _WORDS)
+CALLING = Lines(rf"[^#\n]*(?:{_ANY})\w*\(")
+"""Statements that begin with a line which calls something by such a name."""
+
+
+def own_calls(site: Site) -> Iterator[tuple[ast.Call, Function]]:
+    """The calls in a statement itself, of plain functions of the project that are called so, and which function."""
+    statement = site.syntax
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Match | ast.Try):
+        return
+    inside = getattr(statement, "body", None)
+    parts = [
+        part
+        for part in ast.iter_child_nodes(statement)
+        if not isinstance(inside, list) or not isinstance(part, ast.stmt)
+    ]
+    for part in parts:
+        for call in ast.walk(part):
+            if not isinstance(call, ast.Call) or not NAMES.search(_last(call.func)):
+                continue
+            found = options(site.value(call.func))
+            if len(found) == 1 and isinstance(found[0], Function) and _plain(found[0]):
+                yield call, found[0]
+
+
+def _plain(function: Function) -> bool:
+    """Whether a function is one of a module, and nothing stands around it."""
+    node = function.node
+    if isinstance(node, ast.Lambda) or function.bound or function.owner is not None or node.decorator_list:
+        return False
+    scope = function.place.file.home(node)
+    return len(function.place.file.bindings(scope, node.name)) == 1
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def gives_nothing(node: ast.FunctionDef) -> bool:
+    """Whether a function with a body surely returns None."""
+    body = [
+        one for one in node.body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))
+    ]
+    if (
+        not body
+        or all(isinstance(one, ast.Pass | ast.Raise) for one in body)
+        or isinstance(body[-1], ast.Raise)
+    ):
+        return False
+    own = list(_own(node))
+    if any(isinstance(one, ast.Yield | ast.YieldFrom) for one in own):
+        return False
+    returns = [one for one in own if isinstance(one, ast.Return)]
+    return all(
+        one.value is None or (isinstance(one.value, ast.Constant) and one.value.value is None)
+        for one in returns
+    )
+
+
+def _own(node: ast.AST) -> Iterator[ast.AST]:
+    """The nodes of a function, without those of functions inside of it."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            yield child
+            yield from _own(child)

@@ -1,0 +1,78 @@
+"""SL236."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.signatures import Parameters, of_definition
+from shardlint.program.values import CallArguments, Place
+from shardlint.rule import Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.jit._again import is_test
+from shardlint_rules.jit._helpers import CALLING, own_calls
+
+
+class CallDoesNotFit(Rule):
+    """A helper for meshes or shardings is called with arguments that it does not take.
+
+    ## What it does
+    Reports a call of a function of the project, one whose name says mesh, shard, spec, partition, jit or the like, that
+    leaves out an argument without a default, or gives more by position than it takes: a parameter was added or taken
+    away, and this call was not changed. (Keywords that it does not take: SL908.)
+
+    ## Why it hurts
+    The call raises TypeError: in the script or branch that nobody ran since.
+
+    ## Evidence
+    Read off the definition. Left alone: methods, decorated functions, calls with `*` or `**`, and names that are
+    bound more than once.
+    """
+
+    code = "SL236"
+    name = "call-does-not-fit"
+    harm = Harm.CRASH
+    wakes = (CALLING,)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a call that raises."""
+        if is_test(site.file, site.syntax):
+            return
+        for call, function in own_calls(site):
+            arguments = site.program.evaluator.arguments(Place(site.file, call))
+            parameters = of_definition(function.node)
+            wrong = _wrong(parameters, arguments)
+            if not wrong or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            file = function.place.file
+            where = (
+                f"line {function.place.line}"
+                if file is site.file
+                else f"{file.path.name}:{function.place.line}"
+            )
+            yield site.finding(
+                call.func,
+                wrong,
+                f"This raises TypeError: `{function.node.name}` at {where} takes {_listed(parameters)}.",
+                help="give it what the definition asks for",
+            )
+
+
+def _wrong(parameters: Parameters, arguments: CallArguments) -> str:
+    """What does not fit, in words."""
+    if parameters.fits(arguments):
+        return ""
+    given = len(arguments.positional)
+    known = (*parameters.positional, *parameters.keyword_only)
+    if not parameters.double_star and any(name not in known for name in arguments.keywords):
+        return ""  # a keyword that it does not take: SL908
+    missing = [
+        name for name in parameters.positional[given : parameters.required] if name not in arguments.keywords
+    ]
+    return f"`{missing[0]}` is missing" if missing else f"{given} arguments by position"
+
+
+def _listed(parameters: Parameters) -> str:
+    names = [*parameters.positional, *parameters.keyword_only]
+    return ", ".join(f"`{name}`" for name in names) if names else "no arguments"

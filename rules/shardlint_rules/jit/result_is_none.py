@@ -1,0 +1,60 @@
+"""SL237."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.rule import Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.jit._again import is_test
+from shardlint_rules.jit._helpers import CALLING, gives_nothing, own_calls
+
+
+class ResultIsNone(Rule):
+    """The result of a helper for meshes or shardings is used, and the helper returns nothing.
+
+    ## What it does
+    Reports `params = shard_params(params, mesh)` and `return shard_params(...)` where the function of the project
+    changes something in place, or forgot its `return`.
+
+    ## Why it hurts
+    The name is None from here on. What was placed is thrown away, or what was changed in place is hidden behind None.
+
+    ## Evidence
+    Read off the definition: it has no `return` with a value and no `yield`. Left alone: functions without a body,
+    methods, decorated functions, and names that are bound more than once.
+    """
+
+    code = "SL237"
+    name = "result-is-none"
+    harm = Harm.CRASH
+    wakes = (CALLING,)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a name that becomes None."""
+        statement = site.syntax
+        if is_test(site.file, statement) or not isinstance(statement, ast.Assign | ast.AnnAssign):
+            return
+        for call, function in own_calls(site):
+            node = function.node
+            if (
+                statement.value is not call
+                or not isinstance(node, ast.FunctionDef)
+                or not gives_nothing(node)
+            ):
+                continue
+            target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            file = function.place.file
+            where = (
+                f"line {function.place.line}"
+                if file is site.file
+                else f"{file.path.name}:{function.place.line}"
+            )
+            yield site.finding(
+                call.func,
+                "it returns nothing",
+                f"`{site.text(target)}` is None from here on: `{node.name}` at {where} has no return with a value.",
+                help=f"call it as a statement, or let it return what it makes: {site.text(call.func)}(...)",
+            )

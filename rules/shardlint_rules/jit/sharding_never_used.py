@@ -1,0 +1,77 @@
+"""SL238."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.jit._again import is_test
+
+
+class ShardingNeverUsed(Rule):
+    """A sharding is made and given a name, and nothing is placed with it.
+
+    ## What it does
+    Reports `batch_sharding = NamedSharding(mesh, P("data"))` in a function that never reads the name, and
+    `self.batch_sharding = ...` of which no file of the project reads the attribute.
+
+    ## Why it hurts
+    Somebody meant to place something with it. What it was made for stays on one device, or whole on every device, and
+    nothing is raised.
+
+    ## Evidence
+    The proof shows the batch on one device. Names with an underscore in front, and names that a nested function,
+    `locals()` or `global` touches, count as read.
+    """
+
+    code = "SL238"
+    name = "sharding-never-used"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    wakes = (Calls("jax.sharding.NamedSharding"),)
+    forms = ("call",)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a name."""
+        if is_test(site.file, site.syntax):
+            return
+        fate, name = site.fate
+        if fate == "never read" and name is not None:
+            yield self._finding(site, name, "local", "no statement of the function reads it")
+            return
+        parent = site.file.parent(site.call)
+        target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+        if (
+            isinstance(target, ast.Attribute)
+            and isinstance(target.value, ast.Name)
+            and target.value.id == "self"
+        ):
+            if _never_read(site, target.attr):
+                yield self._finding(
+                    site, f"self.{target.attr}", "attribute", "no file of the project reads it"
+                )
+
+    def _finding(self, site: Site, name: str, form: str, why: str) -> Finding:
+        return site.finding(
+            site.call.func,
+            f"`{name}` is never read",
+            f"Nothing is placed with `{name}`: a sharding does nothing until it is given to jax.device_put, jit or a "
+            "constraint.",
+            help=f"place what it is for: jax.device_put(x, {name}), or leave it out",
+            form=form,
+            why=why,
+        )
+
+
+def _never_read(site: Site, name: str) -> bool:
+    """Whether nothing in the project says the name of an attribute but this assignment."""
+    said = 0
+    for file in site.program.project.holding(site.file.path, (name,)):
+        if file is None:
+            return False
+        said += len(re.findall(rf"\b{re.escape(name)}\b", file.source.text))
+    return said <= 1

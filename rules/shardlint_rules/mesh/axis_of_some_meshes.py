@@ -1,0 +1,125 @@
+"""SL316."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import permutations
+
+from shardlint.program.mesh_table import NamedMesh, named_meshes
+from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.site import Site
+
+_NEAR = r"\w*(?:sharding|spec|_axes)\w*\s*(?::[^=\n]*)?=\s*\(|mesh\w*\.shape\[[\"']"
+
+
+class AxisOfSomeMeshes(Rule):
+    """Code names a mesh axis that only some of the project's meshes have.
+
+    ## What it does
+    Where one file of a project makes a mesh with all its axes and another one with only some of those (`("data", "expert",
+    "model")` and `("data", "model")`), reports an axis of the larger alone that is written out: read as
+    `mesh.shape["expert"]` without asking whether it is there, or in the tuple of a keyword or field such as
+    `kernel_sharding=("expert", None)`.
+
+    ## Why it hurts
+    Under the smaller mesh `mesh.shape["expert"]` raises `KeyError`, and a sharding that names the axis `ValueError:
+    Resource axis: expert is not found in mesh`: the code works in one configuration of the project only.
+
+    ## Use instead
+    `mesh.shape.get("expert", 1)`, and axis names from the place that knows which mesh is in use.
+
+    ## Evidence
+    Both proofs run. Left alone: functions that ask `"expert" in mesh.shape` or `mesh.axis_names` or have the axis in
+    their own name, axis names that come from constants, meshes of tests, and meshes that have nothing in common.
+    """
+
+    code = "SL316"
+    name = "axis-of-some-meshes"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("shape", "named")
+    wakes = (Lines(r"(?:import|from)\s+\w+", near=_NEAR),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each place in a file: asked once, at its first import."""
+        imports = (one for one in site.file.tree.body if isinstance(one, ast.Import | ast.ImportFrom))
+        if site.syntax is not next(imports, None):
+            return
+        found = list(_written(site))
+        if not found:
+            return
+        missing = _optional(named_meshes(site.program, site.file))
+        for node, axis, form in found:
+            if axis in missing and not _asked(site, node, axis):
+                yield self._finding(site, node, axis, form, *missing[axis])
+
+    def _finding(
+        self, site: Site, node: ast.AST, axis: str, form: str, large: NamedMesh, small: NamedMesh
+    ) -> Finding:
+        raises = "KeyError" if form == "shape" else "ValueError when the sharding is made"
+        where = small.path.name if small.path != site.file.path else "this file"
+        return site.finding(
+            node,
+            f'not every mesh of the project has "{axis}"',
+            f"With the mesh of {where}:{small.line}, whose axes are {', '.join(small.axes)}, this raises {raises}.",
+            help=f'read mesh.shape.get("{axis}", 1)'
+            if form == "shape"
+            else "take the name from the mesh in use",
+            certainty=Certainty.POSSIBLE,
+            form=form,
+            why=f"the mesh of {large.path.name}:{large.line} has it, that of {small.path.name}:{small.line} has not",
+        )
+
+
+def _optional(meshes: tuple[NamedMesh, ...]) -> dict[str, tuple[NamedMesh, NamedMesh]]:
+    """The axes that a mesh has and another one, with some of its axes and no others, has not."""
+    found: dict[str, tuple[NamedMesh, NamedMesh]] = {}
+    for large, small in permutations(meshes, 2):
+        if large.path == small.path and len(small.axes) > 1 and set(small.axes) < set(large.axes):
+            for axis in set(large.axes) - set(small.axes):
+                found.setdefault(axis, (large, small))
+    return found
+
+
+def _written(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
+    """The axes that are written out, each with its place and form."""
+    for node in ast.walk(site.file.tree):
+        match node:
+            case ast.Subscript(
+                value=ast.Attribute(attr="shape", value=mesh), slice=ast.Constant(value=str() as axis)
+            ) if "mesh" in site.text(mesh).lower():
+                yield node, axis, "shape"
+            case ast.keyword(arg=str() as name, value=ast.Tuple() as value):
+                yield from _axes(name, value)
+            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Tuple() as value):
+                yield from _axes(name, value)
+
+
+def _axes(name: str, value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
+    """The axes of a tuple that is a spec by what it is called, and by what else it holds."""
+    if not name.endswith(("sharding", "spec", "pspec")):
+        return
+    for part in ast.walk(value):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part, part.value, "named"
+
+
+def _asked(site: Site, node: ast.AST, axis: str) -> bool:
+    """Whether the function around a place asks for the axis, anywhere, or is named for it."""
+    scope = site.file.home(node).function()
+    if scope is not None and axis in scope.name.lower().split("_"):
+        return True  # it is for those that have the axis
+    inside = scope.node if scope is not None else site.file.tree
+    for part in ast.walk(inside):
+        if isinstance(part, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in part.ops):
+            if any(isinstance(one, ast.Constant) and one.value == axis for one in ast.walk(part)):
+                return True
+        if (
+            isinstance(part, ast.ExceptHandler)
+            and part.type is not None
+            and "KeyError" in site.text(part.type)
+        ):
+            return True
+    return False

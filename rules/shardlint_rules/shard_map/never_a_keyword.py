@@ -1,0 +1,66 @@
+"""SL422."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator
+
+from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.site import Site
+
+_REDUCING = ("x", "axis_name", "axis_index_groups")
+# All that any release since 0.4 takes; what a release took away or renamed is SL903's.
+_TAKEN = {
+    "jax.pmap": (
+        "fun", "axis_name", "in_axes", "out_axes", "static_broadcasted_argnums", "devices", "backend", "axis_size",
+        "donate_argnums", "global_arg_shapes",
+    ),
+    "jax.shard_map": ("f", "mesh", "in_specs", "out_specs", "axis_names", "check_vma", "check_rep", "auto"),
+    "jax.lax.psum": _REDUCING,
+    "jax.lax.pmean": _REDUCING,
+    "jax.lax.pmax": _REDUCING,
+    "jax.lax.pmin": _REDUCING,
+    "jax.lax.all_gather": ("x", "axis_name", "axis_index_groups", "axis", "tiled", "to"),
+    "jax.lax.psum_scatter": ("x", "axis_name", "scatter_dimension", "axis_index_groups", "tiled"),
+    "jax.lax.all_to_all": ("x", "axis_name", "split_axis", "concat_axis", "axis_index_groups", "tiled"),
+    "jax.lax.ppermute": ("x", "axis_name", "perm"),
+    "jax.lax.axis_index": ("axis_name",),
+}  # fmt: skip
+
+
+class NeverAKeyword(Rule):
+    """`pmap`, `shard_map` or a collective is called with a keyword that no release takes.
+
+    ## What it does
+    Reports keywords that none of these functions ever had, such as `in_axis` for `in_axes` or `axis` for `axis_name`.
+
+    ## Why it hurts
+    The call raises `TypeError` when it is reached: behind a flag or on the way to the last step, that is late.
+
+    ## Evidence
+    The signatures of jax 0.4.30 to 0.12. What a release renamed is SL903.
+    """
+
+    code = "SL422"
+    name = "never-a-keyword"
+    harm = Harm.CRASH
+    wakes = (Calls(*_TAKEN),)
+    forms = ("call", "partial")
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each keyword."""
+        taken = _TAKEN[site.api]
+        for keyword in site.call.keywords:
+            if keyword.arg is None or keyword.arg in taken:
+                continue
+            name = site.api.rpartition(".")[2]
+            close = difflib.get_close_matches(keyword.arg, taken, 1) or [
+                one for one in taken if one.startswith(keyword.arg)
+            ]
+            yield site.finding(
+                keyword,
+                f"{name} takes no `{keyword.arg}`",
+                f"On {site.on('jax')} this raises TypeError.",
+                help=f"write {close[0]}=" if close else f"it takes {', '.join(taken)}",
+            )

@@ -1,0 +1,168 @@
+"""Arrays with one entry for each device: what pmapped functions return and `replicate` makes. Shared by rules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from shardlint.facts import Binding, FileFacts
+from shardlint.program import Program
+from shardlint.program.reach import lookup
+from shardlint.program.signatures import Jitted, jitted
+from shardlint.program.values import Api, Constant, Function, Items, Place, Value, options
+from shardlint.site import Site
+
+PMAP = "jax.pmap"
+REPLICATE = ("flax.jax_utils.replicate", "jax.device_put_replicated")
+_RESTORE = ("flax.training.checkpoints.restore_checkpoint",)
+# Attributes of an array, and methods whose result is none with an entry for each device.
+_OF_ARRAY = frozenset(
+    "shape dtype ndim size sharding mean sum max min any all item addressable_shards".split()
+)
+_DEPTH = 6
+
+
+@dataclass(frozen=True)
+class PerDevice:
+    """Where it was made. `index` is which result of the pmapped function; `path` is what was taken out of that."""
+
+    by: Literal["pmap", "replicate"]
+    file: FileFacts
+    call: ast.Call
+    function: Jitted | None = None
+    index: int | None = None
+    path: tuple[str, ...] = ()
+
+
+def per_device(program: Program, file: FileFacts, node: ast.AST, depth: int = 0) -> PerDevice | None:
+    """What an expression has from a pmapped function or `replicate`, on all ways to it; None where it is not sure."""
+    if depth > _DEPTH:
+        return None
+    match node:
+        case ast.Name():
+            bindings, _ = lookup(file, node, node.id)
+            found = [_bound(program, file, one, depth + 1) for one in bindings]
+            return found[0] if found and None not in found else None
+        case ast.Attribute() if node.attr not in _OF_ARRAY:
+            inner = per_device(program, file, node.value, depth + 1)
+            return replace(inner, path=(*inner.path, node.attr)) if inner is not None else None
+        case ast.Subscript(slice=ast.Constant(value=str(key))):
+            inner = per_device(program, file, node.value, depth + 1)
+            return replace(inner, path=(*inner.path, key)) if inner is not None else None
+        case ast.Call():
+            return _called(program, file, node, depth)
+    return None
+
+
+def _called(program: Program, file: FileFacts, call: ast.Call, depth: int) -> PerDevice | None:
+    if isinstance(call.func, ast.Attribute):
+        if call.func.attr == "replace":
+            return per_device(program, file, call.func.value, depth + 1)
+        if call.func.attr == "replicate" and not call.args and not call.keywords:
+            return PerDevice("replicate", file, call) if file.says("jax_utils") else None
+    found = options(program.value(file, call.func))
+    if len(found) != 1:
+        return None
+    match found[0]:
+        case Api(name=name) if name in REPLICATE:
+            return PerDevice("replicate", file, call)
+        case Api(name=name) if name in _RESTORE and len(call.args) > 1:
+            return per_device(program, file, call.args[1], depth + 1)
+        case Function(place=place, node=ast.FunctionDef() as inner):
+            return _returned(program, place.file, inner, depth)
+    function = jitted(found[0], program.evaluator, (PMAP,))
+    if function is None or any(_of_one(file, one) for one in call.args):
+        return None
+    return PerDevice("pmap", file, call, function)
+
+
+def _of_one(file: FileFacts, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an argument was given a leading dimension of 1: the function then runs on one device."""
+    if depth > _DEPTH:
+        return False
+    if any(word in file.text(node) for word in ("[None", "newaxis", "expand_dims")):
+        return True
+    if isinstance(node, ast.Call):
+        return any(_of_one(file, one, depth + 1) for one in node.args)
+    bindings = lookup(file, node, node.id)[0] if isinstance(node, ast.Name) else []
+    return any(one.value is not None and _of_one(file, one.value, depth + 1) for one in bindings)
+
+
+def _returned(program: Program, file: FileFacts, node: ast.FunctionDef, depth: int) -> PerDevice | None:
+    """What a function of the project returns, where that is the same at each return."""
+    returns = [one.value for one in file.walked(file.scope(node)).returns if isinstance(one, ast.Return)]
+    found = [per_device(program, file, one, depth + 1) if one is not None else None for one in returns]
+    return found[0] if found and None not in found else None
+
+
+def _bound(program: Program, file: FileFacts, binding: Binding, depth: int) -> PerDevice | None:
+    if binding.value is None:
+        return None
+    if binding.kind == "assign" or (binding.kind == "walrus"):
+        found = per_device(program, file, binding.value, depth)
+        return found if found is not None and _split(program, found) else None
+    if binding.kind == "unpack" and binding.index is not None:
+        found = per_device(program, file, binding.value, depth)
+        if found is None or found.by != "pmap" or found.path or found.index is not None:
+            return None
+        found = replace(found, index=binding.index)
+        return found if _split(program, found) else None
+    return None
+
+
+def _split(program: Program, found: PerDevice) -> bool:
+    """Whether the result has an entry for each device: `out_axes` of pmap may say that it has none."""
+    if found.function is None:
+        return True
+    place = found.function.setting("out_axes")
+    if found.function.settings.open_keywords:
+        return False
+    if place is None:
+        return True
+    value: Value = program.evaluator.value(place, found.function.settings.environment)
+    if isinstance(value, Items) and not value.open:
+        if found.index is None or found.index >= len(value.items):
+            return False
+        value = value.items[found.index]
+    return value == Constant(0)
+
+
+def pmapped_calls(site: Site) -> Iterator[ast.Call]:
+    """The calls, in this file, of what a site's `pmap` made."""
+    parent = site.file.parent(site.call)
+    if isinstance(parent, ast.FunctionDef):
+        ends = site.program.flow.ends(site.file, parent)
+    elif site.form == "partial":
+        return
+    else:
+        ends = site.program.flow.calls(Place(site.file, site.call))
+    for end in ends.found:
+        if end.kind == "called" and end.place.file is site.file and isinstance(end.place.node, ast.Call):
+            yield end.place.node
+
+
+def taken_first(site: Site) -> ast.expr | None:
+    """The tree of which `jax.tree.map(lambda x: x[0], tree)` takes the first entries."""
+    call = site.call
+    if len(call.args) != 2 or call.keywords:
+        return None
+    match call.args[0]:
+        case ast.Lambda(
+            args=ast.arguments(args=[ast.arg(arg=name)]),
+            body=ast.Subscript(value=ast.Name(id=taken), slice=ast.Constant(value=0)),
+        ) if name == taken:
+            return call.args[1]
+    return None
+
+
+def names_around(site: Site) -> Iterator[str]:
+    """What the code around a call is called: the function it is in, what its result is, the function's docstring."""
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.Assign):
+            yield from (site.text(target) for target in outer.targets)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield outer.name
+            yield ast.get_docstring(outer) or ""
+            return

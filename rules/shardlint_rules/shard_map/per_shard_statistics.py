@@ -1,0 +1,67 @@
+"""SL409."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.mapped import Ran
+from shardlint.program.varying import Event
+from shardlint.rule import Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
+
+
+class PerShardStatistics(Rule):
+    """A softmax, a sort or a running sum goes along a dimension that is split over the devices.
+
+    ## What it does
+    Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of an
+    argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
+
+    ## Why it hurts
+    Each device sees its own piece of the dimension: each piece is normalised, sorted or added up by itself, and the
+    pieces are put together. Shapes are right and nothing raises.
+
+    ## Use instead
+    Leave the dimension whole (`None` in the spec), gather it, or reduce over the axis as well: for a softmax the maximum
+    with `jax.lax.pmax` and the sum with `jax.lax.psum`.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12 with 8 devices: the rows of such a softmax add up to 8. Bodies with any collective over the
+    axis are left alone.
+    """
+
+    code = "SL409"
+    name = "per-shard-statistics"
+    harm = Harm.SILENT
+    assumes = True
+    wakes = MAPPING
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each place."""
+        done: set[ast.AST] = set()
+        for ran, event, node in events(site, "along a split dimension"):
+            if node in done or ran.mapped.api != "jax.shard_map" or _communicates(ran, event):
+                continue
+            done.add(node)
+            sure = not event.note.endswith("?")
+            yield site.finding(
+                node,
+                f"along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
+                f"On {site.on('jax')} each device does this to its own piece of the dimension, and nothing in the body "
+                f"communicates over {shown(event.axes)}.",
+                help="leave the dimension whole in in_specs, or reduce over the axis too",
+                certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
+                form="" if sure else "last",
+                why="" if sure else "the spec's last entry is taken for the last dimension",
+            )
+
+
+def _communicates(ran: Ran, event: Event) -> bool:
+    """Whether the body runs a collective over the axis, or hands values to code that is not seen."""
+    return any(
+        other.kind == "collective" and set(other.axes) & set(event.axes) and other.note != "axis_index"
+        for other in ran.events
+    ) or any(other.kind == "collective" and not other.axes for other in ran.events)

@@ -1,0 +1,154 @@
+"""SL419."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.program.reach import lookup
+from shardlint.program.signatures import Jitted, jitted, numbers
+from shardlint.program.values import Constant, Items, options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.per_device import PMAP, pmapped_calls
+
+_SEVERAL = re.compile(r"(?:process|host)_count\(\)\s*(?:==|<=|>|!=)\s*1")
+_NUMBERS = ("int", "float", "bool")
+_LABEL = "a number has no dimension to split"
+_RAISES = (
+    "On {} this raises ValueError: each argument of a pmapped function is split along its first dimension."
+)
+_HELP = "name its position in static_broadcasted_argnums, or write None for it in in_axes"
+
+
+class PmapUnmappedArgument(Rule):
+    """A pmapped function is given what has no entry for each device.
+
+    ## What it does
+    Looks at the calls of what `pmap` made, and at the arguments that are split over the devices (no `None` in `in_axes`,
+    not static). Reports numbers of Python, also those that a command line flag or an annotation gives, and arrays of
+    one entry (`jnp.asarray([x])`) where there are several processes.
+
+    ## Why it hurts
+    A number raises ValueError when the function is called: "its rank should be at least 1". One entry runs on one
+    device, and raises where there are several processes and a host has more than one device.
+
+    ## Use instead
+    `static_broadcasted_argnums`, `in_axes=None`, or `functools.partial` for settings; `[x] * jax.local_device_count()`
+    for one entry on each device.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12.
+    """
+
+    code = "SL419"
+    name = "pmap-unmapped-argument"
+    harm = Harm.CRASH
+    likely = ("one-entry", "number")
+    wakes = (Calls(PMAP),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each argument."""
+        for call in pmapped_calls(site):
+            found = [
+                jitted(one, site.program.evaluator, (PMAP,))
+                for one in options(site.program.value(site.file, call.func))
+            ]
+            function = found[0] if len(found) == 1 else None
+            if function is None or any(isinstance(one, ast.Starred) for one in call.args):
+                continue
+            given = [call.args[at] for at in _mapped(site, function, len(call.args))]
+            numbers_given = [(one, why) for one in given if (why := _is_number(site, one))]
+            if numbers_given:
+                yield self._numbers(site, call, numbers_given)
+            else:
+                for one in given:
+                    yield from self._argument(site, function, one)
+
+    def _argument(self, site: Site, function: Jitted, node: ast.expr) -> Iterator[Finding]:
+        value = site.value(node)
+        if isinstance(value, Constant) and isinstance(value.value, int | float):
+            yield site.finding(node, _LABEL, _RAISES.format(site.on("jax")), help=_HELP)
+        elif _one_entry(site, node) and "devices" not in function.settings.keywords and _several(site, node):
+            yield site.finding(
+                node,
+                "one entry, for all devices",
+                f"On {site.on('jax')} this raises where a host has more than one device: with several processes pmap "
+                "takes one entry for each local device.",
+                help="repeat it: jnp.asarray([x] * jax.local_device_count())",
+                certainty=Certainty.POSSIBLE,
+                form="one-entry",
+                why="the code asks for the number of processes",
+            )
+
+    def _numbers(self, site: Site, call: ast.Call, given: list[tuple[ast.expr, str]]) -> Finding:
+        names = ", ".join(f"`{site.text(one)}`" for one, _ in given)
+        return site.finding(
+            site.call,
+            f"called with {names} at line {call.lineno}: {_LABEL}",
+            _RAISES.format(site.on("jax")),
+            help=_HELP,
+            certainty=Certainty.POSSIBLE,
+            form="number",
+            why="; ".join(why for _, why in given),
+        )
+
+
+def _mapped(site: Site, function: Jitted, count: int) -> Iterator[int]:
+    """The positions that are split over the devices."""
+    static = numbers(
+        function.setting("static_broadcasted_argnums"), function.settings, site.program.evaluator
+    )
+    if static is None or function.settings.open_keywords or len(function.settings.positional) > 2:
+        return
+    axes = function.setting("in_axes")
+    given = (
+        site.program.evaluator.value(axes, function.settings.environment) if axes is not None else Constant(0)
+    )
+    for at in range(count):
+        one = given
+        if isinstance(given, Items):
+            one = given.items[at] if at < len(given.items) and not given.open else Constant(None)
+        if at not in static and at - count not in static and one == Constant(0):
+            yield at
+
+
+def _is_number(site: Site, node: ast.expr) -> str:
+    """What says that an argument is a number of Python."""
+    if not isinstance(node, ast.Name):
+        return ""
+    bindings, _ = lookup(site.file, node, node.id)
+    if len(bindings) != 1:
+        return ""
+    binding = bindings[0]
+    if isinstance(binding.annotation, ast.Name) and binding.annotation.id in _NUMBERS:
+        return f"`{node.id}` is annotated as {binding.annotation.id}"
+    if binding.kind == "param":
+        flag = rf"DEFINE_(?:integer|float|boolean|bool)\(\s*['\"]{node.id}['\"]|['\"]--{node.id}['\"][^)]*type=(?:int|float)"
+        if re.search(flag, site.file.source.text):
+            return f"the flag {node.id} is a number"
+    value = binding.value
+    if binding.kind == "assign" and isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
+        if value.func.id in (*_NUMBERS, "len"):
+            return f"{value.func.id}() made it"
+    return ""
+
+
+def _one_entry(site: Site, node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(site.file, node, node.id)
+        if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
+            return False
+        node = bindings[0].value
+    match node:
+        case ast.Call(args=[ast.List(elts=[one]), *_]) if not isinstance(one, ast.Starred):
+            return site.text(node.func).rpartition(".")[2] in ("asarray", "array")
+    return False
+
+
+def _several(site: Site, node: ast.expr) -> bool:
+    """Whether the function asks for the number of processes."""
+    scope = site.file.home(node).function()
+    return scope is not None and _SEVERAL.search(site.text(scope.node)) is not None

@@ -1,0 +1,137 @@
+"""SL416."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program.reach import readers
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.per_device import PMAP, REPLICATE, PerDevice, per_device, pmapped_calls
+
+_NUMBERS = ("int", "float", "bool")
+_COMPARED = (ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq)
+
+
+class ReadAsScalar(Rule):
+    """A value that has one entry for each device is read as if it were one number.
+
+    ## What it does
+    Follows what `replicate` and pmapped functions return, and reports where it, or a part of it (`state.step`,
+    `metrics["loss"]`), is compared in a condition or given to `int`, `float`, `bool`, `.item()` or a number format.
+
+    ## Why it hurts
+    With more than one device it raises: "The truth value of an array with more than one element is ambiguous", or "Only
+    scalar arrays can be converted to Python scalars". On one device, where it was tried, it works.
+
+    ## Use instead
+    `flax.jax_utils.unreplicate(state.step)` first, or an average over the devices where they differ.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12 with 8 devices. A result of which some way to the read is not seen, and one with
+    `out_axes=None`, are left alone.
+    """
+
+    code = "SL416"
+    name = "read-as-scalar"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("read",)
+    wakes = (Calls(PMAP, *REPLICATE),)
+    forms = ("call", "partial")
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each read."""
+        done: set[ast.AST] = set()
+        for call in [site.call] if site.api != PMAP else pmapped_calls(site):
+            for target in _targets(site.file, call):
+                for read, _ in readers(site.file, target):
+                    whole, form = _used(site.file, read)
+                    if not form or whole in done:
+                        continue
+                    made = per_device(site.program, site.file, whole)
+                    if made is not None and _an_array(made):
+                        done.add(whole)
+                        yield self._finding(site, whole, made, form)
+
+    def _finding(self, site: Site, whole: ast.expr, made: PerDevice, form: str) -> Finding:
+        by = "replicate" if made.by == "replicate" else "pmap"
+        error = (
+            "the truth value of an array is ambiguous"
+            if form == "condition"
+            else "only scalars can be converted"
+        )
+        return site.finding(
+            whole,
+            "has one entry for each device",
+            f"On {site.on('jax')} this raises with more than one device ({error}): {by} gave it a leading "
+            "dimension.",
+            help=f"take one entry first: jax_utils.unreplicate({site.text(whole)}), or average where they differ",
+            form="read",
+            why=f"{by} at line {made.call.lineno} of {made.file.path.name}",
+        )
+
+
+def _targets(file: FileFacts, call: ast.Call) -> Iterator[ast.Name]:
+    parent = file.parent(call)
+    if isinstance(parent, ast.Assign):
+        for target in parent.targets:
+            yield from (one for one in ast.walk(target) if isinstance(one, ast.Name))
+
+
+def _used(file: FileFacts, read: ast.Name) -> tuple[ast.expr, str]:
+    """The whole of what is read (`state.step`), and what as."""
+    node: ast.expr = read
+    parent = file.parent(node)
+    while (isinstance(parent, ast.Attribute) and parent.value is node) or (
+        isinstance(parent, ast.Subscript)
+        and parent.value is node
+        and isinstance(parent.slice, ast.Constant)
+        and isinstance(parent.slice.value, str)
+    ):
+        outer = file.parent(parent)
+        if isinstance(outer, ast.Call) and outer.func is parent:
+            item = isinstance(parent, ast.Attribute) and parent.attr == "item" and not outer.args
+            return node, "number" if item else ""
+        node, parent = parent, outer
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.args == [node]:
+        return node, "number" if parent.func.id in _NUMBERS else ""
+    if isinstance(parent, ast.FormattedValue) and parent.format_spec is not None:
+        return node, "number" if file.text(parent.format_spec).rstrip("}'\"")[-1:] in (
+            "f",
+            "d",
+            "e",
+            "g",
+        ) else ""
+    return node, "condition" if _compared(file, node) else ""
+
+
+def _compared(file: FileFacts, node: ast.expr) -> bool:
+    """Whether it is compared with a number, itself or after some arithmetic, where a truth value is needed."""
+    inner: ast.AST = node
+    compared = False
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.BinOp):
+            pass
+        elif isinstance(outer, ast.Compare):
+            if not all(isinstance(op, _COMPARED) for op in outer.ops):
+                return False
+            compared = True
+        elif isinstance(outer, ast.BoolOp) or (
+            isinstance(outer, ast.UnaryOp) and isinstance(outer.op, ast.Not)
+        ):
+            pass
+        elif isinstance(outer, ast.If | ast.While | ast.IfExp | ast.Assert):
+            return outer.test is inner and (compared or isinstance(inner, ast.BinOp))
+        else:
+            return False
+        inner = outer
+    return False
+
+
+def _an_array(made: PerDevice) -> bool:
+    """Whether it is one result, or a part of one: a tuple of several results is none."""
+    return bool(made.path) or made.index is not None or made.by == "replicate"

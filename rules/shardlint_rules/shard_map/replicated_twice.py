@@ -1,0 +1,50 @@
+"""SL417."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.per_device import PMAP, REPLICATE, per_device
+
+
+class ReplicatedTwice(Rule):
+    """What has one copy for each device is replicated once more.
+
+    ## What it does
+    Reports `replicate` of what `replicate` or a pmapped function returned, also in a function of the project that is
+    called for it, or of what a checkpoint was restored into that is replicated already.
+
+    ## Why it hurts
+    Each array gets a second leading dimension. The pmapped step sees arrays with one dimension more than they were
+    initialised with, which raises in the model or broadcasts without a word.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12: a parameter of shape (3,) becomes (8, 8, 3).
+    """
+
+    code = "SL417"
+    name = "replicated-twice"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("twice",)
+    wakes = (Calls(*REPLICATE),)
+    forms = ("call",)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each call."""
+        given = site.call.args[0] if site.call.args else None
+        made = per_device(site.program, site.file, given) if given is not None else None
+        if given is None or made is None:
+            return
+        by = "replicate" if made.by == "replicate" else PMAP.rpartition(".")[2]
+        yield site.finding(
+            given,
+            "has one entry for each device already",
+            f"On {site.on('jax')} each array in it gets a second leading dimension.",
+            help="replicate it once, after it is restored",
+            form="twice",
+            why=f"{by} at line {made.call.lineno} of {made.file.path.name}",
+        )
