@@ -150,8 +150,13 @@ class LocalAndGlobalCounts(Rule):
         """The names of the function, and of what takes the product."""
         function = site.scope.function()
         parent = site.file.parent(product.node)
-        taker = site.text(parent.func) if isinstance(parent, ast.Call) else ""
-        return f"{function.name if function is not None else ''} {product.name} {taker.rpartition('.')[2]}"
+        takers = [site.text(parent.func)] if isinstance(parent, ast.Call) else []
+        for mention in site.file.mentions_in(site.scope, product.name) if product.name else ():
+            owner = site.file.parent(mention)
+            call = site.file.parent(owner) if isinstance(owner, ast.keyword) else owner
+            takers += [site.text(call.func)] if isinstance(call, ast.Call) else []
+        names = [taker.rpartition(".")[2] for taker in takers]
+        return " ".join([function.name if function is not None else "", product.name, *names])
 
 
 def _asserted(site: Site) -> ast.expr | None:
