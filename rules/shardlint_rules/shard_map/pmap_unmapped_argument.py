@@ -31,7 +31,8 @@ class PmapUnmappedArgument(Rule):
     arrays of one entry (`jnp.asarray([x])`) where there are several processes.
 
     ## Why it hurts
-    X
+    A number raises ValueError when the function is called. One entry runs on one device, and raises where there are
+    several processes and a host has more than one device.
 
     ## Use instead
     `static_broadcasted_argnums`, `in_axes=None`, or `functools.partial` for settings; `[x] * jax.local_device_count()`
