@@ -57,9 +57,8 @@ class RestoredNotPlaced(Rule):
     or above, and does not place what it read.
 
     ## Why it hurts
-    A run that goes on from a checkpoint has its arrays on the host, bound to no device. The compiled step gets them whole on every
-    device: the memory of a run that begins is that of a shard, of one that goes on it is that of the model. Nothing is
-    raised while it fits.
+    A run that goes on from a checkpoint has its arrays on the host, bound to no device. The compiled step gets them
+    whole on every device, where a run that begins has a shard on each. Nothing is raised while they fit.
 
     ## Use instead
     Place it on both ways, best behind the branch.
