@@ -132,6 +132,7 @@ RULES = {
     "SL652": "shardlint_rules.einshard.stray_star:StrayStar",
     "SL653": "shardlint_rules.einshard.in_jit:EinshardInJit",
     "SL654": "shardlint_rules.einshard.to_named_sharding:EinshardToNamedSharding",
+    "SL702": "shardlint_rules.checkpoints.restored_not_placed:RestoredNotPlaced",
     "SL801": "shardlint_rules.processes.device_count_too_late:DeviceCountTooLate",
     "SL802": "shardlint_rules.processes.xla_flags_overwritten:XlaFlagsOverwritten",
     "SL803": "shardlint_rules.processes.backend_before_initialize:BackendBeforeInitialize",
