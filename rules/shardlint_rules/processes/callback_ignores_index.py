@@ -1,0 +1,118 @@
+"""SL805."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts
+from shardlint.program.values import Constant, Function, Items, Made, Place, Value, options
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+
+_MAKE = "jax.make_array_from_callback"
+_SAME = (
+    "numpy.zeros",
+    "numpy.ones",
+    "numpy.full",
+    "numpy.empty",
+    "jax.numpy.zeros",
+    "jax.numpy.ones",
+    "jax.numpy.full",
+)
+_ALIKE = ("zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like")
+
+
+class CallbackIgnoresIndex(Rule):
+    """The callback of `make_array_from_callback` gives every shard the same data.
+
+    ## What it does
+    Reports a callback whose parameter, the index of the shard, is not used: `lambda index: batch`. Zeros, ones and
+    constants are left alone, and so are shardings that are replicated.
+
+    ## Why it hurts
+    It is called for each shard of this process, and must give that shard's part of the whole. With the whole array it
+    raises `ValueError` for the shape; with a part, every device gets the same one, so that the examples of the
+    others are lost and those of one are counted again and again.
+
+    ## Evidence
+    Run on jax 0.12: an array of eight equal shards where eight different ones were meant.
+    """
+
+    code = "SL805"
+    name = "callback-ignores-index"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    wakes = (Calls(_MAKE),)
+    fixes = "none"
+    forms = ("call",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a callback."""
+        given = site.argument("data_callback")
+        if given is None or self._replicated(site):
+            return
+        found = options(site.value(given))
+        if len(found) != 1 or not isinstance(found[0], Function):
+            return
+        function = found[0]
+        file, node = function.place.file, function.node
+        args = [*node.args.posonlyargs, *node.args.args][1 if function.bound else 0 :]
+        if len(args) != 1 or node.args.vararg is not None or _used(file, node, args[0].arg):
+            return
+        given_back = _result(file, node)
+        if given_back is None or self._alike(site, Place(file, given_back)):
+            return
+        what = " ".join(file.text(given_back).split())
+        yield site.finding(
+            given,
+            "the same for each shard",
+            f"`{args[0].arg}` is not used: each shard gets `{what}`, whichever part of the array it is.",
+            help=f"give the part that is asked for: {what}[{args[0].arg}]",
+            form="unused",
+            why="the callback has a parameter that it does not read",
+        )
+
+    def _alike(self, site: Site, place: Place) -> bool:
+        """Whether a result is the same everywhere by itself: zeros, or a number."""
+        node = place.node
+        if isinstance(node, ast.Constant):
+            return True
+        if isinstance(node, ast.Call):
+            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            if name in _ALIKE:
+                return True
+            if name in ("array", "asarray", "astype", "int32", "float32") and node.args:
+                return self._alike(site, Place(place.file, node.args[0]))
+        found = options(site.program.evaluator.value(place))
+        return all(isinstance(one, Constant) or (isinstance(one, Made) and one.api in _SAME) for one in found)
+
+    def _replicated(self, site: Site) -> bool:
+        """Whether the sharding is known to be `P()`, or the array to be a scalar."""
+        shape = site.argument("shape")
+        if shape is not None and any(one == Items("tuple", ()) for one in options(site.value(shape))):
+            return True
+        given = site.argument("sharding")
+        return given is not None and all(_whole(site, one) for one in options(site.value(given)))
+
+
+def _whole(site: Site, sharding: Value) -> bool:
+    parts = site.sharding_parts(sharding)
+    spec = site.spec_of(parts[1]) if parts is not None else None
+    if spec is not None:
+        return not spec.open and not any(one.axes or not one.known for one in spec.entries)
+    return isinstance(sharding, Made) and sharding.api == "jax.sharding.SingleDeviceSharding"
+
+
+def _used(file: FileFacts, node: ast.AST, name: str) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == name for part in ast.walk(node))
+
+
+def _result(file: FileFacts, node: ast.AST) -> ast.expr | None:
+    """What a callback returns, where that is one expression."""
+    if isinstance(node, ast.Lambda):
+        return node.body
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    returns = file.walked(file.scope(node)).returns
+    return returns[0].value if len(returns) == 1 and isinstance(returns[0], ast.Return) else None
