@@ -6,29 +6,21 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.facts import FileFacts
-from shardlint.program.values import Constant, Function, Items, Made, Place, Value, options
+from shardlint.program.values import Function, Items, Made, Place, Value, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
+from shardlint_rules.jit.how_many import settled_expression
 
 _MAKE = "jax.make_array_from_callback"
-_SAME = (
-    "numpy.zeros",
-    "numpy.ones",
-    "numpy.full",
-    "numpy.empty",
-    "jax.numpy.zeros",
-    "jax.numpy.ones",
-    "jax.numpy.full",
-)
-_ALIKE = ("zeros", "ones", "full", "empty", "zeros_like", "ones_like", "full_like")
 
 
 class CallbackIgnoresIndex(Rule):
     """The callback of `make_array_from_callback` gives every shard the same data.
 
     ## What it does
-    Reports a callback whose parameter, the index of the shard, is not used: `lambda index: batch`. Zeros, ones and
-    constants are left alone, and so are shardings that are replicated.
+    Reports `make_array_from_callback(x.shape, sharding, lambda index: x)`: the callback gives x, or a part of it, and
+    does not use its parameter, the index of the shard. Shardings that are replicated are left alone, and so is what
+    is not made of the array whose shape the whole has: zeros, a constant, the index of the process.
 
     ## Why it hurts
     It is called for each shard of this process, and must give that shard's part of the whole. With the whole array it
@@ -61,7 +53,7 @@ class CallbackIgnoresIndex(Rule):
         if len(args) != 1 or node.args.vararg is not None or _used(file, node, args[0].arg):
             return
         given_back = _result(file, node)
-        if given_back is None or self._alike(site, Place(file, given_back)):
+        if given_back is None or not self._of_it(site, Place(file, given_back)):
             return
         what = " ".join(file.text(given_back).split())
         yield site.finding(
@@ -73,19 +65,19 @@ class CallbackIgnoresIndex(Rule):
             why="the callback has a parameter that it does not read",
         )
 
-    def _alike(self, site: Site, place: Place) -> bool:
-        """Whether a result is the same everywhere by itself: zeros, or a number."""
-        node = place.node
-        if isinstance(node, ast.Constant):
-            return True
-        if isinstance(node, ast.Call):
-            name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            if name in _ALIKE:
-                return True
-            if name in ("array", "asarray", "astype", "int32", "float32") and node.args:
-                return self._alike(site, Place(place.file, node.args[0]))
-        found = options(site.program.evaluator.value(place))
-        return all(isinstance(one, Constant) or (isinstance(one, Made) and one.api in _SAME) for one in found)
+    def _of_it(self, site: Site, result: Place) -> bool:
+        """Whether a result is made of the array whose shape the whole has: it, or the same part of it."""
+        shape = site.argument("shape")
+        if shape is not None:
+            shape = settled_expression(site.file, shape)
+        if not isinstance(shape, ast.Attribute) or shape.attr != "shape":
+            return False
+        node = result.node
+        assert isinstance(node, ast.expr)
+        parts = [node, settled_expression(result.file, node)]
+        wanted = ast.dump(shape.value)
+        found = (inner for part in parts for inner in _values(part))
+        return any(ast.dump(inner) == wanted for inner in found)
 
     def _replicated(self, site: Site) -> bool:
         """Whether the sharding is known to be `P()`, or the array to be a scalar."""
@@ -94,6 +86,17 @@ class CallbackIgnoresIndex(Rule):
             return True
         given = site.argument("sharding")
         return given is not None and all(_whole(site, one) for one in options(site.value(given)))
+
+
+def _values(node: ast.expr) -> Iterator[ast.expr]:
+    """What an expression holds the values of: itself, what it is a part of, what it converts."""
+    yield node
+    if isinstance(node, ast.Subscript):
+        yield from _values(node.value)
+    elif isinstance(node, ast.Call) and node.args:
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name in ("asarray", "array"):
+            yield from _values(node.args[0])
 
 
 def _whole(site: Site, sharding: Value) -> bool:
