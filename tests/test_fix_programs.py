@@ -186,7 +186,7 @@ DEVICE_PUT = {
         update = jax.jit(lambda w, x: w - 0.1 * jax.grad(make_loss(col))(w, x))
         value = jax.jit(jax.value_and_grad(make_loss(row)))
         """,
-        "[update(x.T, x), value(x.T, x)[1]]", ["P(None, 'model')", "P('data')"],
+        "value(x.T, x)[1]", ["P('data')"],
     ),
     "a parameter of a helper": (
         """
