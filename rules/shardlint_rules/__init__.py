@@ -78,7 +78,6 @@ RULES = {
     "SL326": "shardlint_rules.mesh.tuple_for_sharding:TupleForSharding",
     "SL327": "shardlint_rules.mesh.wrong_argument:WrongArgument",
     "SL328": "shardlint_rules.mesh.other_dimensions:SpecForOtherDimensions",
-    "SL329": "shardlint_rules.mesh.sharding_of_another:ShardingOfAnother",
     "SL330": "shardlint_rules.mesh.rule_matches_nothing:RuleMatchesNothing",
     "SL331": "shardlint_rules.mesh.argument_of_another:ArgumentOfAnother",
     "SL332": "shardlint_rules.mesh.rules_not_handed_on:RulesNotHandedOn",

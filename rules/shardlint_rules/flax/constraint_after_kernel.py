@@ -35,7 +35,7 @@ class ConstraintAfterKernel(Rule):
     name = "activation-named-for-other-side"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("into", "out-of")
+    likely = ("side",)
     wakes = (CONSTRAINING,)
     fixes = "none"
 
@@ -51,17 +51,17 @@ class ConstraintAfterKernel(Rule):
         into = self._into(site)
         if into and last == into[1] != into[0]:
             label = f'"{names[-1]}" is what the next layer gives; it takes "{into[0]}"'
-            yield self._finding(site, given, label, into, names, into[0], "into")
+            yield self._finding(site, given, label, into, names, into[0])
             return
         before, _ = lookup(site.file, array, array.id)
         made = before[0].value if len(before) == 1 and before[0].kind == "assign" else None
         out = _kernel(site, made) if isinstance(made, ast.Call) else ()
         if out and last == out[0] != out[1]:
             label = f'"{names[-1]}" is what the layer takes; it gives "{out[1]}"'
-            yield self._finding(site, given, label, out, names, out[1], "out-of")
+            yield self._finding(site, given, label, out, names, out[1])
 
     def _finding(
-        self, site: Site, node: ast.expr, label: str, axes: Sequence[str], names: Sequence[str], right: str, form: str
+        self, site: Site, node: ast.expr, label: str, axes: Sequence[str], names: Sequence[str], right: str
     ) -> Finding:
         prefix = next((one for one in _PREFIXES if names[-1].startswith(one)), "")
         return site.finding(
@@ -70,7 +70,7 @@ class ConstraintAfterKernel(Rule):
             "The activation is split as that of the other side of the layer, and nothing is raised.",
             help=f'write "{prefix}{right}"',
             certainty=Certainty.POSSIBLE,
-            form=form,
+            form="side",
             why=f"the kernel of the layer has the axes {axes[0]}, {axes[1]}",
         )
 
