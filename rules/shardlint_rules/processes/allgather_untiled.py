@@ -7,15 +7,14 @@ from collections.abc import Iterator
 
 from shardlint.program.annotations import annotated
 from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Made, Place, Wrapped, options
+from shardlint.program.values import Api, Place
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.spread import spread
 
 _GATHER = "jax.experimental.multihost_utils.process_allgather"
 _ARRAYS = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array")
-_PLACING = ("jax.device_put", "jax.lax.with_sharding_constraint", "jax.make_array_from_process_local_data")
-_MAKING = (*_PLACING, "jax.make_array_from_callback", "jax.make_array_from_single_device_arrays")
 
 
 class AllgatherUntiled(Rule):
@@ -53,7 +52,7 @@ class AllgatherUntiled(Rule):
         given = site.call.args[0] if site.call.args else None
         if given is None or alone(site.program, Place(site.file, site.call)):
             return
-        why = _placed(site, given)
+        why = spread(site, given)
         form = "" if why else "annotated"
         if not why and not _annotated(site, given):
             return
@@ -74,37 +73,10 @@ class AllgatherUntiled(Rule):
         if tiled is not None:
             edits = [site.replace(tiled, "True")]
         else:
-            end = site.file.span(site.call.args[-1])[1] if not site.call.keywords else None
             last = site.call.keywords[-1].value if site.call.keywords else site.call.args[-1]
             end = site.file.span(last)[1]
             edits = [Edit(end, end, ", tiled=True")]
         return site.fix(Safety.SAFE, "write tiled=True", edits)
-
-
-def _placed(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is surely an array with a NamedSharding."""
-    found = options(site.value(node))
-    return bool(found) and all(_is_placed(site, one) for one in found)
-
-
-def _is_placed(site: Site, value: object) -> bool:
-    if not isinstance(value, Made) or value.call is None:
-        return False
-    if isinstance(value.by, Wrapped) and value.by.api.name == "jax.jit" and value.by.call is not None:
-        return "out_shardings" in value.by.call.keywords
-    if value.api not in _MAKING:
-        return False
-    named = {"jax.device_put": "device", "jax.lax.with_sharding_constraint": "shardings"}.get(
-        value.api, "sharding"
-    )
-    at = {"jax.make_array_from_process_local_data": 0}.get(value.api, 1)
-    given = value.call.keywords.get(named) or (
-        value.call.positional[at] if at < len(value.call.positional) else None
-    )
-    if given is None:
-        return False
-    kinds = options(site.program.evaluator.value(given))
-    return all(isinstance(one, Made) and one.api == "jax.sharding.NamedSharding" for one in kinds)
 
 
 def _annotated(site: Site, node: ast.expr) -> bool:

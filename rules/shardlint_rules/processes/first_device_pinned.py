@@ -41,7 +41,7 @@ class FirstDevicePinned(Rule):
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("placed", "own")
+    likely = ("placed",)
     wakes = (Calls("jax.devices"),)
     fixes = "safe"
     forms = ("call",)

@@ -46,7 +46,7 @@ class NamesDifferByProcess(Rule):
     code = "SL813"
     name = "names-differ-by-process"
     harm = Harm.SILENT
-    likely = ("program", "seed")
+    likely = ("program",)
     wakes = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS),)
     fixes = "none"
     forms = ("call",)

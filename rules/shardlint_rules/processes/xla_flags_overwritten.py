@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.rule import Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
+from shardlint.rule import Edit, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.environment import Setting, setting
@@ -27,16 +27,16 @@ class XlaFlagsOverwritten(Rule):
 
     - flags that are added without a blank: `os.environ.get("XLA_FLAGS", "") + "--xla_..."`, `+= "--xla_..."`;
     - flags with a comma, a semicolon or nothing between them, and with a dash that is no hyphen (`\u2013`);
-    - an assignment that replaces what an earlier one in the same block has set;
-    - an assignment that keeps nothing of what the environment says (possible only: it may be meant).
+    - an assignment that replaces what an earlier one in the same block has set.
+
+    One that keeps nothing of what the environment says is left alone: scripts mean it.
 
     ## Why it hurts
     XLA ends the process for a flag it does not know, and two that run together are one such flag. Flags that are
     replaced are lost without a word: a dump that was asked for is not written, a mesh has one device.
 
     ## Fix safety
-    Safe: a blank or a hyphen is added where the flags were refused before, and what the environment says is kept in
-    front of the flags here, which win.
+    Safe: a blank or a hyphen is added where the flags were refused before.
 
     ## Evidence
     Run on jax 0.12: `Unknown flags in XLA_FLAGS` ends the process for two flags that run together, for a comma and for
@@ -132,32 +132,7 @@ class XlaFlagsOverwritten(Rule):
                     harm=Harm.SILENT,
                 )
             ]
-        if _asked(site, found.name) or site.program.project.is_test(site.file.path):
-            return []
-        return [
-            site.finding(
-                found.value,
-                "replaces what the environment says",
-                f"The {found.name} that the program was started with are lost.",
-                help=f'put os.environ.get("{found.name}", "") and a blank in front',
-                harm=Harm.SILENT,
-                certainty=Certainty.POSSIBLE,
-                form="replaced",
-                why="nothing here reads what was there before",
-                fix=self._kept(site, found),
-            )
-        ]
-
-    def _kept(self, site: Site, found: Setting) -> Fix | None:
-        statement = site.syntax
-        if not isinstance(statement, ast.Assign):
-            return None
-        text = site.text(found.value)
-        holder = site.text(statement.targets[0].value)  # type: ignore[attr-defined]
-        if "\n" in text or text.startswith("("):
-            return None
-        mended = f'{holder}.get("{found.name}", "") + " " + {text}'
-        return site.fix(Safety.SAFE, f"write {mended}", [site.replace(found.value, mended)])
+        return []
 
 
 def _constants(value: ast.expr) -> Iterator[tuple[ast.Constant, str]]:
@@ -208,12 +183,3 @@ def _set_before(site: Site, found: Setting) -> ast.stmt | None:
         if any(isinstance(part, ast.Call) for part in ast.walk(statement)):
             return None
     return None
-
-
-def _asked(site: Site, name: str) -> bool:
-    """Whether the file looks at what was there: `if "XLA_FLAGS" not in os.environ`."""
-    text = site.file.source.text
-    return (
-        len(re.findall(rf"get(?:env)?\(\s*[\"']{name}|[\"']{name}[\"'] (?:not )?in\b|pop\([\"']{name}", text))
-        > 0
-    )

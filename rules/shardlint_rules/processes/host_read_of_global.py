@@ -1,0 +1,71 @@
+"""SL807."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.processes import asks_itself, several
+from shardlint.program.values import Place
+from shardlint.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.site import Site
+from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.spread import split
+
+_READING = ("numpy.asarray", "numpy.array", "numpy.save", "jax.device_get")
+_SECOND = ("numpy.save",)
+_METHODS = ("tolist", "__array__")
+_LOOKS = ("addressable", "is_fully_replicated", "process_allgather")
+
+
+class HostReadOfGlobal(Rule):
+    """The host reads an array of which other processes have a part.
+
+    ## What it does
+    Reports, in programs for several processes, `np.asarray(x)`, `np.array(x)`, `np.save(path, x)`, `jax.device_get(x)`
+    and `x.tolist()` where x is split over a mesh of all devices: placed by a NamedSharding whose spec names an axis, or
+    made by a jitted function with such out_shardings.
+
+    ## Why it hurts
+    With several processes it raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
+    With one nothing shows.
+
+    ## Evidence
+    Two processes of four devices on jax 0.12. Recorded in NetKet, EasyLM and gemma.
+    """
+
+    code = "SL807"
+    name = "host-read-of-global"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    wakes = (Calls(*_READING), Methods(*_METHODS))
+    fixes = "none"
+    forms = ("call", "method")
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a read."""
+        given = self._read(site)
+        if given is None or not split(site, given) or site.program.project.is_test(site.file.path):
+            return
+        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+            return
+        function = site.scope.function()
+        around = site.text(function.node) if function is not None else site.file.source.text
+        if alone(site.program, Place(site.file, site.call)) or any(word in around for word in _LOOKS):
+            return
+        what = " ".join(site.text(given).split())
+        yield site.finding(
+            site.call,
+            "a part of it is elsewhere",
+            f"With several processes this raises RuntimeError: `{what}` is split over the devices of all of them.",
+            help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
+            form="split",
+            why="the program is one for several processes",
+        )
+
+    def _read(self, site: Site) -> ast.expr | None:
+        if site.form == "method":
+            func = site.call.func
+            return func.value if isinstance(func, ast.Attribute) else None
+        at = 1 if site.api in _SECOND else 0
+        return site.call.args[at] if len(site.call.args) > at else None

@@ -1,0 +1,218 @@
+"""SL804."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.facts import FileFacts
+from shardlint.program.processes import asks_itself, several
+from shardlint.program.values import Made, Place, options
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.processes.alone import alone
+
+_ALL, _OWN = "jax.device_count", "jax.local_device_count"
+_BATCH = r"(?:batch(?:_?size)?|bsz?|examples)"
+_LOCAL = re.compile(
+    rf"(?i)(?:^|_)(?:local|host|process|proc)(?:_\w+)?_{_BATCH}|{_BATCH}(?:_\w+)?_(?:per_)?(?:host|process|proc|local)(?:$|_)"
+)
+_GLOBAL = re.compile(
+    rf"(?i)(?:^|_)(?:global|overall)(?:_\w+)?_{_BATCH}|{_BATCH}(?:_\w+)?_(?:global|overall)(?:$|_)"
+)
+_PER_DEVICE = re.compile(r"(?i)per_?(?:device|core|chip|gpu|tpu|replica)")
+_FEEDING = re.compile(r"(?i)local|host|data|loader|input|feed|shard|pmap|split|replicate|reshape|iterator")
+
+
+@dataclass(frozen=True)
+class _Product:
+    """A number of examples: the whole expression, what is multiplied, and the name that it gets."""
+
+    node: ast.expr
+    factors: tuple[ast.expr, ...]
+    name: str
+
+
+class LocalAndGlobalCounts(Rule):
+    """The devices of all processes are counted where those of one are meant, or the other way round.
+
+    ## What it does
+    Reports, in programs for several processes,
+
+    - a batch of one process (`host_batch_size`, `local_batch_size`) that is multiplied by `jax.device_count()`;
+    - a global batch (`global_batch_size`) that is multiplied by `jax.local_device_count()`, and not by the processes;
+    - `assert jax.device_count() == 8`, which fails on the second host;
+    - a product with `local_device_count()` of what the program multiplies with `device_count()` elsewhere (possible).
+
+    ## Why it hurts
+    Each process loads the examples of all: the global batch is larger by the number of processes than the configuration
+    says. Or the batch, the steps of an epoch and the reported throughput are smaller. With one process nothing shows.
+
+    ## Fix safety
+    Unsafe: numbers change where there are several processes.
+
+    ## Evidence
+    Two processes of four devices on jax 0.12 make a global batch of 32 where the configuration says 16. Recorded in
+    maxdiffusion and dalle-mini.
+    """
+
+    code = "SL804"
+    name = "local-and-global-counts"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("named", "asserted")
+    wakes = (Calls(_ALL, _OWN),)
+    fixes = "unsafe"
+    forms = ("call",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a count."""
+        if site.program.project.is_test(site.file.path) or alone(site.program, Place(site.file, site.call)):
+            return
+        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+            return
+        asserted = _asserted(site)
+        if asserted is not None:
+            yield self._found(
+                site,
+                f"`{site.text(asserted)}` counts the devices of all processes, and fails where there are more hosts.",
+                "asserted",
+                "this file asks which process it is"
+                if asks_itself(site.file)
+                else "the program is for several processes",
+            )
+            return
+        product = _product(site.file, site.call)
+        if product is None or self._shared_out(site, product):
+            return
+        if site.api == _ALL and _LOCAL.search(product.name) and not _GLOBAL.search(product.name):
+            text = (
+                f"`{product.name}` is that of one process, and jax.device_count() counts the devices of all: "
+            )
+            yield self._found(
+                site, text + "each process takes the share of all of them.", "named", self._why(product)
+            )
+        elif site.api == _OWN and _GLOBAL.search(product.name) and not _LOCAL.search(product.name):
+            text = f"`{product.name}` is that of all processes, and jax.local_device_count() counts those of one: "
+            yield self._found(site, text + "it is too small with several.", "named", self._why(product))
+        elif site.api == _OWN:
+            yield from self._beside(site, product)
+
+    def _why(self, product: _Product) -> str:
+        return f"the name `{product.name}`"
+
+    def _found(self, site: Site, message: str, form: str, why: str) -> Finding:
+        other = _OWN if site.api == _ALL else _ALL
+        spelled, imports = site.spell(other)
+        edits = [site.replace(site.call, f"{spelled}()"), *imports]
+        fix: Fix | None = None
+        if not site.call.args and not site.call.keywords:
+            fix = site.fix(
+                Safety.UNSAFE, f"write {spelled}()", edits, why="numbers change with several processes"
+            )
+        label = "the devices of all processes" if site.api == _ALL else "the devices of one process"
+        return site.finding(site.call, label, message, help=f"write {spelled}()", fix=fix, form=form, why=why)
+
+    def _shared_out(self, site: Site, product: _Product) -> bool:
+        """Whether the number of processes is one of the factors, or what the product is divided by."""
+        text = site.text(product.node)
+        parent = site.file.parent(product.node)
+        around = site.text(parent) if isinstance(parent, ast.expr) else text
+        if "process_count" in around or "num_hosts" in around or "host_count" in around:
+            return True
+        return any(
+            isinstance(one, Made) and one.api in ("jax.process_count", "jax.host_count")
+            for factor in product.factors
+            for one in options(site.value(factor))
+        )
+
+    def _beside(self, site: Site, product: _Product) -> Iterator[Finding]:
+        """The same factor is multiplied by all devices elsewhere in the program."""
+        for factor in product.factors:
+            name = factor.attr if isinstance(factor, ast.Attribute) else getattr(factor, "id", "")
+            if not _PER_DEVICE.search(name) or _FEEDING.search(self._around(site, product)):
+                continue
+            pattern = rf"(?:){re.escape(name)}\s*\*\s*(?:jax\.)?device_count\(\)"
+            others = site.program.project.holding(site.file.path, (pattern,))
+            found = next((one for one in others if one is not None and one is not site.file), None)
+            if found is not None:
+                yield self._found(
+                    site,
+                    f"`{name}` is multiplied by the devices of one process here, and by those of all elsewhere.",
+                    "beside",
+                    f"{found.path.name} multiplies it by jax.device_count()",
+                )
+                return
+
+    def _around(self, site: Site, product: _Product) -> str:
+        """The names of the function, and of what takes the product."""
+        function = site.scope.function()
+        parent = site.file.parent(product.node)
+        takers = [site.text(parent.func)] if isinstance(parent, ast.Call) else []
+        for mention in site.file.mentions_in(site.scope, product.name) if product.name else ():
+            owner = site.file.parent(mention)
+            call = site.file.parent(owner) if isinstance(owner, ast.keyword) else owner
+            takers += [site.text(call.func)] if isinstance(call, ast.Call) else []
+        names = [taker.rpartition(".")[2] for taker in takers]
+        return " ".join([function.name if function is not None else "", product.name, *names])
+
+
+def _asserted(site: Site) -> ast.expr | None:
+    """`assert jax.device_count() == 8`."""
+    parent = site.file.parent(site.call)
+    if site.api != _ALL or not isinstance(parent, ast.Compare) or len(parent.ops) != 1:
+        return None
+    numbers = [
+        one
+        for one in (parent.left, parent.comparators[0])
+        if isinstance(one, ast.Constant) and isinstance(one.value, int)
+    ]
+    is_assert = isinstance(site.file.parent(parent), ast.Assert)
+    if is_assert and isinstance(parent.ops[0], ast.Eq) and numbers and numbers[0].value in (4, 8):
+        return parent
+    return None
+
+
+def _product(file: FileFacts, call: ast.Call) -> _Product | None:
+    """The product that a count is a factor of; None where it is none."""
+    node: ast.expr = call
+    factors: list[ast.expr] = []
+    while True:
+        parent = file.parent(node)
+        if isinstance(parent, ast.BinOp) and isinstance(parent.op, ast.Mult):
+            factors += _factors(parent.right if parent.left is node else parent.left)
+            node = parent
+        elif (
+            isinstance(parent, ast.Call)
+            and isinstance(parent.func, ast.Name)
+            and parent.func.id in ("int", "round", "max", "float")
+        ):
+            node = parent
+        else:
+            break
+    return _Product(node, tuple(factors), _name(file, node)) if factors else None
+
+
+def _factors(node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return [*_factors(node.left), *_factors(node.right)]
+    return [node]
+
+
+def _name(file: FileFacts, node: ast.expr) -> str:
+    """The name that a value gets: of a variable, an attribute, an argument, a key, or the function that returns it."""
+    parent = file.parent(node)
+    match parent:
+        case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
+            return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+        case ast.keyword(arg=str() as name):
+            return name
+        case ast.Return():
+            function = file.home(parent).function()
+            return function.name if function is not None else ""
+        case ast.Dict(keys=keys, values=values) if node in values:
+            key = keys[values.index(node)]
+            return str(key.value) if isinstance(key, ast.Constant) else ""
+    return ""

@@ -1,0 +1,140 @@
+"""SL815."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.program.processes import several
+from shardlint.program.values import Constant, Made, Value, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Harm, Rule, Safety
+from shardlint.site import Site
+from shardlint_rules.jit.how_many import settled_expression
+
+_LOCAL = "jax.local_devices"
+_SINGLE = "jax.make_array_from_single_device_arrays"
+_UTILS = "jax.experimental.multihost_utils."
+_CONVERTING = (f"{_UTILS}host_local_array_to_global_array", f"{_UTILS}global_array_to_host_local_array")
+_PUTTING = ("jax.device_put",)
+
+
+class WrongProcessArgument(Rule):
+    """A function about processes and their devices is given what it does not take.
+
+    ## What it does
+    Reports
+
+    - `jax.local_devices("cpu")`: the first parameter is the index of a process;
+    - `host_local_array_to_global_array(x, mesh, None)` and its reverse without the specs (SL319 has None);
+    - `make_array_from_single_device_arrays(shape, sharding, arrays)` with arrays of numpy, or made on one device all
+      of them; and, in programs for several processes, with one for each of `jax.devices()`.
+
+    ## Why it hurts
+    Each of them raises: `TypeError` for the name of a platform and for arrays of numpy, `ValueError` for the others.
+    Arrays for all devices raise only where there are several processes: each gives those of its own devices.
+
+    ## Fix safety
+    Safe: the keyword that was meant, in a call that raised.
+
+    ## Evidence
+    Each form was run on jax 0.12, the last one with two processes of four devices.
+    """
+
+    code = "SL815"
+    name = "wrong-process-argument"
+    harm = Harm.CRASH
+    wakes = (Calls(_LOCAL, _SINGLE, *_CONVERTING),)
+    fixes = "safe"
+    forms = ("call",)
+    closed = ("positional", "keywords")
+    in_version_checks = False
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call."""
+        if site.api == _LOCAL:
+            yield from self._platform(site)
+        elif site.api in _CONVERTING:
+            yield from self._specs(site)
+        else:
+            yield from self._arrays(site)
+
+    def _platform(self, site: Site) -> Iterator[Finding]:
+        if not site.call.args:
+            return
+        given = site.call.args[0]
+        found = options(site.value(given))
+        if not all(isinstance(one, Constant) and isinstance(one.value, str) for one in found):
+            return
+        start = site.file.span(given)[0]
+        fix = None
+        if len(site.call.args) == 1 and site.keyword("backend") is None:
+            fix = site.fix(Safety.SAFE, f"write backend={site.text(given)}", [Edit(start, start, "backend=")])
+        yield site.finding(
+            given,
+            "the index of a process",
+            "This raises TypeError: the first parameter of jax.local_devices is the index of a process.",
+            help="give the platform as backend=",
+            fix=fix,
+        )
+
+    def _specs(self, site: Site) -> Iterator[Finding]:
+        given = site.argument("pspecs")
+        if given is None and len(site.call.args) > 2:
+            given = site.call.args[2]
+        if given is None:
+            yield site.finding(
+                site.call,
+                "without specs",
+                "This raises TypeError: the specs are missing.",
+                help="give a PartitionSpec, P() where all processes have the same",
+            )
+
+    def _arrays(self, site: Site) -> Iterator[Finding]:
+        given = site.argument("arrays")
+        if given is None:
+            return
+        made = settled_expression(site.file, given)
+        if not isinstance(made, ast.ListComp) or len(made.generators) != 1 or made.generators[0].ifs:
+            return
+        element = site.value(made.elt)
+        if _of(element, "numpy."):
+            yield self._found(
+                site, given, "arrays of numpy", "raises TypeError: these are arrays of numpy", ""
+            )
+        elif _of(element, "jax.numpy."):
+            says = "raises ValueError: these arrays are all on the default device"
+            if _several_elements(site, made.generators[0].iter):
+                yield self._found(site, given, "all on one device", says, "")
+        elif _of(element, *_PUTTING) and several(site.program, site.file):
+            if _of(site.value(made.generators[0].iter), "jax.devices"):
+                says = "raises ValueError with several processes: each gives the arrays of its own devices"
+                yield self._found(site, given, "for the devices of all processes", says, "all")
+
+    def _found(self, site: Site, given: ast.expr, label: str, says: str, form: str) -> Finding:
+        return site.finding(
+            given,
+            label,
+            f"This {says}.",
+            help="put one part on each device of sharding.addressable_devices",
+            form=form,
+            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
+            why="the program is one for several processes" if form else "",
+        )
+
+
+def _of(value: Value, *names: str) -> bool:
+    """Whether a value is surely made by a function whose name begins so."""
+    found = options(value)
+    return bool(found) and all(isinstance(one, Made) and one.api.startswith(names) for one in found)
+
+
+def _several_elements(site: Site, iterated: ast.expr) -> bool:
+    """Whether what is iterated is a list of devices, or a number of them."""
+    node = iterated
+    if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "range" and len(node.args) == 1:
+        number = options(site.value(node.args[0]))
+        return all(
+            isinstance(one, Constant) and isinstance(one.value, int) and one.value > 1 for one in number
+        )
+    found = options(site.value(node))
+    return all(isinstance(one, Made) and one.api in ("jax.devices", "jax.local_devices") for one in found)
