@@ -27,19 +27,21 @@ class AllgatherUntiled(Rule):
 
     ## Why it hurts
     With several processes it raises `ValueError: Gathering global non-fully-addressable arrays only supports
-    tiled=True`. With one it gives the array itself, or one with a leading axis of one, and nothing shows.
+    tiled=True`, since jax 0.8; older releases take it for tiled. With one process it gives the array itself, or one
+    with a leading axis of one, and nothing shows.
 
     ## Fix safety
     Safe: with one process an array that is placed is given back as it is, tiled or not.
 
     ## Evidence
-    Two processes on jax 0.12. Recorded in maxdiffusion and three others.
+    Two processes on jax 0.12, and on 0.4.38, where nothing is raised. Recorded in maxdiffusion and three others.
     """
 
     code = "SL812"
     name = "allgather-untiled"
     harm = Harm.CRASH
     wakes = (Calls(_GATHER),)
+    holds = {"jax": ">=0.8"}
     fixes = "safe"
     forms = ("call",)
     closed = ("keywords",)
