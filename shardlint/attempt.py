@@ -16,7 +16,7 @@ from shardlint.rule import Edit, Finding, Fix, Safety
 from shardlint.sources.text import Source, Unreadable, decode
 from shardlint.splice import Layer, back, forward, together
 from shardlint.unused import dropped
-from shardlint.wrap import line_length, wrapped
+from shardlint.wrap import configured_length, line_length, wrapped
 
 # A fix may uncover another finding; more rounds than this means two rules undo each other.
 _ROUNDS = 10
@@ -111,6 +111,7 @@ class Attempt:
         self.outcomes = outcomes
         self.options, self.unsafe, self.root, self.places = options, unsafe, Path(root), places
         self.refused = Refused()
+        self.length = configured_length(self.root)
         self.works: dict[Path, Work] = {}
 
     def run(self) -> None:
@@ -171,7 +172,8 @@ class Attempt:
         if chosen and (wrong := _wrong(work.after.replaced(layer.made(work.after.text)))):
             chosen, layer = self._one(work, chosen, wrong)
         text = layer.made(work.after.text)
-        layers = [layer, *wrapped(work.after, layer, text, line_length(work.before.text))] if chosen else []
+        length = self.length or line_length(work.before.text)
+        layers = [layer, *wrapped(work.after, layer, text, length)] if chosen else []
         for broken in layers[1:]:
             text = broken.made(text)
         work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}

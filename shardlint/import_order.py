@@ -21,7 +21,7 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 def sorted_place(
     file: FileFacts, statement: str, node: ast.AST, kin: Sequence[str], first: int = 0
 ) -> int | None:
-    """The line start where an import belongs, if the imports around that place are in order.
+    """The line start where an import belongs; None where that cannot be told, as the imports there are in no order.
 
     It comes to the imports of its own package, else to those of a package of `kin`, ahead of a node. What stands before
     the statement `first` of the module may have to.
@@ -36,8 +36,16 @@ def sorted_place(
     for wanted in ({_top(new)}, set(kin)):
         for block in found:
             if not wanted.isdisjoint(map(_top, block)):
-                return _within(file, block, new)
+                place = _within(file, block, new)
+                return place if place is not None else _behind(file, block, new)
     return None
+
+
+def _behind(file: FileFacts, block: Sequence[Statement], new: Statement) -> int | None:
+    """Where no order is kept: behind the last import of the same package."""
+    same = [statement for statement in block if _top(statement) == _top(new)]
+    line = (same[-1].end_lineno or same[-1].lineno) if same else 0
+    return file.source.line_starts[line] if 0 < line < len(file.source.line_starts) else None
 
 
 def place_beside(file: FileFacts, old: Statement, statement: str) -> int | None:

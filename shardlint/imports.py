@@ -30,7 +30,7 @@ _KIN = (
     "torch",
     "tqdm",
 )
-# A name that is so far from what is imported is taken from its module, where the file does that with others.
+# So many dots are long.
 _FAR = 2
 # How people import these.
 _CUSTOMARY = {"equinox": "eqx", "jax.numpy": "jnp", "numpy": "np", "haliax": "hax"}
@@ -52,12 +52,18 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
             text = binding.name + name[len(value.written) :]
             if best is None or len(text) < len(best):
                 best = text
-    if best is not None and best.count(".") < _FAR:
+    if best is not None and not _taken_short(file, best, name):
         return best, ()
     extended = _extend(file, node, name)
     if best is not None and extended is None:
         return best, ()
     return extended if extended is not None else _add(file, node, name)
+
+
+def _taken_short(file: FileFacts, best: str, name: str) -> bool:
+    """Whether a class is better taken from its module, as the file does with others, than spelled at length."""
+    module, _, last = name.rpartition(".")
+    return best.count(".") >= _FAR and last[0].isupper() and not one_a_line(file, module)
 
 
 def _of_the_function(program: Program, file: FileFacts, node: ast.AST, name: str) -> str | None:

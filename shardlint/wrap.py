@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 import io
 import tokenize
+import tomllib
 from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
 from tokenize import TokenInfo
 
 from shardlint.rule import Edit
@@ -13,19 +15,38 @@ from shardlint.sources.text import Source
 from shardlint.splice import Layer
 
 # Lines that are longer are so for a reason of their own; where all are short, this much is usual.
-_LONGEST, _USUAL, _NARROW = 120, 88, 80
+_USUAL, _NARROW = 88, 80
+_LIMITS = (80, 88, 100, 110, 120)
+_FORMATTERS = ("ruff", "black", "pyink", "yapf")
 _PASSES = 5
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
 
 
 def line_length(text: str) -> int:
-    """How long the lines of a text may be: as long as all but a few of them are."""
+    """How long the lines of a text may be: as long as all but a few of them are, and what people then allow."""
     lines = text.splitlines()
     lengths = sorted(len(line) for line in lines if "://" not in line)
     narrow = any(line.startswith("  ") and not line.startswith("   ") for line in lines)
-    usual = lengths[-1 - len(lengths) // 100] if lengths else 0
-    return min(max(usual, _NARROW if narrow else _USUAL), _LONGEST)
+    usual = max(lengths[-1 - len(lengths) // 100] if lengths else 0, _NARROW if narrow else _USUAL)
+    return next((limit for limit in _LIMITS if usual <= limit), _LIMITS[-1])
+
+
+def configured_length(root: Path) -> int | None:
+    """The line length that a project asks its formatter for."""
+    for name in ("ruff.toml", ".ruff.toml", "pyproject.toml"):
+        try:
+            read = tomllib.loads((root / name).read_text("utf-8"))
+        except (OSError, ValueError):
+            continue
+        tools = read.get("tool") if name == "pyproject.toml" else {"ruff": read}
+        for tool in _FORMATTERS:
+            options = tools.get(tool) if isinstance(tools, dict) else None
+            for key in ("line-length", "line_length", "column_limit"):
+                found = options.get(key) if isinstance(options, dict) else None
+                if isinstance(found, int) and found > 0:
+                    return found
+    return None
 
 
 def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer]:
@@ -87,8 +108,8 @@ def _breaks(text: str, numbers: Iterable[int], length: int, newline: str) -> Ite
     except (tokenize.TokenError, SyntaxError):
         return
     for number in long:
-        line = _Line(lines[number - 1].rstrip("\r"), number, starts[number - 1], tokens, length, newline)
-        yield from line.breaks()
+        broken = _Line(lines[number - 1].rstrip("\r"), number, starts[number - 1], tokens, length, newline)
+        yield from broken.breaks()
 
 
 def _tokens(text: str) -> Iterator[TokenInfo]:
@@ -143,6 +164,11 @@ class _Line:
             if self.closed and self.tokens[-1].string != "," and _takes_comma(self.tokens, True):
                 yield self._edit(self.tokens[-1].end[1], self.tokens[-1].end[1], ",")
             return
+        begin = 0 if self.depth else self._value()
+        behind = [index for index in commas if index > begin]
+        if begin and behind:
+            yield from self._bracketed(begin, behind)
+            return
         pairs = list(_pairs(self.tokens))
         if pairs:
             least = min(depth for depth, _, _ in pairs)
@@ -162,6 +188,22 @@ class _Line:
         )
         yield from self._after([at for at, word in enumerate(words) if word == ","], self.inner)
         end = self.tokens[-1].end[1]
+        yield self._edit(end, end, f",{self.newline}{self.indent})")
+
+    def _value(self) -> int:
+        """Where what is returned or assigned begins; 0 where nothing is."""
+        depth = begin = 0
+        for index, token in enumerate(self.tokens):
+            depth += (token.string in _OPEN) - (token.string in _CLOSE) if token.type == tokenize.OP else 0
+            if depth == 0 and token.string in ("=", "return"):
+                begin = index + 1
+        return begin
+
+    def _bracketed(self, first: int, commas: Sequence[int]) -> Iterator[Edit]:
+        """A tuple that has no brackets gets some."""
+        begin, end = self.tokens[first].start[1], self.tokens[-1].end[1]
+        yield self._edit(begin, begin, f"({self.newline}{self.inner}")
+        yield from self._after(commas, self.inner)
         yield self._edit(end, end, f",{self.newline}{self.indent})")
 
     def _bracket(self, first: int, last: int) -> Iterator[Edit]:

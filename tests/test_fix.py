@@ -178,7 +178,7 @@ def test_what_is_left_is_counted(write: Write) -> None:
         ),
         pytest.param(
             '"""Doc."""\nfrom __future__ import annotations\nimport numpy as np\n\nnp.asarray(np.pi)\n',
-            "\"\"\"Doc.\"\"\"\nfrom __future__ import annotations\nimport jax\nimport numpy as np\n\njax.numpy.asarray(np.pi)\n",
+            '"""Doc."""\nfrom __future__ import annotations\nimport jax\nimport numpy as np\n\njax.numpy.asarray(np.pi)\n',
             id="after-the-future",
         ),
         pytest.param(
@@ -221,7 +221,7 @@ def test_what_is_left_is_counted(write: Write) -> None:
         ),
         pytest.param(
             '"""Doc.\n\nMore."""; m = 1\nimport numpy as np\nnp.asarray(np.pi)\n',
-            "\"\"\"Doc.\n\nMore.\"\"\"; m = 1\nimport jax\nimport numpy as np\njax.numpy.asarray(np.pi)\n",
+            '"""Doc.\n\nMore."""; m = 1\nimport jax\nimport numpy as np\njax.numpy.asarray(np.pi)\n',
             id="one-line-after-the-docstring",
         ),
         pytest.param(
@@ -236,7 +236,7 @@ def test_what_is_left_is_counted(write: Write) -> None:
         ),
         pytest.param(
             'import numpy as np\ndef f():\n    """F.\n\n    >>> f(np.pi)\n    """\n    np.asarray(1)\n',
-            "import jax\nimport numpy as np\ndef f():\n    \"\"\"F.\n\n    >>> f(np.pi)\n    \"\"\"\n    jax.numpy.asarray(1)\n",
+            'import jax\nimport numpy as np\ndef f():\n    """F.\n\n    >>> f(np.pi)\n    """\n    jax.numpy.asarray(1)\n',
             id="used-in-a-doctest",
         ),
         pytest.param(

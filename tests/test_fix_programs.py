@@ -173,6 +173,21 @@ DEVICE_PUT = {
         """,
         "make_step(row)(x)", ["P('data')"],
     ),
+    "a closure that is made and differentiated": (
+        """
+        def make_loss(where):
+            def loss(w, x):
+                w = jax.device_put(w, where)
+                return jnp.mean((x @ w) ** 2)
+
+            return loss
+
+
+        update = jax.jit(lambda w, x: w - 0.1 * jax.grad(make_loss(col))(w, x))
+        value = jax.jit(jax.value_and_grad(make_loss(row)))
+        """,
+        "[update(x.T, x), value(x.T, x)[1]]", ["P(None, 'model')", "P('data')"],
+    ),
     "a parameter of a helper": (
         """
         def place(x, where):

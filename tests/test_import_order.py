@@ -47,6 +47,7 @@ def placed(text: str, statement: str = "import jax", kin: tuple[str, ...] = ("nu
         pytest.param("# ours\n+ import jax\nfrom jax import lax\n", id="below a heading"),
         pytest.param("import numpy as np; import os\n", id="several in a line"),
         pytest.param("import scipy\nimport numpy\nimport math\n", id="no order"),
+        pytest.param("import numpy\nimport jax.numpy\n+ import jax\nfrom . import a\nimport math\n", id="no order but kin"),
         pytest.param("import os\n", id="nothing of its kind"),
         pytest.param("def f(): ...\nimport numpy\n", id="behind a function"),
         pytest.param("import numpy as np\n(\nuse)()\n+ import jax\nfrom jax import lax\n", id="not above other code"),

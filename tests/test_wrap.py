@@ -13,7 +13,7 @@ from shardlint.fix import fix
 from shardlint.rule import Edit
 from shardlint.sources.text import Source
 from shardlint.splice import Layer, back, forward
-from shardlint.wrap import line_length, wrapped
+from shardlint.wrap import configured_length, line_length, wrapped
 
 Write = Callable[..., Path]
 LONG = "named(mesh, spec('data')), " * 4
@@ -40,6 +40,8 @@ def rewritten(before: str, old: str, new: str, length: int = 88) -> str:
         pytest.param("y = ff(HERE, dddd)\n", "y = ff(\n    aaaa,\n    bbbb,\n    cccc,\n    dddd,\n)\n", id="one a line"),
         pytest.param("y = ff(HERE, *dd)\n", "y = ff(\n    aaaa,\n    bbbb,\n    cccc,\n    *dd,\n)\n", id="with a star"),
         pytest.param("y = ff[HERE, dddd]\n", "y = ff[\n    aaaa,\n    bbbb,\n    cccc,\n    dddd\n]\n", id="a subscript"),
+        pytest.param("return HERE, d\n", "return (\n    aaaa,\n    bbbb,\n    cccc,\n    d,\n)\n", id="a tuple that is returned"),
+        pytest.param("a, y = HERE, d(1)\n", "a, y = (\n    aaaa,\n    bbbb,\n    cccc,\n    d(1),\n)\n", id="a tuple that is assigned"),
         pytest.param("y = (HERE, ddddd)\n", "y = (\n    aaaa,\n    bbbb,\n    cccc,\n    ddddd,\n)\n", id="a tuple"),
         pytest.param("yyyyyyyyyyyy = (HERE.real)\n".replace("HERE", "f(HERE)"), "yyyyyyyyyyyy = (\n    f(aaaa, bbbb, cccc).real\n)\n", id="no tuple"),
         pytest.param("y = f(lambda a, b: a, HERE)\n", "y = f(\n    lambda a, b: a,\n    aaaa,\n    bbbb,\n    cccc,\n)\n", id="a lambda"),
@@ -51,7 +53,6 @@ def rewritten(before: str, old: str, new: str, length: int = 88) -> str:
         pytest.param("y = ffffffff(HERE)  # noqa\n", None, id="a comment"),
         pytest.param("y = '''\n(HERE, dddd)'''\n", None, id="a string"),
         pytest.param("y = '''\n''', (HERE, dddd)\n", None, id="the end of a string"),
-        pytest.param("yyyy = HERE, dddd\n", None, id="no bracket"),
         pytest.param("y = f(HERE)\n".replace("HERE", "HERE"), "y = f(\n    aaaa, bbbb, cccc\n)\n", id="again"),
     ],
 )  # fmt: skip
@@ -78,7 +79,8 @@ def test_a_line_that_was_too_long_before_is_as_its_author_wants_it() -> None:
     [
         ("x = 1\n", 88),
         ("if x:\n  y = 1\n", 80),
-        ("x" * 100 + "\n", 100),
+        ("x" * 97 + "\n", 100),
+        ("x" * 101 + "\n", 110),
         ("x" * 300 + "\n", 120),
         ("# https://" + "x" * 100 + "\n", 88),
         ("x\n" * 200 + "x" * 100 + "\n", 88),
@@ -86,6 +88,21 @@ def test_a_line_that_was_too_long_before_is_as_its_author_wants_it() -> None:
 )
 def test_lines_may_be_as_long_as_they_are(text: str, length: int) -> None:
     assert line_length(text) == length
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "length"),
+    [
+        ("pyproject.toml", "[tool.ruff]\nline-length = 100\n", 100),
+        ("pyproject.toml", "[tool.pyink]\nline-length = 80\n", 80),
+        ("ruff.toml", "line-length = 90\n", 90),
+        ("pyproject.toml", "[tool.ruff]\nline-length = 'x'\n", None),
+        ("pyproject.toml", "tool = 1\n", None),
+        ("pyproject.toml", "[", None),
+    ],
+)
+def test_a_project_may_say_how_long(write: Write, name: str, text: str, length: int | None) -> None:
+    assert configured_length(write({name: text})) == length
 
 
 def test_a_fix_keeps_to_the_length_of_the_lines(write: Write) -> None:

@@ -8,14 +8,25 @@ What becomes of a donated name afterwards is told by `shardlint.program.buffers`
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from shardlint.facts import FileFacts
 from shardlint.program.evaluate import Evaluator
+from shardlint.program.handed_on import bound_again, donated_inside
 from shardlint.program.needs import Remembered
 from shardlint.program.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, names, numbers, positions
 from shardlint.program.updates import Updates
-from shardlint.program.values import Api, CallArguments, Constant, Made, Place, Value, Wrapped, options
+from shardlint.program.values import (
+    Api,
+    CallArguments,
+    Constant,
+    Function,
+    Made,
+    Place,
+    Value,
+    Wrapped,
+    options,
+)
 
 PMAP = "jax.pmap"
 FILTER_JIT = "equinox.filter_jit"
@@ -96,6 +107,8 @@ class Donations:
     def _option(
         self, file: FileFacts, call: ast.Call, value: Value, arguments: CallArguments
     ) -> DonatingCall | None:
+        if isinstance(value, Function):
+            return self._helper(file, call, value, arguments)
         shift, value = self._through_partial(value)
         if not isinstance(value, Wrapped) or value.call is None:
             return None
@@ -108,6 +121,26 @@ class Donations:
         placed = any(function.setting(name) is not None for name in SHARDING_SETTINGS)
         by = _asked(function)
         return DonatingCall(call, by, function.api, function_given, placed)
+
+    def _helper(
+        self, file: FileFacts, call: ast.Call, function: Function, arguments: CallArguments
+    ) -> DonatingCall | None:
+        """What a function of the project donates of its own arguments."""
+        found = list(donated_inside(self, file, function, arguments))
+        if not found:
+            return None
+        first = found[0][0]
+        own = tuple(
+            replace(
+                argument,
+                node=node,
+                taken=argument.taken
+                or bound_again(function.place.file, inner.call, ast.unparse(argument.node)),
+            )
+            for inner, argument, node in found
+            if inner.by == first.by
+        )
+        return DonatingCall(call, first.by, first.api, own, first.placed)
 
     def _through_partial(self, value: Value) -> tuple[int, Value]:
         """How many positions partials have filled around a jitted function."""

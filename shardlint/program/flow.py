@@ -388,9 +388,26 @@ class Flow:
             case ast.Expr() | ast.Compare() | ast.Assert() | ast.Delete():
                 pass  # it is looked at, not called
             case ast.Return():
-                ends.add(End("escaped", place, wrappers, "returned"))
+                self._returned(place, wrappers, ends, depth)
             case _:
                 ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
+
+    def _returned(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
+        """What a function returns is what its calls are: `jax.grad(make_loss(spec))`."""
+        file = place.file
+        maker = file.home(place.node)
+        plain = isinstance(maker.node, ast.FunctionDef) and not maker.node.decorator_list
+        if not plain or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(maker.node)):
+            ends.add(End("escaped", place, wrappers, "returned"))
+            return
+        made = self.ends(file, maker.node)
+        if made.lost or not made.found:
+            ends.add(End("escaped", place, wrappers, "returned"))
+        for end in made.found:
+            if end.kind == "called" and not end.wrappers:
+                self._expression(end.place, wrappers, ends, depth + 1)
+            elif end.kind == "called":
+                ends.add(End("escaped", end.place, wrappers, "returned through a transform"))
 
     def _through_attribute(
         self, place: Place, parent: ast.Attribute, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int

@@ -309,7 +309,9 @@ class LocalCalls:
                 and isinstance(given[0].value, Constant)
             ):
                 return base.get(given[0].value.value) or combined([base])
-        if name in ("mean", "sum", "std", "var", "argmax", "argmin", "cumsum", "cumprod") and isinstance(base, Leaf):
+        if name in ("mean", "sum", "std", "var", "argmax", "argmin", "cumsum", "cumprod") and isinstance(
+            base, Leaf
+        ):
             return self.library.call(f"jax.numpy.{name}", [base, *given], named, place)
         if name in ("astype", "block_until_ready") and isinstance(base, Leaf):
             return base

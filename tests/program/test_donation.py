@@ -358,3 +358,49 @@ def test_the_body_of_a_module_is_walked_too(ask: Ask) -> None:
     assert scope is file.module
     (use,) = story.uses
     assert (use.again, file.text(use.node)) == (False, "x")
+
+
+HELPERS = BEFORE + """
+step = jax.jit(lambda s, b: s * b, donate_argnums=0)
+def once(state, batch):
+    return step(state, batch)
+def looped(batches, state):
+    for b in batches:
+        state = step(state, b)
+    return state
+def copied(state, b):
+    state = jnp.copy(state)
+    return step(state, b)
+def branched(state, b):
+    if b:
+        return step(state, b)
+    return state
+def around(state, b):
+    return once(state, b)
+class Run:
+    def go(self, b, state):
+        return step(state, b)
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [
+        ("once(x, y)", ["x"]),
+        ("once(batch=y, state=x)", ["x"]),
+        ("looped(y, x)", ["x"]),
+        ("around(x, y)", ["x"]),
+        ("Run().go(y, x)", ["x"]),
+        ("copied(x, y)", None),
+        ("branched(x, y)", None),
+        ("once(*things)", None),
+    ],
+)
+def test_a_function_of_the_project_donates_what_it_hands_on(
+    ask: Ask, call: str, given: list[str] | None
+) -> None:
+    asked = ask(f"{HELPERS}{call}\n")
+    file, node = asked.node(call)
+    assert isinstance(node, ast.Call)
+    found = asked.program.lifetimes.donations.of(file, node)
+    assert (None if found is None else [file.text(one.node) for one in found.donated]) == given

@@ -75,8 +75,8 @@ class ChangeLostInJit(Rule):
         yield site.finding(
             changed,
             site.region.describe(site.file),
-            f"On {site.on('flax')} this changes jax.jit's own copy of `{changed.id}`, which ends with the call: outside "
-            f"`{changed.id}` stays as it was, and nothing is raised.",
+            f"On {site.on('flax')} this changes jax.jit's own copy of `{changed.id}`, which ends with the call: "
+            f"outside `{changed.id}` stays as it was, and nothing is raised.",
             help=f"trace it with nnx.jit, or return nnx.state({changed.id}) and update with it outside",
             certainty=Certainty.PROVEN,
             why=shown,

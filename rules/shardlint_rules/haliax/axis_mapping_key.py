@@ -8,11 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts import FileFacts
 from shardlint.program.contexts import Context
 from shardlint.program.mappings import AXIS_MAPPING
 from shardlint.program.reach import lookup
 from shardlint.program.values import Api, Constant, Items, Table, Value, options
-from shardlint.rule import Calls, Finding, Harm, Rule, Safety
+from shardlint.rule import Calls, Finding, Harm, Lines, Rule, Safety
 from shardlint.site import Site
 
 _SHARD = "haliax.shard"
@@ -30,7 +31,8 @@ class AxisMappingKey(Rule):
     Looks at the mappings given to `hax.axis_mapping`, `hax.shard` and `hax.named_jit` and reports
 
     - a mesh axis that the mesh in context (or the one given) does not have;
-    - a key that is no axis of the program, where the file makes an `Axis` with nearly the same name;
+    - a key that is no axis of the program, where the file makes an `Axis` with nearly the same name; also in a mapping
+      that a class keeps as a field (`parameter_axis_resources`), of an axis made anywhere in the project;
     - in `axis_mapping(..., merge=True)`, a key that the mapping around it has with another mesh axis.
 
     ## Why it hurts
@@ -51,12 +53,15 @@ class AxisMappingKey(Rule):
     name = "axis-mapping-key"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    wakes = (Calls(AXIS_MAPPING, _SHARD, _JIT),)
+    wakes = (Calls(AXIS_MAPPING, _SHARD, _JIT), Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]"))
     in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for an entry of a mapping."""
+        if site.form == "line":
+            yield from self._field(site)
+            return
         names = _RESOURCES if site.api == _JIT else ("mapping",)
         for name in names:
             argument = site.argument(name)
@@ -67,6 +72,18 @@ class AxisMappingKey(Rule):
             for key, value in table.entries:
                 if isinstance(key, str):
                     found = self._entry(site, keys.get(key, argument), key, value)
+                    if found is not None:
+                        yield found
+
+    def _field(self, site: Site) -> Iterator[Finding]:
+        """A mapping that a class keeps by default."""
+        statement = site.syntax
+        if not isinstance(statement, ast.AnnAssign) or statement.value is None or site.scope.kind != "class":
+            return
+        for table in ast.walk(statement.value):
+            for key in table.keys if isinstance(table, ast.Dict) else ():
+                if isinstance(key, ast.Constant) and isinstance(key.value, str):
+                    found = self._misspelled(site, key, key.value, everywhere=True)
                     if found is not None:
                         yield found
 
@@ -94,10 +111,12 @@ class AxisMappingKey(Rule):
             harm=Harm.CRASH,
         )
 
-    def _misspelled(self, site: Site, node: ast.expr, key: str) -> Finding | None:
+    def _misspelled(
+        self, site: Site, node: ast.expr, key: str, everywhere: bool = False
+    ) -> Finding | None:
         if not isinstance(node, ast.Constant):
             return None
-        axes = _declared(site)
+        axes = [one for file in _files(site, everywhere) for one in _declared(site, file)]
         near = difflib.get_close_matches(key, axes, 1, _ALIKE)
         if key in axes or not near or _named_elsewhere(site, key):
             return None
@@ -183,18 +202,24 @@ def _context(site: Site) -> Context | None:
     return site.program.call_context(site.file, called) if site.form == "call" else None
 
 
-def _declared(site: Site) -> list[str]:
-    """Names of the axes that this file makes."""
+def _files(site: Site, everywhere: bool) -> Iterator[FileFacts]:
+    """The file of a site, and where asked for those that run with it and make axes, if all can be read."""
+    others = list(site.program.project.calling(site.file.path, ("Axis", "make_axes"))) if everywhere else []
+    yield from [site.file, *(one for one in others if one is not None and one is not site.file)]
+
+
+def _declared(site: Site, file: FileFacts) -> list[str]:
+    """Names of the axes that a file makes."""
     found = []
     for word in ("Axis", "make_axes"):
-        for node in site.file.mentions(word):
-            call = site.file.parent(node)
+        for node in file.mentions(word):
+            call = file.parent(node)
             if not isinstance(call, ast.Call) or call.func is not node:
                 continue
-            apis = [option.name for option in options(site.value(node)) if isinstance(option, Api)]
+            apis = [option.name for option in options(site.program.value(file, node)) if isinstance(option, Api)]
             if any(name in _AXES for name in apis):
                 given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "name")]
-                names = [site.value(one) for one in given]
+                names = [site.program.value(file, one) for one in given]
                 found += [
                     one.value for one in names if isinstance(one, Constant) and isinstance(one.value, str)
                 ]

@@ -51,6 +51,7 @@ class DiscardedPlacement(Rule):
     code = "SL203"
     name = "discarded-placement"
     harm = Harm.SILENT
+    likely = ("in-a-try",)
     wakes = (
         Calls(*PLACING, *_MANAGERS),
         Calls(*_HALIAX, near=("haliax",)),

@@ -46,6 +46,8 @@ class ResultIsNone(Rule):
             ):
                 continue
             target = statement.targets[0] if isinstance(statement, ast.Assign) else statement.target
+            if isinstance(target, ast.Name) and target.id.startswith("_"):
+                continue  # it says that nobody wants it
             file = function.place.file
             where = (
                 f"line {function.place.line}"

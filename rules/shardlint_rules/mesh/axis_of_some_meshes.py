@@ -17,9 +17,9 @@ class AxisOfSomeMeshes(Rule):
     """Code names a mesh axis that only some of the project's meshes have.
 
     ## What it does
-    Where one file of a project makes a mesh with all its axes and another one with only some of those (`("data", "expert",
-    "model")` and `("data", "model")`), reports an axis of the larger alone that is written out: read as
-    `mesh.shape["expert"]` without asking whether it is there, or in the tuple of a keyword or field such as
+    Where one file of a project makes a mesh with all its axes and another one with only some of those
+    (`("data", "expert", "model")` and `("data", "model")`), reports an axis of the larger alone that is written out:
+    read as `mesh.shape["expert"]` without asking whether it is there, or in the tuple of a keyword or field such as
     `kernel_sharding=("expert", None)`.
 
     ## Why it hurts

@@ -12,6 +12,7 @@ from shardlint.program.meshes import MESH_MAKERS, Mesh, spec_of
 from shardlint.program.values import Api, Made, Parameter, Place, Wrapped, options
 from shardlint.rule import Edit
 from shardlint.site import Site
+from shardlint_rules.jit.devices import is_device, single_device
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, written_for_auto
 from shardlint_rules.mesh.origin import refused
 from shardlint_rules.mesh.running import names, running, through
@@ -32,6 +33,16 @@ _FLAX_READS = (
 _JITS = ("jit", "pjit", "filter_jit")
 _EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for a fresh array"
 _PMAP = "pmap, which raises under jax.set_mesh"
+_ONE = "what puts an array on one device, with which jax.set_mesh lets nothing be computed: {}"
+_PREPARE = (
+    "setUp",
+    "setUpClass",
+    "setUpModule",
+    "setup_method",
+    "setup_class",
+    "tearDown",
+    "teardown_method",
+)
 _MUCH = "more than is looked at"
 
 
@@ -87,6 +98,9 @@ def _in_the_block(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
         found.append(_EAGER)
     if any(_of_pmap(site.program, place) for place in run.calls):
         found.append(_PMAP)
+    alone = next((place for place in run.calls if _on_one_device(site, place)), None)
+    if alone is not None:
+        found.append(_ONE.format(f"{alone.file.path.name}:{alone.line}"))
     if run.more:
         found.append(_MUCH)
     return found
@@ -95,6 +109,16 @@ def _in_the_block(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
 def _of_pmap(program: Program, place: Place) -> bool:
     assert isinstance(place.node, ast.Call)
     return any(through(one, "jax.pmap") for one in options(program.value(place.file, place.node.func)))
+
+
+def _on_one_device(site: Site, place: Place) -> bool:
+    call = place.node
+    assert isinstance(call, ast.Call)
+    if "device_put" not in place.text() or "jax.device_put" not in names(site.program, place):
+        return False
+    given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "device")]
+    at = Site(site.program, place.file, call, Api("", ""), "name", site.targets, site.rule)
+    return any(is_device(at, node) or single_device(at, node) for node in given)
 
 
 def _eager_bare(program: Program, place: Place) -> bool:
@@ -125,11 +149,30 @@ def _on_the_host(site: Site, node: ast.With | ast.AsyncWith) -> bool:
     traced = site.program.region(site.file, node).traced
     if traced != "unknown":
         return traced == "never"
+    if _of_a_test(site, node):
+        return True
     if any(_jits(site, call) for call in _calls(node)):
         return True
     scope = site.file.home(node).function()
     return scope is not None and any(
         _jits(site, call) for inner in site.file.inner_scopes(scope) for call in inner.calls
+    )
+
+
+def _of_a_test(site: Site, node: ast.AST) -> bool:
+    """Whether a test or what prepares one holds it: functions that a test runner calls, which traces nothing."""
+    function = site.file.home(node).function()
+    definition = function.node if function is not None else None
+    if not isinstance(definition, ast.FunctionDef):
+        return False
+    stem = site.file.path.stem
+    if not (stem.startswith("test_") or stem.endswith(("_test", "_tests")) or stem == "conftest"):
+        return False
+    if any("fixture" in site.text(decorator) for decorator in definition.decorator_list):
+        return True
+    outer = site.file.parent(definition)
+    return isinstance(outer, ast.Module | ast.ClassDef) and (
+        definition.name.startswith("test") or definition.name in _PREPARE
     )
 
 
@@ -146,8 +189,8 @@ def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, c
     """Why a `with mesh:` cannot become `with jax.set_mesh(mesh):`, whatever moves with it; empty where it can."""
     if not site.runs("jax", ">=0.7.1"):
         return f"{site.on('jax')} has no jax.set_mesh"
-    if item.optional_vars is not None:
-        return "it binds the mesh to a name"
+    if item.optional_vars is not None and not _can_bind_first(site.file, statement, item):
+        return "it binds the mesh to a name, which the text has no room for above it"
     followed = site.program.followed(site.value(item.context_expr))
     meshes = [context.mesh] if context.mesh is not None else [site.mesh_of(one) for one in options(followed)]
     known = [mesh for mesh in meshes if mesh is not None]
@@ -184,5 +227,25 @@ def to_set_mesh(site: Site, context: MeshContext) -> list[Edit] | None:
 def set_instead(site: Site, item: ast.withitem) -> list[Edit]:
     """The edits themselves."""
     name, imports = site.spell("jax.set_mesh")
-    node = item.context_expr
-    return [site.replace(node, f"{name}({site.text(node)})"), *imports]
+    node, target = item.context_expr, item.optional_vars
+    if target is None:
+        return [site.replace(node, f"{name}({site.text(node)})"), *imports]
+    statement = site.file.parent(item)
+    assert isinstance(statement, ast.With)
+    line = site.file.source.offset(statement.lineno, 0)
+    start = site.file.span(statement)[0]
+    indent = site.file.source.text[line:start]
+    bound = f"{indent}{site.text(target)} = {site.text(node)}{site.file.source.newline}"
+    entered = Edit(site.file.span(node)[0], site.file.span(target)[1], f"{name}({site.text(target)})")
+    return [Edit(line, line, bound), entered, *imports]
+
+
+def _can_bind_first(file: FileFacts, statement: ast.With | ast.AsyncWith, item: ast.withitem) -> bool:
+    """Whether `with Mesh(...) as mesh:` can become `mesh = Mesh(...)` and a `with` below it."""
+    before = file.source.text[file.source.offset(statement.lineno, 0) : file.span(statement)[0]]
+    return (
+        isinstance(statement, ast.With)
+        and statement.items[0] is item
+        and isinstance(item.optional_vars, ast.Name)
+        and not before.strip()
+    )

@@ -39,11 +39,13 @@ class LegacyMeshContext(Rule):
     | flax 0.12.2 and newer | does not | reads it |
     | inside traced code | allowed | raises |
     | fresh arrays | on one device | replicated over the mesh |
+    | computing with an array that was put on one device | works | raises |
 
     ## Fix safety
     Unsafe: fresh arrays are then replicated over the mesh. It is offered only for a mesh with Auto axes,
     outside traced code, in a project without haliax or an older flax, and where no constraint outside jit
-    has a bare spec and nothing runs pmap. Where the project uses pjit or `thread_resources`, they move with it, in all
+    has a bare spec and nothing runs pmap or puts an array on one device. `with Mesh(...) as mesh:` becomes two
+    lines. Where the project uses pjit or `thread_resources`, they move with it, in all
     files, or nothing does; the finding says what keeps it.
 
     ## Evidence
@@ -76,7 +78,7 @@ class LegacyMeshContext(Rule):
     def _finding(
         self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext
     ) -> Finding:
-        text = site.text(item.context_expr)
+        text = " ".join(site.text(item.context_expr).split())
         traced = site.program.region(site.file, item.context_expr).traced in ("always", "sometimes")
         fix: Fix | None = None
         if traced:
@@ -112,7 +114,8 @@ class LegacyMeshContext(Rule):
         if edits is None:
             return f"not rewritten: {'; '.join(filter(None, kept)) or 'it is not written as one'}"
         why = "fresh arrays are then replicated over the mesh, and jax.jit refuses them where in_shardings differ"
-        return site.fix(Safety.UNSAFE, f"write jax.set_mesh({site.text(item.context_expr)})", edits, why)
+        text = " ".join(site.text(item.context_expr).split())
+        return site.fix(Safety.UNSAFE, f"write jax.set_mesh({text})", edits, why)
 
 
 def _said_otherwise(value: Value) -> bool:

@@ -22,6 +22,8 @@ from shardlint_rules.mesh.axis_types import (
 
 # Releases whose make_mesh warns where it is not told.
 _WARNS = ">=0.8.1,<0.9"
+_SAY = "say axis_types=(jax.sharding.AxisType.Auto,) * n"
+_KEPT = "not rewritten: the text does not show how many axes there are"
 _UNSPOKEN = "nothing in this project speaks of them"
 
 
@@ -90,7 +92,7 @@ class MakeMeshAxisTypes(Rule):
             "its axes are Explicit",
             f"On {site.on('jax')} {_name(site)} makes Explicit axes unless told otherwise, and the constraint at "
             f"{where} raises ValueError: it may name Auto axes only.",
-            help="say axis_types=(jax.sharding.AxisType.Auto,) * n, or constrain by jax.reshard",
+            help=f"{_SAY}, or constrain by jax.reshard; {_KEPT}",
             fix=self._fix(site, types, Safety.SAFE),
         )
 
@@ -100,7 +102,7 @@ class MakeMeshAxisTypes(Rule):
             "jax 0.9 makes its axes Explicit",
             f"On {site.on('jax')} this warns: its axes are Auto, and from jax 0.9 on Explicit unless told otherwise. "
             "Constraints raise then, and many operations ask for an out_sharding.",
-            help="say axis_types=(jax.sharding.AxisType.Auto,) * n",
+            help=f"{_SAY}; {_KEPT}",
             fix=self._fix(site, types, Safety.SAFE),
             harm=Harm.REMOVED,
         )
@@ -124,7 +126,7 @@ class MakeMeshAxisTypes(Rule):
             "its axes are Explicit",
             f"On {site.on('jax')} {_name(site)} makes Explicit axes unless told otherwise, and {known}: "
             "constraints raise, and many operations ask for an out_sharding.",
-            help="say axis_types=(jax.sharding.AxisType.Auto,) * n",
+            help=f"{_SAY}; {_KEPT}",
             fix=self._fix(site, types, safety),
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,

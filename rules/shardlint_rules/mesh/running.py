@@ -6,10 +6,17 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.values import Api, Function, Place, Value, Wrapped, options
 
 _FUNCTIONS = 400
+_MAPS = (
+    "jax.tree.map",
+    "jax.tree.map_with_path",
+    "jax.tree_util.tree_map",
+    "jax.tree_util.tree_map_with_path",
+)
 _BLOCKS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
@@ -28,7 +35,7 @@ def running(program: Program, block: Place) -> Running:
     seen: set[ast.AST] = set()
     for place in calls:  # grows
         assert isinstance(place.node, ast.Call)
-        for function in _plain(program.value(place.file, place.node.func)):
+        for function in _run_by(program, place.file, place.node):
             if function.node in seen:
                 continue
             seen.add(function.node)
@@ -37,6 +44,14 @@ def running(program: Program, block: Place) -> Running:
             scope = function.place.file.walked(function.place.file.scope(function.node))
             calls += [Place(function.place.file, call) for call in scope.calls]
     return Running(tuple(calls), False)
+
+
+def _run_by(program: Program, file: FileFacts, call: ast.Call) -> Iterator[Function]:
+    """The functions of the project that a call runs: its own, and what it maps over a tree."""
+    called = program.value(file, call.func)
+    yield from _plain(called)
+    if call.args and any(isinstance(one, Api) and one.name in _MAPS for one in options(called)):
+        yield from _plain(program.value(file, call.args[0]))
 
 
 def _plain(value: Value) -> Iterator[Function]:

@@ -32,7 +32,7 @@ class BiasBeforeSum(Rule):
     Add the bias to the sum: `jax.lax.psum(x @ w, axis) + bias`.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12 with 8 devices: a bias of 1 gives 8.
+    Run on jax 0.12 with 8 devices: a bias of 1 gives 8.
     """
 
     code = "SL421"
@@ -56,7 +56,7 @@ class BiasBeforeSum(Rule):
             yield site.finding(
                 whole,
                 f"`{name}` is added on every device, and summed at line {site.call.lineno}",
-                f"On {site.on('jax')} {collective} adds up what the devices hold: the bias counts once for each of them.",
+                f"On {site.on('jax')} {collective} adds up what the devices hold: the bias counts once for each.",
                 help=f"add `{name}` to what {collective} returns",
                 form="bias",
                 why=f"`{name}` is called a bias",

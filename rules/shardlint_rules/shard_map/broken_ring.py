@@ -12,7 +12,6 @@ from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 
 
-
 @dataclass(frozen=True)
 class _Ring:
     """`[(i, (i + step) % size) for i in range(count)]`, each as it is written."""
@@ -34,15 +33,15 @@ class BrokenRing(Rule):
 
     ## Why it hurts
     A device that nobody sends to gets zeros, without a word: a ring attention loses a block, a reduction a term. A
-    source or destination that is there twice raises. A ring of 8 on an axis of 4 raises, on one of 16 half of the devices
-    get zeros.
+    source or destination that is there twice raises. A ring of 8 on an axis of 4 raises, on one of 16 half of the
+    devices get zeros.
 
     ## Use instead
     `n = jax.lax.axis_size(axis)` and `[(i, (i + 1) % n) for i in range(n)]`.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12 with 8 devices. A shift with no `%` (`[(i, i + 1) for i in range(n - 1)]`) is one on purpose:
-    a pipeline, a halo.
+    Run on jax 0.12 with 8 devices. A shift with no `%` (`[(i, i + 1) for i in range(n - 1)]`) is one on
+    purpose: a pipeline, a halo.
     """
 
     code = "SL408"
@@ -67,7 +66,9 @@ class BrokenRing(Rule):
 
     def _ring(self, site: Site, ring: _Ring) -> Iterator[Finding]:
         size, count = site.text(ring.size), ring.count
-        short = isinstance(count, ast.BinOp) and isinstance(count.op, ast.Sub) and site.text(count.left) == size
+        short = (
+            isinstance(count, ast.BinOp) and isinstance(count.op, ast.Sub) and site.text(count.left) == size
+        )
         if short:
             yield site.finding(
                 ring.node,
@@ -79,7 +80,7 @@ class BrokenRing(Rule):
             yield site.finding(
                 ring.node,
                 f"a ring of {size}, whatever the size of the axis",
-                f"On {site.on('jax')} this raises on an axis of fewer devices, and on one of more the others receive zeros.",
+                f"On {site.on('jax')} this raises on an axis of fewer devices; of more, the others receive zeros.",
                 help="take the size from the axis: n = jax.lax.axis_size(axis)",
                 certainty=Certainty.POSSIBLE,
                 form="hard-coded",
@@ -103,7 +104,7 @@ class BrokenRing(Rule):
                 yield site.finding(
                     node,
                     f"{again} is a {what} twice",
-                    f"On {site.on('jax')} this raises ValueError when it is traced: sources and destinations are unique.",
+                    f"On {site.on('jax')} this raises ValueError when it is traced: each may be there once.",
                     help="send from each device once, and to each once",
                     harm=Harm.CRASH,
                 )
@@ -127,7 +128,9 @@ def _ring(node: ast.expr) -> _Ring | None:
                 elt=ast.Tuple(elts=[one, two]),
                 generators=[
                     ast.comprehension(
-                        target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[count]), ifs=[]
+                        target=ast.Name(id=name),
+                        iter=ast.Call(func=ast.Name(id="range"), args=[count]),
+                        ifs=[],
                     )
                 ],
             )
@@ -135,13 +138,17 @@ def _ring(node: ast.expr) -> _Ring | None:
                 elt=ast.Tuple(elts=[one, two]),
                 generators=[
                     ast.comprehension(
-                        target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=[count]), ifs=[]
+                        target=ast.Name(id=name),
+                        iter=ast.Call(func=ast.Name(id="range"), args=[count]),
+                        ifs=[],
                     )
                 ],
             )
         ):
             for plain, moved in ((one, two), (two, one)):
                 match plain, moved:
-                    case ast.Name(id=same), ast.BinOp(op=ast.Mod(), left=ast.BinOp(), right=size) if same == name:
+                    case ast.Name(id=same), ast.BinOp(op=ast.Mod(), left=ast.BinOp(), right=size) if (
+                        same == name
+                    ):
                         return _Ring(node, count, size)
     return None

@@ -26,16 +26,15 @@ class FirstOfDevices(Rule):
     the names and the docstring around it say so (`unreplicate`, `_unpmap`), in a project that uses `pmap`.
 
     ## Why it hurts
-    `pmap` is built on `jax.shard_map` since jax 0.8.1, and its results are global arrays. Indexing one is a program that
-    runs on all devices and leaves the entry on each of them, once for every leaf; with several processes all of them
-    must come to it, so behind `if jax.process_index() == 0` it does not return.
+    `pmap` is built on `jax.shard_map` since jax 0.8.1, and its results are global arrays. Indexing one is a program
+    that runs on all devices and leaves the entry on each of them, once for every leaf.
 
     ## Use instead
     `x.addressable_shards[0].data.squeeze(0)` takes the first device's entry from where it is.
 
     ## Evidence
-    Run on jax 0.8.1 to 0.12 with 8 devices: `x[0]` of a pmapped result lies on 8 devices, the shard's data on one. JAX's guide to
-    the new `pmap` names the pattern.
+    Run on jax 0.8.1 to 0.12 with 8 devices: `x[0]` of a pmapped result lies on 8 devices, the shard's data on one.
+    JAX's guide to the new `pmap` names the pattern.
     """
 
     code = "SL415"
@@ -69,8 +68,8 @@ class FirstOfDevices(Rule):
         yield site.finding(
             site.call,
             "a program over all devices for each leaf",
-            f"On {site.on('jax')} what pmap returns is one array over all devices: `x[0]` runs on each of them and leaves "
-            "the entry there, and every process must take part.",
+            f"On {site.on('jax')} what pmap returns is one array over all devices: `x[0]` runs on each of them "
+            "and leaves the entry there.",
             help="write lambda x: x.addressable_shards[0].data.squeeze(0)",
             form="first",
             why=why,

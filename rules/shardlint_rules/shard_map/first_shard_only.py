@@ -29,7 +29,7 @@ class FirstShardOnly(Rule):
     `x.reshape(-1, *x.shape[2:])` for results of examples, `jax.lax.pmean` in the function for metrics.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12 with 8 devices: 4 predictions of 32. State that is replicated, and what goes through code
+    Run on jax 0.12 with 8 devices: 4 predictions of 32. State that is replicated, and what goes through code
     that is not seen and may reduce it, are left alone.
     """
 
@@ -51,9 +51,9 @@ class FirstShardOnly(Rule):
             yield site.finding(
                 given,
                 "each device has its own",
-                f"On {site.on('jax')} the first device's is kept and what the others computed is dropped: no collective "
+                f"On {site.on('jax')} the first device's is kept, the others are dropped: no collective "
                 "makes the result the same on all.",
-                help="put them together (`x.reshape(-1, *x.shape[2:])`), or reduce it in the function (`jax.lax.pmean`)",
+                help="put them together (`x.reshape(-1, *x.shape[2:])`), or reduce in the function (`jax.lax.pmean`)",
                 form="dropped",
                 why=f"pmapped at line {made.function.settings.place.line}",
             )

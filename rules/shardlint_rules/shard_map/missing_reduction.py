@@ -19,7 +19,8 @@ class MissingReduction(Rule):
     ## What it does
     Follows the values of the body of a `shard_map` whose check is off, through helpers, loops and tree maps, from the
     arguments and their `in_specs` to the results. Reports a result that varies over an axis which its out spec does
-    not name, where no collective over that axis is on its way.
+    not name, where no collective over that axis is on its way. Possible: gradients in the body of a `pmap` with an axis
+    name that are given to the optimizer as each device has them.
 
     ## Why it hurts
     The array says that it is replicated, and holds other numbers on each device. Printing it shows those of the first

@@ -16,20 +16,20 @@ class PerShardStatistics(Rule):
     """A softmax, a sort or a running sum goes along a dimension that is split over the devices.
 
     ## What it does
-    Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of an
-    argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
+    Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of
+    an argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
 
     ## Why it hurts
-    Each device sees its own piece of the dimension: each piece is normalised, sorted or added up by itself, and the
-    pieces are put together. Shapes are right and nothing raises.
+    Each device sees its own piece of the dimension: each is normalised, sorted or added up by itself, and the pieces
+    are put together. Shapes are right and nothing raises.
 
     ## Use instead
-    Leave the dimension whole (`None` in the spec), gather it, or reduce over the axis as well: for a softmax the maximum
-    with `jax.lax.pmax` and the sum with `jax.lax.psum`.
+    Leave the dimension whole (`None` in the spec), gather it, or reduce over the axis as well: for a softmax the
+    maximum with `jax.lax.pmax` and the sum with `jax.lax.psum`.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12 with 8 devices: the rows of such a softmax add up to 8. Bodies with any collective over the
-    axis are left alone.
+    Run on jax 0.12 with 8 devices: the rows of such a softmax add up to 8. Bodies with any collective over
+    the axis are left alone.
     """
 
     code = "SL409"

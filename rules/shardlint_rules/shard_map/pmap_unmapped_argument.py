@@ -26,20 +26,20 @@ class PmapUnmappedArgument(Rule):
     """A pmapped function is given what has no entry for each device.
 
     ## What it does
-    Looks at the calls of what `pmap` made, and at the arguments that are split over the devices (no `None` in `in_axes`,
-    not static). Reports numbers of Python, also those that a command line flag or an annotation gives, and arrays of
-    one entry (`jnp.asarray([x])`) where there are several processes.
+    Looks at the calls of what `pmap` made, and at the arguments that are split over the devices (no `None` in
+    `in_axes`, not static). Reports numbers of Python, also those that a command line flag or an annotation gives, and
+    arrays of one entry (`jnp.asarray([x])`) where there are several processes.
 
     ## Why it hurts
-    A number raises ValueError when the function is called: "its rank should be at least 1". One entry runs on one
-    device, and raises where there are several processes and a host has more than one device.
+    A number raises ValueError when the function is called. One entry runs on one device, and raises where there are
+    several processes and a host has more than one device.
 
     ## Use instead
     `static_broadcasted_argnums`, `in_axes=None`, or `functools.partial` for settings; `[x] * jax.local_device_count()`
     for one entry on each device.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12.
+    Run on jax 0.12.
     """
 
     code = "SL419"
@@ -126,7 +126,8 @@ def _is_number(site: Site, node: ast.expr) -> str:
     if isinstance(binding.annotation, ast.Name) and binding.annotation.id in _NUMBERS:
         return f"`{node.id}` is annotated as {binding.annotation.id}"
     if binding.kind == "param":
-        flag = rf"DEFINE_(?:integer|float|boolean|bool)\(\s*['\"]{node.id}['\"]|['\"]--{node.id}['\"][^)]*type=(?:int|float)"
+        absl = rf"DEFINE_(?:integer|float|boolean|bool)\(\s*['\"]{node.id}['\"]"
+        flag = rf"{absl}|['\"]--{node.id}['\"][^)]*type=(?:int|float)"
         if re.search(flag, site.file.source.text):
             return f"the flag {node.id} is a number"
     value = binding.value

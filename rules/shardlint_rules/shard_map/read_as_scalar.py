@@ -30,7 +30,7 @@ class ReadAsScalar(Rule):
     `flax.jax_utils.unreplicate(state.step)` first, or an average over the devices where they differ.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12 with 8 devices. A result of which some way to the read is not seen, and one with
+    Run on jax 0.12 with 8 devices. A result of which some way to the read is not seen, and one with
     `out_axes=None`, are left alone.
     """
 

@@ -21,7 +21,7 @@ class ReplicatedTwice(Rule):
     initialised with, which raises in the model or broadcasts without a word.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12: a parameter of shape (3,) becomes (8, 8, 3).
+    Run on jax 0.12: a parameter of shape (3,) becomes (8, 8, 3).
     """
 
     code = "SL417"

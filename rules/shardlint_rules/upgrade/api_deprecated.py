@@ -9,7 +9,7 @@ from shardlint.site import Site
 from shardlint.versions import show
 from shardlint_rules.upgrade import ambient, joint, pjit
 from shardlint_rules.upgrade.places import use_of
-from shardlint_rules.upgrade.renaming import renamed
+from shardlint_rules.upgrade.renaming import renamed, why_kept
 from shardlint_rules.upgrade.table import Name, woken_names
 
 
@@ -57,6 +57,9 @@ class ApiDeprecated(Rule):
         if fix is None and use.entry.name in (pjit.NAME, *ambient.OLD):
             moved = joint.carried(site)
             fix, help = (None, f"{help}; {moved}") if isinstance(moved, str) else (moved, help)
+        elif fix is None:
+            kept = why_kept(site, use)
+            help += f"; not rewritten: {kept}" if kept else ""
         yield site.finding(
             use.node,
             f"deprecated since jax {show(use.entry.deprecated)}",

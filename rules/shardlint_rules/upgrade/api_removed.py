@@ -12,7 +12,7 @@ from shardlint.unused import without_lines
 from shardlint.versions import show
 from shardlint_rules.upgrade import ambient, device_put, joint, positional
 from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
-from shardlint_rules.upgrade.renaming import renamed
+from shardlint_rules.upgrade.renaming import renamed, why_kept
 from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, woken_names
 
 
@@ -72,7 +72,8 @@ class ApiRemoved(Rule):
         fix, help = renamed(site, use), use.entry.advice
         if fix is None:
             fix, why = carried(site, use)
-            help += f"; {why}" if why else ""
+            kept = why_kept(site, use) if fix is None and not why else ""
+            help += f"; {why}" if why else f"; not rewritten: {kept}" if kept else ""
         yield site.finding(
             use.node,
             f"removed in {gone}",

@@ -44,6 +44,28 @@ def renamed(site: Site, use: Use) -> Fix | None:
     return site.fix(Safety.SAFE, f"write {text[0]}", edits, drops=drops, uncovers=uncovers)
 
 
+def why_kept(site: Site, use: Use) -> str:
+    """Why `renamed` gives no fix, in words; empty where the advice says it."""
+    entry, new = use.entry, use.entry.replacement
+    if "no mechanical rewrite" in entry.advice:
+        return ""
+    if entry.kind == "module" or entry.name != use.dotted:
+        return "not all that is used of the module has another name"
+    if new is None:
+        return "no other name does just that"
+    if not _there(site, new):
+        return f"{site.on('jax')} has no {new}"
+    if use.dotted == _SHARD_MAP:
+        return "a call of it does not show what jax.shard_map asks by name, or another file takes it from this one"
+    if use.dotted == _USE_MESH:
+        return "it is not only entered by `with`, and jax.set_mesh called by itself sets the mesh for good"
+    if not entry.rename_is_enough:
+        return "another name is not all: it is called otherwise"
+    if isinstance(use.node, ast.alias) and _still_raises(site, use, use.node):
+        return "the statement also imports what is gone for good"
+    return "the new name is not free there, or its import has no place"
+
+
 def _there(site: Site, name: str) -> bool:
     entry = table().names.get(name)
     return entry is not None and entry.state(site.target("jax")) == "current"

@@ -1,0 +1,191 @@
+"""SL702."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts, Scope
+from shardlint.program.shardings import JITS, PLACING
+from shardlint.program.values import Api, Constant, Function, Wrapped, options
+from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.site import Site
+from shardlint_rules.jit._again import is_test
+
+_LOADING = r"(?:load|restore|from_bytes|from_state_dict|read)"
+# They give arrays of numpy, whatever they are given.
+_HOST = (
+    "flax.serialization.from_bytes",
+    "flax.serialization.msgpack_restore",
+    "numpy.load",
+    "pickle.load",
+    "pickle.loads",
+    "joblib.load",
+    "safetensors.numpy.load_file",
+    "safetensors.numpy.load",
+    "safetensors.flax.load_file",
+    "equinox.tree_deserialise_leaves",
+)
+_HOST_WORDS = (
+    "pickle.load",
+    "np.load",
+    "numpy.load",
+    "from_bytes(",
+    "msgpack_restore(",
+    "load_file(",
+    "jnp.load",
+)
+_PLACING_WORDS = (
+    "put",
+    "shard",
+    "place",
+    "replicate",
+    "mesh",
+    "make_array",
+    "constrain",
+    "distribute",
+    "device",
+)
+
+
+class RestoredNotPlaced(Rule):
+    """What is restored is left as it was read, where what is made anew is placed with a sharding.
+
+    ## What it does
+    Reports `params = pickle.load(file)`, and the same through a function of the project that reads with `numpy`,
+    `pickle`, safetensors or `flax.serialization`, in a function that places `params` with a sharding on its other way
+    or above, and does not place what it read.
+
+    ## Why it hurts
+    A run that goes on from a checkpoint has its arrays on the host, bound to no device. The compiled step gets them
+    whole on every device, where a run that begins has a shard on each. Nothing is raised while they fit.
+
+    ## Use instead
+    Place it on both ways, best behind the branch.
+
+    ## Evidence
+    The proof shows the restored array whole on every device. Left alone: loaders whose code says anything of
+    placing, and names that are handed to something that places by its name.
+    """
+
+    code = "SL702"
+    name = "restored-not-placed"
+    harm = Harm.SILENT
+    wakes = (Lines(rf"[\w., ]+=[^=#\n]*{_LOADING}\w*\(", near=r"shard|device_put"),)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for a name that is restored."""
+        statement, scope = site.syntax, site.scope.function()
+        if scope is None or not isinstance(statement, ast.Assign) or is_test(site.file, statement):
+            return
+        call, target = statement.value, statement.targets[0]
+        if (
+            not isinstance(call, ast.Call)
+            or not isinstance(target, ast.Name)
+            or not _from_the_host(site, call)
+        ):
+            return
+        placed = _placed(site, scope, target.id, statement)
+        if placed is None or _placed_later(site, scope, target.id, statement):
+            return
+        where, splits = placed
+        text = " ".join(site.text(where).split())
+        yield site.finding(
+            call.func,
+            f"`{target.id}` is left as it was read",
+            f"On {site.on('jax')} a jitted function gets it whole on every device: it is bound to none, and at line "
+            f"{where.lineno} `{target.id}` is placed with `{text}`.",
+            help=f"place it: {target.id} = jax.device_put({target.id}, {text})",
+            certainty=Certainty.PROVEN if splits else Certainty.POSSIBLE,
+            form="" if splits else "beside-placed",
+            why="" if splits else "what the sharding splits is not known",
+        )
+
+
+def _from_the_host(site: Site, call: ast.Call) -> bool:
+    """Whether a call gives arrays of numpy: a reader, or a function of the project that reads and does not place."""
+    for one in options(site.value(call.func)):
+        if isinstance(one, Api):
+            if one.name not in _HOST:
+                return False
+        elif isinstance(one, Function) and not isinstance(one.node, ast.Lambda):
+            text = one.place.file.text(one.node)
+            if any(word in text for word in _PLACING_WORDS) or not any(word in text for word in _HOST_WORDS):
+                return False
+        else:
+            return False
+    return True
+
+
+def _placed(site: Site, scope: Scope, name: str, restored: ast.stmt) -> tuple[ast.expr, bool] | None:
+    """With what another statement of the function places a name, and whether that surely splits it."""
+    for statement in site.file.walked(scope).statements:
+        if not isinstance(statement, ast.Assign) or statement is restored:
+            continue
+        target = statement.targets[0]
+        if not isinstance(target, ast.Name) or target.id != name or not isinstance(statement.value, ast.Call):
+            continue
+        where = _sharding_of(site, statement.value)
+        if where is not None and not _behind(site.file, statement, restored):
+            return where, site.shardings.shards(site.value(where))
+    return None
+
+
+def _sharding_of(site: Site, call: ast.Call) -> ast.expr | None:
+    """Where a call places what it gives."""
+    given = {one.arg: one.value for one in call.keywords}
+    for one in options(site.value(call.func)):
+        if isinstance(one, Api) and one.name in PLACING:
+            where = given.get(PLACING[one.name], call.args[1] if len(call.args) > 1 else None)
+            return None if where is None or site.value(where) == Constant(None) else where
+        if isinstance(one, Wrapped) and one.api.name in JITS and one.call is not None:
+            place = one.call.keywords.get("out_shardings")
+            if place is not None and place.file is site.file and isinstance(place.node, ast.expr):
+                return place.node
+    return None
+
+
+def _behind(file: FileFacts, later: ast.stmt, restored: ast.stmt) -> bool:
+    """Whether a statement comes after what was restored: then it may place that."""
+    if later.lineno < restored.lineno:
+        return False
+    for outer in file.ancestors(restored):
+        if isinstance(outer, ast.If | ast.Try) and any(part is later for part in ast.walk(outer)):
+            return not _in_another_branch(outer, later, restored)
+    return True
+
+
+def _in_another_branch(branch: ast.If | ast.Try, one: ast.stmt, two: ast.stmt) -> bool:
+    blocks = [branch.body, branch.orelse]
+    if isinstance(branch, ast.Try):
+        blocks += [handler.body for handler in branch.handlers]
+    sides = [
+        next(
+            (n for n, block in enumerate(blocks) if any(it is part for s in block for part in ast.walk(s))),
+            -1,
+        )
+        for it in (one, two)
+    ]
+    return sides[0] != sides[1]
+
+
+def _placed_later(site: Site, scope: Scope, name: str, restored: ast.stmt) -> bool:
+    """Whether a call behind it may place the name: by what it is called, or by what it is given with it."""
+    for node in site.file.mentions_in(scope, name):
+        if (
+            not isinstance(node, ast.Name)
+            or not isinstance(node.ctx, ast.Load)
+            or node.lineno <= restored.lineno
+        ):
+            continue
+        for outer in site.file.ancestors(node):
+            if isinstance(outer, ast.stmt):
+                break
+            if isinstance(outer, ast.Call):
+                text = site.text(outer).lower()
+                if any(word in text for word in _PLACING_WORDS) and _behind(
+                    site.file, site.file.statement(outer), restored
+                ):
+                    return True
+    return False

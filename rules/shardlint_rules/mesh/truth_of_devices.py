@@ -1,0 +1,74 @@
+"""SL336."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.rule import Certainty, Finding, Harm, Lines, Rule, Safety
+from shardlint.site import Site
+
+# Whoever writes this down means no array.
+_LISTS = ("list", "sequence", "tuple", "iterable", "collection", "int", "str")
+
+
+class TruthOfDevices(Rule):
+    """A default is chosen by the truth of devices, which may be an array.
+
+    ## What it does
+    Reports `devices = devices or jax.devices()` for a parameter with a default of None, without an annotation that says
+    it is a list.
+
+    ## Why it hurts
+    `mesh.devices` is a numpy array, and so is what `create_device_mesh` gives. The truth of an array with several
+    elements is no truth: `ValueError: The truth value of an array with more than one element is ambiguous`.
+
+    ## Fix safety
+    Safe for whoever gives devices. An empty list counts as none before and as given after.
+
+    ## Evidence
+    The proof raises with the devices of a mesh.
+    """
+
+    code = "SL336"
+    name = "truth-of-devices"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("or",)
+    wakes = (Lines(r"(?:self\.)?\w*devices\s*=\s*\w*devices\s+or\b"),)
+    fixes = "unsafe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a statement."""
+        chosen = site.syntax.value if isinstance(site.syntax, ast.Assign) else None
+        if not isinstance(chosen, ast.BoolOp) or len(chosen.values) != 2:
+            return
+        given, other = chosen.values
+        if not isinstance(given, ast.Name) or not isinstance(chosen.op, ast.Or) or not _may_be_array(site, given):
+            return
+        text = f"{site.text(other)} if {given.id} is None else {given.id}"
+        plain = not isinstance(other, ast.Lambda | ast.IfExp)
+        yield site.finding(
+            chosen,
+            "an array of devices has no truth value",
+            f"This raises ValueError where `{given.id}` is an array of several devices, such as mesh.devices.",
+            help=f"write {text}",
+            fix=site.fix(Safety.UNSAFE, f"write {text}", [site.replace(chosen, text)], "an empty list counts as given")
+            if plain
+            else None,
+            certainty=Certainty.POSSIBLE,
+            form="or",
+            why=f"nothing says that `{given.id}` is a list",
+        )
+
+
+def _may_be_array(site: Site, name: ast.Name) -> bool:
+    """Whether a name is a parameter that nothing says to be a list."""
+    scope = site.scope.function()
+    if scope is None or not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return False
+    every = [one for one in ast.walk(scope.node.args) if isinstance(one, ast.arg) and one.arg == name.id]
+    if not every or len(site.file.bindings(scope, name.id)) > 2:
+        return False
+    said = site.text(every[0].annotation).lower() if every[0].annotation is not None else ""
+    return not any(word in said for word in _LISTS)
