@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
 
 from shardlint.program.annotations import annotated
 from shardlint.program.reach import lookup
@@ -27,20 +28,22 @@ class AllgatherUntiled(Rule):
 
     ## Why it hurts
     With several processes it raises `ValueError: Gathering global non-fully-addressable arrays only supports
-    tiled=True`. With one it gives the array itself, or one with a leading axis of one, and nothing shows.
+    tiled=True`, since jax 0.8; older releases take it for tiled. With one process it gives the array with a leading
+    axis of one, and nothing is raised.
 
     ## Fix safety
-    Safe: with one process an array that is placed is given back as it is, tiled or not.
+    Unsafe: with one process the leading axis of one is not there any more. With several it raised.
 
     ## Evidence
-    Two processes on jax 0.12. Recorded in maxdiffusion and three others.
+    Two processes on jax 0.12, and on 0.4.38, where nothing is raised. Recorded in maxdiffusion and three others.
     """
 
     code = "SL812"
     name = "allgather-untiled"
     harm = Harm.CRASH
     wakes = (Calls(_GATHER),)
-    fixes = "safe"
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8"}
+    fixes = "unsafe"
     forms = ("call",)
     closed = ("keywords",)
 
@@ -76,7 +79,9 @@ class AllgatherUntiled(Rule):
             last = site.call.keywords[-1].value if site.call.keywords else site.call.args[-1]
             end = site.file.span(last)[1]
             edits = [Edit(end, end, ", tiled=True")]
-        return site.fix(Safety.SAFE, "write tiled=True", edits)
+        return site.fix(
+            Safety.UNSAFE, "write tiled=True", edits, why="with one process the result has one axis less"
+        )
 
 
 def _annotated(site: Site, node: ast.expr) -> bool:
