@@ -58,7 +58,7 @@ class Program:
         self.modules = Modules(self.evaluator)
         self.callers = Callers(self.evaluator, self.flow)
         self.ways = Ways(self.evaluator, self.callers)
-        self._ran: Remembered[Hashable, tuple[Ran, ...]] = Remembered(self.needs)
+        self._ran: Remembered[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = Remembered(self.needs)
 
     def trim(self) -> None:
         """Between two files: let go of parsed trees and all that was learned from them once there are many.
@@ -96,7 +96,6 @@ class Program:
         for view in self.ways.views(Place(file, node)):
             seen = copy(self)
             seen.evaluator = view
-            seen._ran = Remembered(self.needs)
             yield seen, view
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
@@ -124,7 +123,27 @@ class Program:
 
         `summed` says that jax sums the gradients of what does not vary, as it does since 0.6.1 with the check on.
         """
-        return self._ran.get((call, form, summed), lambda: self._run(file, call, form, summed))
+        view = self.evaluator if isinstance(self.evaluator, Assuming) else None
+        # Every rule looks at the same ways: what is found on one is found once, with the reasons it rests on.
+        key = call, form, summed, view is not None, view.way if view is not None else None
+        found, why = self._ran.get(key, lambda: self._reasoned(file, call, form, summed))
+        if view is not None:
+            view.why.extend(one for one in why if one not in view.why)
+        return found
+
+    def _reasoned(
+        self, file: FileFacts, call: ast.Call, form: str, summed: bool
+    ) -> tuple[tuple[Ran, ...], tuple[str, ...]]:
+        """The bodies run, and what was assumed for it."""
+        view = self.evaluator
+        if not isinstance(view, Assuming):
+            return self._run(file, call, form, summed), ()
+        before, view.why = view.why, []
+        try:
+            found = self._run(file, call, form, summed)
+            return found, tuple(view.why)
+        finally:
+            view.why = before
 
     def _run(self, file: FileFacts, call: ast.Call, form: str, summed: bool) -> tuple[Ran, ...]:
         found = [run(self, one, summed) for one in mapped(self, file, call, form)]
