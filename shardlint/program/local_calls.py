@@ -11,7 +11,7 @@ from shardlint.facts import FileFacts
 from shardlint.program import api
 from shardlint.program.collectives import Collectives
 from shardlint.program.library_calls import LibraryCalls
-from shardlint.program.signatures import KEEPING
+from shardlint.program.local_transforms import LocalTransforms
 from shardlint.program.values import (
     Api,
     CallArguments,
@@ -43,24 +43,14 @@ from shardlint.program.varying import (
     Through,
     Tree,
     combined,
-    each,
     either,
     leaves,
 )
 
 if TYPE_CHECKING:
-    from shardlint.program.bodies import Body
+    from shardlint.program.local_values import LocalValues
 
 Named = dict[str, Local]
-_GRADS = (
-    "jax.grad",
-    "jax.value_and_grad",
-    "equinox.filter_grad",
-    "equinox.filter_value_and_grad",
-    "flax.nnx.grad",
-    "flax.nnx.value_and_grad",
-)
-_KEEPS = KEEPING - {*_GRADS, "jax.vmap", "equinox.filter_vmap"}
 # What an object of an unseen class does to its arguments, by the names that optimizers and states give it.
 _PURE_METHODS = frozenset(("update", "apply_gradients", "apply_updates", "replace", "_replace"))
 
@@ -68,10 +58,11 @@ _PURE_METHODS = frozenset(("update", "apply_gradients", "apply_updates", "replac
 class LocalCalls:
     """Applies functions, for a body."""
 
-    def __init__(self, body: Body) -> None:
+    def __init__(self, body: LocalValues) -> None:
         self.body = body
         self.collectives = Collectives(self)
         self.library = LibraryCalls(self)
+        self.transforms = LocalTransforms(self)
 
     def call(self, file: FileFacts, node: ast.Call, frame: Frame) -> Local:
         """The result of a call in a body."""
@@ -120,7 +111,7 @@ class LocalCalls:
             case Closure():
                 return self._run(callee, arguments, keywords, place)
             case Through():
-                return self._through(callee, arguments, keywords, place)
+                return self.transforms.apply(callee, arguments, keywords, place)
             case Known(value=value):
                 results = [self._known(option, arguments, keywords, place) for option in options(value)]
                 result = results[0]
@@ -141,7 +132,7 @@ class LocalCalls:
             case Api():
                 return self.library.call(value.name, given, named, place)
             case Wrapped():
-                return self.apply(self._unwrapped(value), given, named, place)
+                return self.apply(self.unwrapped(value), given, named, place)
             case ClassValue() if all(isinstance(one, Known) for one in (*given, *named.values())):
                 return Known(self.body.evaluator.value(place))
             case ClassValue():
@@ -178,7 +169,8 @@ class LocalCalls:
         finally:
             self.body.chain.pop()
 
-    def _unwrapped(self, value: Wrapped) -> Through:
+    def unwrapped(self, value: Wrapped) -> Through:
+        """A function through a transform outside of the body."""
         arguments: list[Local] = []
         named: Named = {}
         call = value.call
@@ -188,79 +180,6 @@ class LocalCalls:
             arguments = [Known(asked(one, call.environment)) for one in call.positional[first:]]
             named = {name: Known(asked(one, call.environment)) for name, one in call.keywords.items()}
         return Through(value.api.name, Known(value.inner), tuple(arguments), named)
-
-    # transforms
-
-    def _through(self, made: Through, given: list[Local], named: Named, place: Place) -> Local:
-        if made.api == "functools.partial":
-            return self.apply(made.inner, [*made.arguments, *given], {**made.keywords, **named}, place)
-        if made.api in _GRADS:
-            return self._gradient(made, given, named, place)
-        if made.api in ("jax.vmap", "equinox.filter_vmap", "flax.nnx.vmap"):
-            # Whether a name is that of an axis of vmap, nobody but vmap knows.
-            if "axis_name" in made.keywords or "spmd_axis_name" in made.keywords:
-                return combined([*given, *named.values(), HIDDEN])
-            result = self.apply(made.inner, given, named, place)
-            return combined([result]) if isinstance(result, Known) else _without_kinds(result)
-        if made.api in _KEEPS or made.api in (
-            "jax.checkpoint",
-            "flax.nnx.remat",
-            "equinox.filter_checkpoint",
-        ):
-            return self.apply(made.inner, given, named, place)
-        return combined([*given, *named.values(), HIDDEN])
-
-    def _gradient(self, made: Through, given: list[Local], named: Named, place: Place) -> Local:
-        """What `jax.grad(f)(...)` gives: of arguments that do not vary, by release, summed over the devices."""
-        result = self.apply(made.inner, given, named, place)
-        value = result.items[0] if isinstance(result, Tree) and result.items else result
-        has_aux = made.keywords.get("has_aux")
-        aux = isinstance(has_aux, Known) and has_aux.value == Constant(True)
-        loss = combined([value if aux else result])
-        kind = value.kind if isinstance(value, Leaf) else ""
-        which = _numbers(made.keywords.get("argnums") or (made.arguments[0] if made.arguments else None))
-        if which is None:
-            grads: Local = combined([loss, *given, HIDDEN])
-        else:
-            found = [self._of(given[i], loss, kind, place) if i < len(given) else HIDDEN for i in which[0]]
-            grads = Tree(tuple(found)) if which[1] else found[0]
-        if made.api.endswith("value_and_grad"):
-            return Tree((result, grads))
-        return Tree((grads, *result.items[1:])) if aux and isinstance(result, Tree) else grads
-
-    def _of(self, argument: Local, loss: Leaf, kind: str, place: Place) -> Local:
-        before = combined([argument])
-        summed = (
-            frozenset(axis for axis in loss.over if before.same_over(axis))
-            if self.body.summed
-            else frozenset()
-        )
-        over = (loss.over | before.over) - summed
-        if not self.body.summed:
-            # The derivative of a reduction is that of each device's own part.
-            over |= frozenset(axis for axis in loss.reduced if axis in self.body.manual and loss.traced)
-        maybe = (loss.maybe | before.maybe) - over
-        marks = loss.marks
-        leaf = Leaf(over, maybe, loss.open or before.open, summed, "gradient", True, marks, place)
-        if summed:
-            number = self.note("summed gradient", place, tuple(summed), leaf, kind)
-            leaf = Leaf(over, maybe, leaf.open, summed, "gradient", True, marks | {number}, place)
-        return leaf
-
-    def decorated(self, file: FileFacts, node: ast.expr, inner: Local, frame: Frame) -> Local:
-        """A function of the body through one of its decorators."""
-        made = self.body.expression(file, node, frame)
-        name, named = "", dict[str, Local]()
-        arguments: tuple[Local, ...] = ()
-        match made:
-            case Known(value=Api(name=name)):
-                pass
-            case Known(value=Wrapped(api=Api(name="functools.partial"), inner=Api(name=name)) as partial):
-                through = self._unwrapped(partial)
-                arguments, named = through.arguments, dict(through.keywords)
-            case Through(api="functools.partial", inner=Known(value=Api(name=name))):
-                arguments, named = made.arguments, dict(made.keywords)
-        return Through(name, inner, arguments, named)
 
     # objects
 
@@ -346,20 +265,3 @@ class LocalCalls:
             for axis in sorted(frozenset().union(*(leaf.over for leaf in found)), key=str):
                 if mask.same_over(axis) and mask.origin is not None:
                     self.note("same mask", mask.origin, (axis,), mask)
-
-
-def _without_kinds(value: Local) -> Local:
-    return each(value, lambda leaf: leaf.plain())
-
-
-def _numbers(value: Local | None) -> tuple[list[int], bool] | None:
-    """The arguments a gradient is taken of, and whether it is a tuple."""
-    if value is None:
-        return [0], False
-    if isinstance(value, Known):
-        if isinstance(value.value, Constant) and isinstance(value.value.value, int):
-            return [value.value.value], False
-        if isinstance(value.value, Items) and not value.value.open:
-            found = [one.value for one in value.value.items if isinstance(one, Constant)]
-            return [one for one in found if isinstance(one, int)], True
-    return None
