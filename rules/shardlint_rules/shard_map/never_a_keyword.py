@@ -26,6 +26,7 @@ _TAKEN = {
     "jax.lax.ppermute": ("x", "axis_name", "perm"),
     "jax.lax.axis_index": ("axis_name",),
 }  # fmt: skip
+_SMAP = ("in_axes", "out_axes", "axis_name")
 
 
 class NeverAKeyword(Rule):
@@ -50,7 +51,8 @@ class NeverAKeyword(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each keyword."""
-        taken = _TAKEN[site.api]
+        # `jax.smap` is another spelling of shard_map, with keywords of its own.
+        taken = (*_TAKEN[site.api], *(_SMAP if site.written.endswith(".smap") else ()))
         for keyword in site.call.keywords:
             if keyword.arg is None or keyword.arg in taken:
                 continue
