@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import constructs
 import corpus
 import peers
 import timing
@@ -258,6 +259,10 @@ def all_series(seed: corpus.Package) -> list[Series]:
             halves(1_000, 1_000_000),
             build_calls,
         ),
+        *(
+            Series(name, unit, f"One file. {make.__doc__}", sizes, constructs.builder(name))
+            for name, (make, sizes, unit) in constructs.CONSTRUCTS.items()
+        ),
     ]
 
 
@@ -412,7 +417,7 @@ def page(all_measured: list[Measured], start: Step, version: str, rounds: int) -
 def main() -> None:
     """Measure, and write the report."""
     parser = argparse.ArgumentParser(description=__doc__)
-    names = ["lines", "root", "files", "findings", "file", "found", "calls"]
+    names = ["lines", "root", "files", "findings", "file", "found", "calls", *constructs.CONSTRUCTS]
     parser.add_argument(
         "--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names)
     )

@@ -68,6 +68,11 @@ class Assuming(Evaluator):
             return None
         return self.way.environment if self.scope in place.scope.outward() else None
 
+    @property
+    def spent(self) -> int:
+        """How many steps all questions have taken so far."""
+        return self.strict.spent
+
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """What an expression most likely is."""
         return self.settled(self.strict.value(place, environment or self.environment(place)))

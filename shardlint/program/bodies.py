@@ -183,6 +183,9 @@ class Body(LocalValues):
         whole = self.expression(file, node.iter, frame) if not isinstance(node, ast.While) else NOTHING
         # What one turn makes vary, the next one meets.
         for _ in range(2):
+            self._steps += 1  # loops in loops double the turns
+            if self._steps > _STEPS:
+                return
             if not isinstance(node, ast.While):
                 self.assign(file, node.target, self.element(whole), frame)
             self._block(file, node.body, frame, returned)

@@ -67,7 +67,7 @@ class Evaluator:
         self._open: set[Hashable] = set()
         self.cuts = 0
         """How often an answer was cut short: what made none, nor leans on one, holds whoever asks."""
-        self._steps = self._questions = 0
+        self._steps = self._questions = self._spent = 0
         self.linker = Linker(self)
         self.classes = Classes(self)
         self.calls = Calling(self)
@@ -122,6 +122,11 @@ class Evaluator:
         finally:
             self._open = now
 
+    @property
+    def spent(self) -> int:
+        """How many steps all questions have taken so far."""
+        return self._spent
+
     def circular(self) -> Unknown:
         """What something is on the way to itself."""
         self.cuts += 1
@@ -133,6 +138,7 @@ class Evaluator:
             self._steps = 0
             self._questions += 1
         self._steps += 1
+        self._spent += 1
         if key in self._open or len(self._open) > _DEPTH or self._steps > _STEPS:
             return self.circular(), None
         self._open.add(key)

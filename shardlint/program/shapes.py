@@ -35,6 +35,9 @@ __all__ = ["ELEMENTWISE", "PRODUCTS", "Shape", "shape_of", "shape_of_value"]
 Shape = tuple[int | None, ...]
 
 _DEPTH = 16
+# One question may look at so many expressions, and may cost so many evaluations: helpers that call each other in
+# circles have no end of calls.
+_STEPS, _SPENT = 500, 8_000
 _ARRAYS = ("jax.numpy.", "numpy.")
 # Made from a shape: where it stands, as a position and under a name.
 _FROM_SHAPE: dict[str, tuple[int, str]] = {
@@ -112,13 +115,19 @@ class _Reader:
     evaluator: Values
     given: Mapping[ast.AST, Shape] = field(default_factory=dict)
     depth: int = 0
+    steps: int = 0
     known: dict[tuple[ast.AST, Environment | None], Shape | None] = field(default_factory=dict)
+    begun: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.begun = self.evaluator.spent
 
     def of(self, place: Place, env: Environment | None) -> Shape | None:
         key = place.node, env
         if key not in self.known:
             self.known[key] = None  # an array that is made of itself
-            if self.depth <= _DEPTH:
+            self.steps += 1
+            if self.depth <= _DEPTH and self.steps <= _STEPS and self.evaluator.spent - self.begun <= _SPENT:
                 self.depth += 1
                 self.known[key] = self._of(place, env)
                 self.depth -= 1

@@ -249,6 +249,10 @@ class CallArguments:
 class Values(Protocol):
     """Who tells what expressions are: the evaluator, or a view of it that assumes what is most likely."""
 
+    @property
+    def spent(self) -> int:
+        """How many steps all questions have taken so far."""
+
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """What an expression is."""
 

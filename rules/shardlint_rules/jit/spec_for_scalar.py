@@ -183,8 +183,12 @@ def _mapped(site: Site, function: Scope, name: str) -> Iterator[Place]:
 
 def _asked(site: Site, function: Scope) -> bool:
     """Whether a function asks about ranks."""
+    return site.file.remembered("asks about ranks", function.node, lambda: _speaks_of_ranks(function.node))
+
+
+def _speaks_of_ranks(node: ast.AST) -> bool:
     return any(
         (isinstance(part, ast.Attribute) and part.attr in _RANK)
         or (isinstance(part, ast.Name) and part.id in _RANK)
-        for part in ast.walk(function.node)
+        for part in ast.walk(node)
     )
