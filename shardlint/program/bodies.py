@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts
-from shardlint.program.local_values import LocalValues
+from shardlint.program.local_values import STEPS, LocalValues
 from shardlint.program.values import (
     Constant,
     Function,
@@ -183,8 +183,8 @@ class Body(LocalValues):
         whole = self.expression(file, node.iter, frame) if not isinstance(node, ast.While) else NOTHING
         # What one turn makes vary, the next one meets.
         for _ in range(2):
-            self._steps += 1  # loops in loops double the turns
-            if self._steps > _STEPS:
+            self.steps += 1  # loops in loops double the turns
+            if self.steps > STEPS:
                 return
             if not isinstance(node, ast.While):
                 self.assign(file, node.target, self.element(whole), frame)

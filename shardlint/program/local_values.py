@@ -45,7 +45,8 @@ from shardlint.program.varying import (
 if TYPE_CHECKING:
     from shardlint.program.evaluate import Evaluator
 
-_STEPS = 6000
+STEPS = 6000
+"""How many expressions and turns of loops of a body are looked at, at most."""
 # Attributes of an array that are the same on all devices.
 _STATIC = frozenset(("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type"))
 
@@ -63,7 +64,7 @@ class LocalValues(ABC):
         self.calls = LocalCalls(self)
         self.branches = 0
         """How many branches that may not be taken are open."""
-        self._steps = 0
+        self.steps = 0
 
     @abstractmethod
     def run(self, function: Function | Closure, given: Sequence[Local], named: dict[str, Local]) -> Local:
@@ -71,8 +72,8 @@ class LocalValues(ABC):
 
     def expression(self, file: FileFacts, node: ast.expr, frame: Frame) -> Local:
         """What an expression is on each device."""
-        self._steps += 1
-        if self._steps > _STEPS:
+        self.steps += 1
+        if self.steps > STEPS:
             return HIDDEN
         match node:
             case ast.Constant():
