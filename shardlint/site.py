@@ -80,6 +80,8 @@ class Site:
         if found or not may_change:
             return
         for program, view in self.program.views(self.file, self.syntax):
+            if view.way is not None and any(expected_to_fail(one.file, one.node) for one in view.way.calls):
+                continue  # a test calls it so, and expects it to raise
             there = Site(
                 program,
                 self.file,

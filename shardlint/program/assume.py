@@ -68,10 +68,9 @@ class Assuming(Evaluator):
             return None
         return self.way.environment if self.scope in place.scope.outward() else None
 
-    @property
-    def spent(self) -> int:
-        """How many steps all questions have taken so far."""
-        return self.strict.spent
+    def rests_on_call(self) -> None:
+        """Say that the answer being made may be another where a call in sight is looked at."""
+        self.strict.rests_on_call()
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """What an expression most likely is."""

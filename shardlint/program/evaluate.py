@@ -18,7 +18,7 @@ from shardlint.program.classes import Classes
 from shardlint.program.linking import Linker
 from shardlint.program.needs import GIVEN, Remembered
 from shardlint.program.project import Project
-from shardlint.program.reach import lookup, replaces_none
+from shardlint.program.reach import grown, lookup, replaces_none
 from shardlint.program.trees import TABLE_METHODS, Trees
 from shardlint.program.values import (
     LARGEST,
@@ -67,7 +67,7 @@ class Evaluator:
         self._open: set[Hashable] = set()
         self.cuts = 0
         """How often an answer was cut short: what made none, nor leans on one, holds whoever asks."""
-        self._steps = self._questions = self._spent = 0
+        self._steps = self._questions = 0
         self.linker = Linker(self)
         self.classes = Classes(self)
         self.calls = Calling(self)
@@ -122,10 +122,9 @@ class Evaluator:
         finally:
             self._open = now
 
-    @property
-    def spent(self) -> int:
-        """How many steps all questions have taken so far."""
-        return self._spent
+    def rests_on_call(self) -> None:
+        """Say that the answer being made may be another where a call in sight is looked at."""
+        self.project.needs.note(GIVEN)
 
     def circular(self) -> Unknown:
         """What something is on the way to itself."""
@@ -138,7 +137,6 @@ class Evaluator:
             self._steps = 0
             self._questions += 1
         self._steps += 1
-        self._spent += 1
         if key in self._open or len(self._open) > _DEPTH or self._steps > _STEPS:
             return self.circular(), None
         self._open.add(key)
@@ -346,7 +344,7 @@ class Evaluator:
             else:
                 # An environment speaks of the parameters of the innermost function only.
                 inner = env if env is not None and scope is file.home(use) else None
-                values.append(self.binding(file, binding, inner))
+                values.append(grown(file, binding, name, self.binding(file, binding, inner)))
         if len(values) > 1 and any(replaces_none(file, binding) for binding in bindings):
             values = [option for value in values for option in options(value) if option != Constant(None)]
         return choice(values)
@@ -387,7 +385,7 @@ class Evaluator:
         return Unknown("what a context manager returned")
 
     def _parameter(self, place: Place, binding: Binding) -> Value:
-        self.project.needs.note(GIVEN)
+        self.rests_on_call()
         scope = binding.scope
         if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) and scope.parent is not None:
             args = [*scope.node.args.posonlyargs, *scope.node.args.args]

@@ -6,7 +6,7 @@ import ast
 from typing import TYPE_CHECKING
 
 from shardlint.facts import Binding
-from shardlint.program.needs import GIVEN, Remembered
+from shardlint.program.needs import Remembered
 from shardlint.program.values import (
     Api,
     Assumed,
@@ -90,7 +90,7 @@ class Objects:
         default = self.default(binding, place)
         if default is None:
             return Unknown(f"{name} is given when the object is made")
-        self.evaluator.project.needs.note(GIVEN)
+        self.evaluator.rests_on_call()
         return Assumed(default, f"`{name}` of `{cls.node.name}` has this default")
 
     def default(self, binding: Binding, place: Place) -> Value | None:

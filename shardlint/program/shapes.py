@@ -35,9 +35,8 @@ __all__ = ["ELEMENTWISE", "PRODUCTS", "Shape", "shape_of", "shape_of_value"]
 Shape = tuple[int | None, ...]
 
 _DEPTH = 16
-# One question may look at so many expressions, and may cost so many evaluations: helpers that call each other in
-# circles have no end of calls.
-_STEPS, _SPENT = 500, 8_000
+# One question may look at so many expressions: helpers that call each other in circles have no end of calls.
+_STEPS = 200
 _ARRAYS = ("jax.numpy.", "numpy.")
 # Made from a shape: where it stands, as a position and under a name.
 _FROM_SHAPE: dict[str, tuple[int, str]] = {
@@ -117,17 +116,13 @@ class _Reader:
     depth: int = 0
     steps: int = 0
     known: dict[tuple[ast.AST, Environment | None], Shape | None] = field(default_factory=dict)
-    begun: int = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.begun = self.evaluator.spent
 
     def of(self, place: Place, env: Environment | None) -> Shape | None:
         key = place.node, env
         if key not in self.known:
             self.known[key] = None  # an array that is made of itself
             self.steps += 1
-            if self.depth <= _DEPTH and self.steps <= _STEPS and self.evaluator.spent - self.begun <= _SPENT:
+            if self.depth <= _DEPTH and self.steps <= _STEPS:
                 self.depth += 1
                 self.known[key] = self._of(place, env)
                 self.depth -= 1
@@ -190,6 +185,7 @@ class _Reader:
         if binding.kind == "param":
             if binding.node in self.given:
                 return self.given[binding.node]
+            self.evaluator.rests_on_call()
             value = env.get(binding.name) if env is not None else None
             return self.of_value(value) if value is not None else None
         if binding.kind == "from":

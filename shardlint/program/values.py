@@ -249,9 +249,8 @@ class CallArguments:
 class Values(Protocol):
     """Who tells what expressions are: the evaluator, or a view of it that assumes what is most likely."""
 
-    @property
-    def spent(self) -> int:
-        """How many steps all questions have taken so far."""
+    def rests_on_call(self) -> None:
+        """Say that the answer being made may be another where a call in sight is looked at."""
 
     def value(self, place: Place, environment: Environment | None = None) -> Value:
         """What an expression is."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from shardlint.program.effects import called, only_returns
@@ -24,6 +25,8 @@ _MANAGERS = (
     "jax.sharding.use_abstract_mesh",
     "jax.experimental.mesh_utils.use_mesh",
 )
+# Functions that only try whether it can be placed.
+_ASSERTING = re.compile(r"_*(assert|check|can|is|verify|test|try|validate)_")
 
 
 class DiscardedPlacement(Rule):
@@ -229,6 +232,7 @@ def _work_of_a_helper(site: Site) -> bool:
         not isinstance(node, ast.FunctionDef)
         or not isinstance(first, ast.Name)
         or not NAMES.search(node.name)
+        or _ASSERTING.match(node.name)
     ):
         return False
     block = site.file.parent(statement) if statement is not None else None
