@@ -193,7 +193,8 @@ def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
     if isinstance(wake, Statements):
         return {CALLING + name.encode()}
     if isinstance(wake, Lines):
-        return {LINE + wake.near.encode() + b"\0" + name.encode()}
+        saying = "\x01".join(wake.saying)
+        return {LINE + b"\0".join(text.encode() for text in (wake.near, saying, name))}
     if isinstance(wake, Takes):
         return {TAKING + name.encode()}
     if isinstance(wake, Calls):
@@ -237,7 +238,7 @@ def sites(
     words = []
     for trigger in triggers:
         if trigger.word == _IMPORT:
-            for site in _stated(program, file, wakes, targets):
+            for site in _stated(program, file, wakes, targets, trigger.rules):
                 if site.rule in trigger.rules:
                     found.setdefault((id(site.syntax), site.rule.code, 3), site)
         elif trigger.word == _WITH:
@@ -271,16 +272,24 @@ def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) 
                     )
 
 
-def _stated(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) -> Iterator[Site]:
+def _stated(
+    program: Program, file: FileFacts, wakes: Wakes, targets: Targets, among: Collection[Rule]
+) -> Iterator[Site]:
     for part, rules in wakes.statements.items():
-        for call in file.statements_calling(part):
-            for rule in rules:
+        asking = [rule for rule in rules if rule in among]
+        for call in file.statements_calling(part) if asking else ():
+            for rule in asking:
                 yield Site(program, file, call, Api("", ""), "statement", targets, rule, wakes.least)
     for pattern, rules in wakes.lines.items():
-        asking = [rule for rule in rules if _is_near(file, rule, pattern)]
-        for node in file.statements_beginning(pattern) if asking else ():
+        asking = [rule for rule in rules if rule in among and _is_near(file, rule, pattern)]
+        for node in file.statements_beginning(pattern, _saying(asking[0], pattern)) if asking else ():
             for rule in asking:
                 yield Site(program, file, node, Api("", ""), "line", targets, rule, wakes.least)
+
+
+def _saying(rule: Rule, pattern: str) -> tuple[str, ...]:
+    """The texts of which one stands on each line that a pattern matches."""
+    return next(wake.saying for wake in rule.wakes if isinstance(wake, Lines) and pattern in wake.names)
 
 
 def _is_near(file: FileFacts, rule: Rule, pattern: str) -> bool:

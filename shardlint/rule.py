@@ -206,14 +206,17 @@ class Lines:
 
     For what no library name marks: `return None`, a field of a class. Only in files that name one of the libraries.
     A pattern says nothing of blanks at the beginning of the line. `near` is one that the file must match too, anywhere.
+    `saying` are texts of which one stands on every line that matches: trying the pattern on all lines is slow.
     """
 
     names: tuple[str, ...]
     near: str = ""
+    saying: tuple[str, ...] = ()
 
-    def __init__(self, *names: str, near: str = "") -> None:
+    def __init__(self, *names: str, near: str = "", saying: tuple[str, ...] = ()) -> None:
         object.__setattr__(self, "names", names)
         object.__setattr__(self, "near", near)
+        object.__setattr__(self, "saying", saying)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
+from shardlint.beginning import beginning
+
 # Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
 _IN_WORDS = bytes(
     byte if byte > 127 or byte == ord("_") or chr(byte).isalnum() else ord(" ") for byte in range(256)
@@ -28,7 +30,8 @@ see `_ASKED`."""
 
 
 # What stands after these are: modules as files write them, each with the names that it has
-# (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; two patterns with a NUL between them.
+# (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; a pattern of the file, texts of
+# a line and a pattern of the line, with NULs between them.
 NAMES, CALLING, TAKING, LINE = b"names:", b"calling:", b"taking:", b"line:"
 _FROM = re.compile(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
 _NAME = re.compile(rb"[A-Za-z_]\w*")
@@ -45,9 +48,9 @@ def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
 
 
 @lru_cache(maxsize=64)
-def _of_lines(text: bytes) -> tuple[re.Pattern[bytes] | None, re.Pattern[bytes]]:
-    near, _, pattern = text[len(LINE) :].partition(b"\0")
-    return re.compile(near) if near else None, re.compile(rb"\n[ \t]*(?:%s)" % pattern, re.MULTILINE)
+def _of_lines(text: bytes) -> tuple[re.Pattern[bytes] | None, tuple[bytes, ...], bytes]:
+    near, saying, pattern = text[len(LINE) :].split(b"\0", 2)
+    return re.compile(near) if near else None, tuple(filter(None, saying.split(b"\x01"))), pattern
 
 
 def words_of(data: bytes) -> set[bytes]:
@@ -174,10 +177,10 @@ class Texts(dict[bytes, bool]):
 
     def line(self, text: bytes) -> bool:
         """Whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
-        near, pattern = _of_lines(text)
+        near, saying, pattern = _of_lines(text)
         if near is not None and near.search(self.data) is None:
             return False
-        return pattern.search(self._lines) is not None
+        return next(beginning(self.data, pattern, saying), None) is not None
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from shardlint.beginning import beginning
 from shardlint.facts.parse import parse
 from shardlint.facts.scope import Binding, Scope, Tables, first_line
 from shardlint.facts.walk import Walker
@@ -352,11 +353,11 @@ class FileFacts:
                     found[node.value] = None
         return list(found)
 
-    def statements_beginning(self, pattern: str) -> list[ast.stmt]:
-        """The statements on whose first line a regular expression matches, from its beginning."""
+    def statements_beginning(self, pattern: str, saying: tuple[str, ...] = ()) -> list[ast.stmt]:
+        """The statements on whose first line, which holds one of the texts, a pattern matches from its beginning."""
         found: dict[ast.stmt, None] = {}
-        for match in re.finditer(rf"\n[ \t]*((?:{pattern}))", "\n" + self.source.text, re.MULTILINE):
-            line = self.source.position(match.start(1) - 1)[0]
+        for match in beginning(self.source.text, pattern, saying):
+            line = self.source.position(match.start())[0]
             for node in self.scope_at(line).statements:
                 if node.lineno == line:
                     found[node] = None

@@ -71,7 +71,13 @@ class RestoredNotPlaced(Rule):
     code = "SL702"
     name = "restored-not-placed"
     harm = Harm.SILENT
-    wakes = (Lines(rf"[\w., ]+=[^=#\n]*{_LOADING}\w*\(", near=r"shard|device_put"),)
+    wakes = (
+        Lines(
+            rf"[\w., ]+=[^=#\n]*{_LOADING}\w*\(",
+            near=r"shard|device_put",
+            saying=("load", "restore", "from_bytes", "from_state_dict", "read"),
+        ),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -53,7 +53,7 @@ class AxisMappingKey(Rule):
     name = "axis-mapping-key"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    wakes = (Calls(AXIS_MAPPING, _SHARD, _JIT), Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]"))
+    wakes = (Calls(AXIS_MAPPING, _SHARD, _JIT), Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)))
     in_version_checks = False
     fixes = "unsafe"
 

@@ -8,7 +8,8 @@ from shardlint.rule import Lines
 from shardlint.site import Site
 
 CONSTRAINING = Lines(
-    r"(?:return|[\w.\[\]'\"]+\s*=)\s*[\w.]*(?:shard|constrain|constraint|device_put|reshard)\w*\("
+    r"(?:return|[\w.\[\]'\"]+\s*=)\s*[\w.]*(?:shard|constrain|constraint|device_put|reshard)\w*\(",
+    saying=("shard", "constrain", "device_put"),
 )
 """`x = with_sharding_constraint(`, `return shard(`, `a.scale.value = shard_put(`."""
 

@@ -53,7 +53,14 @@ class ArgumentOfAnother(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("named",)
-    wakes = (Lines(rf"[^#\n]*\w\([^#\n]*\b(?:{_WORDS})\b", r"[^#\n]*\w\($", near=rf"\b(?:{_WORDS})\b\s*[,)]"),)
+    wakes = (
+        Lines(
+            rf"[^#\n]*\w\([^#\n]*\b(?:{_WORDS})\b",
+            r"[^#\n]*\w\($",
+            saying=(*_NAMES, "(\n"),
+            near=rf"\b(?:{_WORDS})\b\s*[,)]",
+        ),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -54,7 +54,7 @@ class NoneLeaf(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("scalar",)
     wakes = (
-        Lines(r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", near=_NEAR),
+        Lines(r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", near=_NEAR, saying=("return",)),
         Calls(*MAPS, near=(r"(?s)lambda[^\n]*None",)),
     )
     fixes = "none"

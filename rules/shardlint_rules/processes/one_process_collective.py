@@ -42,6 +42,7 @@ class OneProcessCollective(Rule):
         Lines(
             rf"(?:el)?if\b[^\n]*(?i:{_WORDS})",
             near=r"process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id",
+            saying=("if ", "if("),
         ),
     )
     fixes = "none"

@@ -46,7 +46,12 @@ class XlaFlagsOverwritten(Rule):
     code = "SL802"
     name = "xla-flags-overwritten"
     harm = Harm.CRASH
-    wakes = (Lines(r"[^#\n]*?(?:environ\b|putenv\()(?=[^\n]*\n?[^\n]*(?:XLA_FLAGS|LIBTPU_INIT_ARGS))"),)
+    wakes = (
+        Lines(
+            r"[^#\n]*?(?:environ\b|putenv\()(?=[^\n]*\n?[^\n]*(?:XLA_FLAGS|LIBTPU_INIT_ARGS))",
+            saying=("environ", "putenv("),
+        ),
+    )
     fixes = "safe"
     forms = ("line",)
 
