@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from shardlint_rules.upgrade import public_names
 
-from shardlint.screen import names_another
+from shardlint.screen import Texts
 
 KNOWN = b"names:jnp=abs add;jax.lax=abs psum;jax.shard_map="
 
@@ -58,4 +58,4 @@ def test_a_name_is_of_the_releases_that_showed_it(monkeypatch: pytest.MonkeyPatc
     ],
 )
 def test_what_the_screen_sees(text: bytes, asks: bool) -> None:
-    assert names_another(text, KNOWN) is asks
+    assert Texts(text).names_another(KNOWN) is asks
