@@ -212,7 +212,7 @@ def test_the_edits_in_json_make_the_fix(write: Write) -> None:
     ):
         start, end = offset(edit["line"], edit["column"]), offset(edit["end_line"], edit["end_column"])
         source = source[:start] + edit["text"] + source[end:]
-    assert source == "import numpy as np\nimport jax\nä = '漢', jax.numpy.asarray(\n  np.pi)\n"
+    assert source == "import jax\nimport numpy as np\nä = '漢', jax.numpy.asarray(\n  np.pi)\n"
 
 
 def test_json_counts_and_tells_what_was_left_out(write: Write) -> None:

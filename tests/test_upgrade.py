@@ -598,7 +598,8 @@ def test_without_an_obstacle_it_is_carried(write: Write) -> None:
             "`with given:`: the text does not show which mesh it is", id="a mesh of unknown axis types",
         ),
         pytest.param(
-            RUN_IT + "\n    with mesh as entered:\n        double(np.ones(8))\n", "it binds the mesh to a name", id="as",
+            RUN_IT + "\n    with open('x') as file, mesh as entered:\n        double(np.ones(8))\n",
+            "it binds the mesh to a name, which the text has no room for above it", id="as",
         ),
         pytest.param(
             RUN_IT + "\n\n    @jax.jit\n    def inner(x):\n        with mesh:\n"
