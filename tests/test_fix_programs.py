@@ -244,6 +244,45 @@ MESHES = {
         """,
         "run()", ["P('data')"],
     ),
+    "an object that takes its mesh from a configuration": (
+        """
+        class Config:
+            def __init__(self, mesh):
+                self.mesh = mesh
+
+
+        class Net:
+            def __init__(self, config):
+                self.mesh = config.mesh
+                self.step = jax.jit(self._step)
+
+            def _step(self, x):
+                return jax.lax.with_sharding_constraint(x, P("data"))
+
+
+        def run():
+            return Net(Config(other)).step(jax.device_put(x, NamedSharding(other, P())))
+        """,
+        "run()", ["P('data')"],
+    ),
+    "a parameter that brings the mesh": (
+        """
+        class Config:
+            mesh: Mesh
+
+
+        @functools.partial(jax.jit, static_argnums=1)
+        def step(x, config: Config):
+            return jax.lax.with_sharding_constraint(x, P("data"))
+
+
+        def run():
+            config = Config()
+            config.mesh = other
+            return step(jax.device_put(x, NamedSharding(other, P())), config)
+        """,
+        "run()", ["P('data')"],
+    ),
 }  # fmt: skip
 EVERY = [*FILTER_JIT.values(), *DEVICE_PUT.values(), *MESHES.values()]
 NAMES = [
@@ -383,6 +422,19 @@ def test_a_fixed_program_has_the_shardings_asked_for(write: Write, case: tuple[s
             """,
             "the object keeps a mesh as `self.first` and `self.second`", id="two meshes of an object",
         ),
+        pytest.param(
+            """
+            step = jax.jit(lambda x: x * 2, in_shardings=row).lower(x)
+            compiled = step.compile()
+
+
+            if __name__ == "__main__":
+                with mesh:
+                    batch = {"x": jnp.ones((32, 16), np.float32)}
+                    compiled(batch["x"])
+            """,
+            "in_shardings refuses it: `batch[\"x\"]`", id="compiled ahead",
+        ),
     ],
 )  # fmt: skip
 def test_what_is_not_fixed_says_why(write: Write, body: str, why: str) -> None:
@@ -391,3 +443,32 @@ def test_what_is_not_fixed_says_why(write: Write, body: str, why: str) -> None:
     (outcome,) = fixed(root).fixed
     assert (root / "main.py").read_text() == text
     assert any(why in finding.help for finding in outcome.left), [finding.help for finding in outcome.left]
+
+
+def test_the_mesh_of_the_module_is_not_taken_where_another_function_makes_its_own(write: Write) -> None:
+    text = """\
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+
+
+class Net:
+    def __call__(self, x):
+        return jax.lax.with_sharding_constraint(x, P("data"))
+
+
+def main():
+    mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+    print(NamedSharding(mesh, P()))
+    return jax.jit(Net())(jax.numpy.ones(8))
+
+
+if __name__ == "__main__":
+    main()
+"""
+    root = write({"main.py": text})
+    (outcome,) = fixed(root).fixed
+    assert (root / "main.py").read_text() == text
+    (left,) = outcome.left
+    assert "it may be another mesh than the module's `mesh`: line 13 makes one too" in left.help

@@ -8,10 +8,17 @@ from dataclasses import dataclass
 
 from shardlint.facts import Scope
 from shardlint.program.contexts import MeshContext
-from shardlint.program.meshes import MESH_MAKERS
 from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Made, Value, options
+from shardlint.program.values import Made, options
 from shardlint.site import Site
+from shardlint_rules.jit.mesh_of_object import (
+    class_around,
+    is_mesh,
+    is_mesh_type,
+    kept,
+    of_parameter,
+    read_through,
+)
 
 _NO_MESH = "no one name stands for a mesh there"
 
@@ -27,20 +34,55 @@ class Meant:
 def mesh_meant(site: Site, entered: Sequence[MeshContext] = ()) -> Meant:
     """The mesh that is meant at a site, of which `entered` are the mesh contexts around its calls.
 
-    What is nearest counts: a parameter or variable of the function, then the mesh that the object keeps, then one of
-    the module. It must be the mesh that is entered, where one is.
+    What is nearest counts: a parameter or variable of the function, then the mesh that the object keeps, then one
+    that a parameter brings along, then one of the module. It must be the mesh that is entered, where one is.
     """
     local = _names(site, [scope for scope in site.scope.outward() if scope.kind in ("function", "lambda")])
     if local:
         name = "mesh" if "mesh" in local else local[0] if len(local) == 1 else None
-        return _checked(site, name, entered, f"it may be {' or '.join(f'`{one}`' for one in local)}")
-    kept = _of_the_object(site)
-    if kept is not None:
-        return kept
+        return _checked(site, name, entered, _either(local))
+    of_object, brought = _of_the_object(site), _brought(site)
+    if of_object is not None and (of_object.name is not None or not brought):
+        return of_object
+    if brought:
+        return Meant(brought[0]) if len(brought) == 1 else Meant(None, _either(brought))
     found = _names(site, [scope for scope in site.scope.outward() if scope.kind == "module"])
+    if len(found) == 1 and (line := _another(site, found[0])):
+        return Meant(
+            None, f"it may be another mesh than the module's `{found[0]}`: line {line} makes one too"
+        )
     name = found[0] if len(found) == 1 else None
-    why = f"it may be {' or '.join(f'`{one}`' for one in found)}" if found else _NO_MESH
-    return _checked(site, name, entered, why)
+    return _checked(site, name, entered, _either(found) if found else _NO_MESH)
+
+
+def _either(names: list[str]) -> str:
+    return f"it may be {' or '.join(f'`{one}`' for one in names)}"
+
+
+def _another(site: Site, name: str) -> int | None:
+    """The line where another function of the file makes a mesh of its own by the name of the module's."""
+    for node in site.file.mentions(name):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            scope = site.file.home(node).function()
+            bindings = site.file.walked(scope).bindings.get(name, ()) if scope is not None else ()
+            if bindings and is_mesh([site.program.evaluator.binding(site.file, one) for one in bindings]):
+                return node.lineno
+    return None
+
+
+def _brought(site: Site) -> list[str]:
+    """How the meshes are written that parameters of the function bring along."""
+    function = site.scope.function()
+    if function is None or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return []
+    in_class = function.parent is not None and function.parent.kind == "class"
+    args = function.node.args
+    positional = [*args.posonlyargs, *args.args][1 if in_class else 0 :]
+    found = []
+    for one in (*positional, *args.kwonlyargs):
+        if lookup(site.file, site.call, one.arg)[1] is function:
+            found += of_parameter(site, one.arg, one.annotation, function.node)
+    return found
 
 
 def _checked(site: Site, name: str | None, entered: Sequence[MeshContext], why: str) -> Meant:
@@ -94,20 +136,11 @@ def _stands_for_mesh(site: Site, scope: Scope, name: str) -> bool:
     if owner is not scope or not bindings:
         return False
     if all(binding.kind == "param" for binding in bindings):
-        return name == "mesh" or any(_is_mesh_type(site, binding.annotation) for binding in bindings)
+        return name == "mesh" or any(
+            is_mesh_type(site, site.file, binding.annotation) for binding in bindings
+        )
     values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
-    return _is_mesh(values)
-
-
-def _is_mesh(values: list[Value]) -> bool:
-    found = [option for value in values for option in options(value)]
-    return bool(found) and all(isinstance(option, Made) and option.api in MESH_MAKERS for option in found)
-
-
-def _is_mesh_type(site: Site, annotation: ast.expr | None) -> bool:
-    if annotation is None:
-        return False
-    return any(isinstance(one, Api) and one.name in MESH_MAKERS for one in options(site.value(annotation)))
+    return is_mesh(values)
 
 
 def _of_the_object(site: Site) -> Meant | None:
@@ -117,14 +150,14 @@ def _of_the_object(site: Site) -> Meant | None:
             continue
         assert isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef)
         first = next(iter((*scope.node.args.posonlyargs, *scope.node.args.args)), None)
-        kept = _kept(site, scope.parent)
-        if not kept:
+        found = _read(site, scope.parent, first.arg if first is not None else "self")
+        if not found:
             return None
         if first is None or scope.node.name == "__init__" or _is_static(site, scope.node):
-            return Meant(None, f"the object keeps a mesh as `self.{kept[0]}`")
-        if len(kept) > 1 or lookup(site.file, site.call, first.arg)[1] is not scope:
-            return Meant(None, f"the object keeps a mesh as {' and '.join(f'`self.{one}`' for one in kept)}")
-        return Meant(f"{first.arg}.{kept[0]}")
+            return Meant(None, f"the object keeps a mesh as `{found[0]}`")
+        if len(found) > 1 or lookup(site.file, site.call, first.arg)[1] is not scope:
+            return Meant(None, f"the object keeps a mesh as {' and '.join(f'`{one}`' for one in found)}")
+        return Meant(found[0])
     return None
 
 
@@ -132,33 +165,7 @@ def _is_static(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool
     return any(site.text(one) in ("staticmethod", "classmethod") for one in node.decorator_list)
 
 
-def _kept(site: Site, scope: Scope) -> list[str]:
-    """The attributes of a class that are meshes: fields of that type, and what its methods set."""
-    found: dict[str, None] = {}
-    assert isinstance(scope.node, ast.ClassDef)
-    for binding in (one for bindings in site.file.bound(scope).bindings.values() for one in bindings):
-        if _is_mesh_type(site, binding.annotation):
-            found[binding.name] = None
-    for method in scope.children:
-        for statement in site.file.walked(method).statements:
-            if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
-                continue
-            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            for target in targets:
-                if isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name):
-                    if target.value.id == "self" and _mesh_like(site, statement.value):
-                        found[target.attr] = None
-    return list(found)
-
-
-def _mesh_like(site: Site, node: ast.expr) -> bool:
-    """Whether an expression is a mesh, or a parameter that is called or annotated so."""
-    if _is_mesh([site.value(node)]):
-        return True
-    if not isinstance(node, ast.Name):
-        return False
-    bindings, _ = lookup(site.file, node, node.id)
-    return bool(bindings) and all(
-        binding.kind == "param" and (node.id == "mesh" or _is_mesh_type(site, binding.annotation))
-        for binding in bindings
-    )
+def _read(site: Site, scope: Scope, first: str) -> list[str]:
+    """How the meshes that the object keeps are written; else those that the class reads through what it keeps."""
+    found = kept(site, class_around(site, scope))
+    return [f"{first}.{name}" for name in found] or read_through(site, scope.node, first)

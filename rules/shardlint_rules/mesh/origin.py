@@ -34,6 +34,8 @@ _PJIT = "jax.experimental.pjit.pjit"
 _JITS = ("jax.jit", _PJIT, "flax.nnx.jit")
 _PLACED_BY = {"in_shardings", "out_shardings", "in_axis_resources", "out_axis_resources"}
 _DEPTH = 12
+# What makes a program of a jitted function ahead of its calls.
+_AHEAD = ("compile", "lower", "trace")
 # The worst of several ways decides.
 _ORDER: tuple[Origin, ...] = ("fresh", "unknown", "loose", "placed", "host")
 
@@ -42,12 +44,30 @@ def refused(program: Program, run: Running) -> str:
     """Why a jit that a block runs may refuse its arguments under jax.set_mesh; empty where none does."""
     for place in run.calls:
         assert isinstance(place.node, ast.Call)
-        for option in options(program.value(place.file, place.node.func)):
+        for option in _called(program, Place(place.file, place.node.func)):
             function = jitted(option, program.evaluator, _JITS)
             argument = _argument(program, place, function) if function is not None else None
             if argument is not None:
                 return _said(program, place, argument)
     return ""
+
+
+def _called(program: Program, place: Place) -> tuple[Value, ...]:
+    """What a call is of: a compiled program (`jit(f).lower(x).compile()`) takes what the jit would."""
+    found = options(program.value(place.file, place.node))
+    node, compiled = place.node, False
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(place.file, node, node.id)
+        node = bindings[0].value if len(bindings) == 1 and bindings[0].value is not None else node
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _AHEAD:
+        node, compiled = node.func.value, True
+        if isinstance(node, ast.Name):
+            bindings, _ = lookup(place.file, node, node.id)
+            if len(bindings) == 1 and isinstance(bindings[0].value, ast.Call):
+                called = bindings[0].value
+                ahead = isinstance(called.func, ast.Attribute) and called.func.attr in _AHEAD
+                node = called if ahead else node
+    return options(program.value(place.file, node)) if compiled else found
 
 
 def _said(program: Program, call: Place, argument: ast.expr) -> str:
