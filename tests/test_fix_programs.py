@@ -447,13 +447,14 @@ def test_what_is_not_fixed_says_why(write: Write, body: str, why: str) -> None:
 
 def test_the_mesh_of_the_module_is_not_taken_where_another_function_makes_its_own(write: Write) -> None:
     text = """\
+import equinox as eqx
 import jax
 from jax.sharding import NamedSharding, PartitionSpec as P
 
 mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
 
 
-class Net:
+class Net(eqx.Module):
     def __call__(self, x):
         return jax.lax.with_sharding_constraint(x, P("data"))
 
@@ -461,7 +462,7 @@ class Net:
 def main():
     mesh = jax.make_mesh((8,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
     print(NamedSharding(mesh, P()))
-    return jax.jit(Net())(jax.numpy.ones(8))
+    return eqx.filter_jit(Net())(jax.numpy.ones(8))
 
 
 if __name__ == "__main__":
@@ -471,4 +472,4 @@ if __name__ == "__main__":
     (outcome,) = fixed(root).fixed
     assert (root / "main.py").read_text() == text
     (left,) = outcome.left
-    assert "it may be another mesh than the module's `mesh`: line 13 makes one too" in left.help
+    assert "it may be another mesh than the module's `mesh`: line 14 makes one too" in left.help
