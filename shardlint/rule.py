@@ -271,6 +271,8 @@ class Rule(ABC):
     project: ClassVar[str] = ""
     """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
+    by_hand: ClassVar[str] = ""
+    """Why findings without a fix have none, where they do not say it."""
     forms: ClassVar[tuple[Form, ...]] = ()
     """The forms of its triggers that it is asked about; () for all of them."""
     closed: ClassVar[tuple[Literal["positional", "keywords"], ...]] = ()

@@ -281,11 +281,16 @@ class Site:
         span: tuple[int, int] | None = None,
         form: str = "",
         why: str = "",
+        kept: str = "",
     ) -> Finding:
         """A finding at a node (or at `span`, character offsets).
 
-        One that is not proven is likely where its `form` is among those that the rule says are.
+        One that is not proven is likely where its `form` is among those that the rule says are. `kept` is why it is
+        not rewritten, and is said where there is no fix.
         """
+        if fix is None and (kept or (self.rule.by_hand and "not rewritten" not in help)):
+            reason = f"not rewritten: {kept or self.rule.by_hand}"
+            help = f"{help}; {reason}" if help else reason
         start, end = span if span is not None else self.file.span(node)
         said = certainty if certainty is not None else self.rule.certainty
         return Finding(

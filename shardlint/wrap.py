@@ -74,8 +74,10 @@ def _start(layer: Layer, edit: Edit) -> int:
 def _grown(before: Source, layer: Layer, after: str, length: int) -> Iterator[int]:
     """The numbers of lines that are too long now and were not."""
     for edit in layer.edits:
-        if len(before.line_at(edit.start)) <= length or edit.text.endswith(("\n", "\r")):
-            yield from _lines(after, _start(layer, edit), edit.text)
+        ends = edit.text.endswith(("\n", "\r"))  # what follows is a line of its own, as it was
+        if ends or len(before.line_at(edit.start)) <= length:
+            lines = _lines(after, _start(layer, edit), edit.text)
+            yield from lines[:-1] if ends else lines
 
 
 def _lines(text: str, start: int, part: str) -> range:

@@ -1,4 +1,4 @@
-"""What the SL9 rules do not rewrite says why."""
+"""What rules do not rewrite says why."""
 
 from __future__ import annotations
 
@@ -34,3 +34,55 @@ def test_what_is_not_rewritten_says_why(write: Write, text: str, code: str, why:
     (finding, *_) = [finding for file in report.reports for finding in file.findings]
     assert finding.fix is None
     assert finding.help.endswith(why)
+
+
+HEAD = """\
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()), ("data",))
+row = NamedSharding(mesh, P("data"))
+x = np.ones(8)
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "why"),
+    [
+        ("jax.device_put(x + 1, row)\n", "SL203", "`x + 1` is no name that the result could be bound to"),
+        (
+            "def f(y):\n    y = y + 1\n    jax.device_put(y, row)\n",
+            "SL203",
+            "nothing below reads `y`, so what the placement is for is not in the text",
+        ),
+        (
+            "def f(y):\n    z = jax.device_put(y, row)\n    return y\n",
+            "SL203",
+            "which of the names below is to be the placed one is for its author to say",
+        ),
+        ("jax.set_mesh\njax.sharding.use_mesh(mesh)\n", "SL203", "which of the statements below belong in the block"),
+        (
+            "try:\n    x = jax.device_put(x, row)\nexcept Exception:\n    pass\n",
+            "SL209",
+            "whether the program may go on without the placement is for its author to say",
+        ),
+        (
+            "f = jax.jit(lambda a, b: a, in_shardings=(row,))\n",
+            "SL210",
+            "which sharding is meant for what is for its author to say",
+        ),
+        ('s = NamedSharding(mesh, P("tensor"))\n', "SL301", "which axis is meant is for its author to say"),
+        (
+            'jax.shard_map(lambda a, b: a, mesh=mesh, in_specs=(P("data"),), out_specs=P())(x, x)\n',
+            "SL405",
+            "which spec is meant for what is for its author to say",
+        ),
+        ("jax.canonicalize_dtype(x)\n", "SL905", "which name is meant is for its author to say"),
+    ],
+)
+def test_what_has_no_fix_says_why(write: Write, text: str, code: str, why: str) -> None:
+    report = check([write({"x.py": HEAD + text})], Options(select=(code,), targets={"jax": "0.12.0"}))
+    (finding, *_) = [finding for file in report.reports for finding in file.findings]
+    assert finding.fix is None
+    assert f"not rewritten: {why}" in finding.help

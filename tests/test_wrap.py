@@ -130,3 +130,8 @@ if __name__ == "__main__":
     assert "NamedSharding, PartitionSpec as P" in after
     assert 'NamedSharding(mesh, P(None, "model"))' in after
     assert max(map(len, after.splitlines())) <= 90
+
+
+def test_a_line_below_a_new_one_stays() -> None:
+    before = "from module import aaaa, bbbb, cccc\nx = f(aaaa, bbbb, cccc)\n"
+    assert rewritten(before, "", "import b\n", 30) == f"import b\n{before}"

@@ -36,6 +36,7 @@ class LogicalAxesCollide(Rule):
 
     code = "SL518"
     name = "logical-axes-collide"
+    by_hand = "which dimension is to be split is for its author to say"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     wakes = (Calls(*_OF_WEIGHTS),)

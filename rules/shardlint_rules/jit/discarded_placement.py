@@ -28,6 +28,11 @@ _MANAGERS = (
 # Functions that only try whether it can be placed.
 _ASSERTING = re.compile(r"_*(assert|check|can|is|verify|test|try|validate)_")
 
+_AS_A_HELPER = "its callers would have to take what the function then returns"
+_NO_PLACE = "which of the names below is to be the placed one is for its author to say"
+_ITSELF = "what calls the function may want the placement for something else"
+_NOT_ENTERED = "which of the statements below belong in the block is for its author to say"
+
 
 class DiscardedPlacement(Rule):
     """The result of a placement or constraint is thrown away.
@@ -95,14 +100,17 @@ class DiscardedPlacement(Rule):
                 help=f"use {name} below, or bind the result to the name that is used",
                 certainty=_certainty(site),
                 form="test" if _certainty(site) is Certainty.POSSIBLE else "",
+                kept=_NO_PLACE,
             )
             return
+        kept = _AS_A_HELPER if lost else _not_bound(site, first)
         yield site.finding(
             site.call.func,
             "its result is dropped",
             f"{self._effect(site)}: {value} keeps the placement it has.",
             help=f"bind the result: {value} = {site.text(site.call.func)}({value}, ...)",
-            fix=self._fix(site, first) if not lost else None,
+            fix=None if kept else self._fix(site, first),
+            kept=kept,
             certainty=Certainty.POSSIBLE if lost else _certainty(site),
             form="in-a-try" if lost else "test" if _certainty(site) is Certainty.POSSIBLE else "",
             why="the function is called for placing, does nothing else, and returns nothing" if lost else "",
@@ -132,6 +140,7 @@ class DiscardedPlacement(Rule):
             if name
             else f"bind the result: {value} = {site.text(site.call.func)}(...)",
             certainty=_certainty(site),
+            kept=_NO_PLACE if name else _ITSELF,
         )
 
     def _effect(self, site: Site) -> str:
@@ -148,6 +157,7 @@ class DiscardedPlacement(Rule):
             help=f"write: with {site.text()}:"
             if site.runs("jax", "<0.7.1")
             else f"write: with jax.set_mesh({argument}):",
+            kept=_NOT_ENTERED,
         )
 
     def _own_manager(self, site: Site, entered: str) -> Finding:
@@ -156,22 +166,31 @@ class DiscardedPlacement(Rule):
             "a context manager that is never entered",
             f"Called as a statement it does nothing: `{entered}` in it is not run.",
             help=f"write: with {site.text()}:",
+            kept=_NOT_ENTERED,
         )
 
-    def _fix(self, site: Site, first: ast.expr) -> Fix | None:
-        if not isinstance(first, ast.Name):
-            return None
-        bindings, owner = lookup(site.file, first, first.id)
-        if not bindings or owner is not site.scope or not _read_later(site, first):
-            return None
+    def _fix(self, site: Site, first: ast.expr) -> Fix:
+        name = site.text(first)
         start, _ = site.file.span(site.syntax)
-        written = f"{first.id} = {' '.join(site.text().split())}"
+        written = f"{name} = {' '.join(site.text().split())}"
         return site.fix(
             Safety.UNSAFE,
             f"write: {written}",
-            [Edit(start, start, f"{first.id} = ")],
+            [Edit(start, start, f"{name} = ")],
             "the placement takes effect, which changes memory and communication",
         )
+
+
+def _not_bound(site: Site, first: ast.expr) -> str:
+    """Why the result cannot be bound to what was given; empty where it can."""
+    if not isinstance(first, ast.Name):
+        return f"`{' '.join(site.text(first).split())}` is no name that the result could be bound to"
+    bindings, owner = lookup(site.file, first, first.id)
+    if not bindings or owner is not site.scope:
+        return f"`{first.id}` is no variable of this function"
+    if not _read_later(site, first):
+        return f"nothing below reads `{first.id}`, so what the placement is for is not in the text"
+    return ""
 
 
 def _placements(value: Value) -> list[Made]:

@@ -61,6 +61,7 @@ class InShardingsArity(Rule):
     wakes = (Calls(*JITS, near=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))
     in_version_checks = False
     fixes = "both"
+    by_hand = "which sharding is meant for what is for its author to say"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the keywords, or at calls that they do not fit."""

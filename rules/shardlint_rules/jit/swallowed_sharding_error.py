@@ -44,6 +44,7 @@ class SwallowedShardingError(Rule):
 
     code = "SL209"
     name = "swallowed-sharding-error"
+    by_hand = "whether the program may go on without the placement is for its author to say"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     wakes = (Calls(*PLACING),)

@@ -40,6 +40,7 @@ class AllDevicesIntoOnes(Rule):
     wakes = (Calls("jax.sharding.Mesh", near=("reshape",)),)
     forms = ("call",)
     fixes = "none"
+    by_hand = "whether one device is meant or all of them is for its author to say"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a mesh."""

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.rule import Certainty, Finding, Harm, Lines, Rule, Safety
+from shardlint.rule import Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.site import Site
 
 # Whoever writes this down means no array.
 _LISTS = ("list", "sequence", "tuple", "iterable", "collection", "int", "str")
+# A line that is longer becomes an `if`.
+_WIDE = 80
 
 
 class TruthOfDevices(Rule):
@@ -24,7 +26,7 @@ class TruthOfDevices(Rule):
     elements is no truth: `ValueError: The truth value of an array with more than one element is ambiguous`.
 
     ## Fix safety
-    Safe for whoever gives devices. An empty list counts as none before and as given after.
+    Unsafe: an empty list counts as none before and as given after. For whoever gives devices it is the same.
 
     ## Evidence
     The proof raises with the devices of a mesh.
@@ -47,19 +49,36 @@ class TruthOfDevices(Rule):
         if not isinstance(given, ast.Name) or not isinstance(chosen.op, ast.Or) or not _may_be_array(site, given):
             return
         text = f"{site.text(other)} if {given.id} is None else {given.id}"
-        plain = not isinstance(other, ast.Lambda | ast.IfExp)
         yield site.finding(
             chosen,
             "an array of devices has no truth value",
             f"This raises ValueError where `{given.id}` is an array of several devices, such as mesh.devices.",
             help=f"write {text}",
-            fix=site.fix(Safety.UNSAFE, f"write {text}", [site.replace(chosen, text)], "an empty list counts as given")
-            if plain
-            else None,
+            fix=_fix(site, chosen, given.id, other, text),
+            kept="what is chosen instead would need brackets",
             certainty=Certainty.POSSIBLE,
             form="or",
             why=f"nothing says that `{given.id}` is a list",
         )
+
+
+def _fix(site: Site, chosen: ast.BoolOp, name: str, other: ast.expr, text: str) -> Fix | None:
+    if isinstance(other, ast.Lambda | ast.IfExp):
+        return None
+    statement, source = site.syntax, site.file.source
+    assert isinstance(statement, ast.Assign)
+    edits, write = [site.replace(chosen, text)], text
+    start = source.offset(statement.lineno, 0)
+    first, last = site.file.span(statement)
+    indent = source.text[start:first]
+    rest = source.text[last : last + 4].lstrip()
+    alone = not indent.strip() and not rest.startswith(";") and "\n" not in text
+    targets = [site.text(one) for one in statement.targets]
+    if targets == [name] and alone and len(f"{indent}{name} = {text}") >= _WIDE:
+        step = "\t" if indent.startswith("\t") else "  " if len(indent) % 4 else "    "
+        write = f"if {name} is None: {name} = ..."
+        edits = [Edit(first, last, f"if {name} is None:\n{indent}{step}{name} = {site.text(other)}")]
+    return site.fix(Safety.UNSAFE, f"write {write}", edits, "an empty list counts as given")
 
 
 def _may_be_array(site: Site, name: ast.Name) -> bool:

@@ -50,6 +50,7 @@ class UnknownAxis(Rule):
     assumes = True
     wakes = WAKES
     fixes = "safe"
+    by_hand = "which axis is meant is for its author to say"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis that is in none of the meshes."""

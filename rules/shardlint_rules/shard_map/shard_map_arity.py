@@ -39,6 +39,7 @@ class ShardMapArity(Rule):
     assumes = True
     wakes = MAPPING
     fixes = "none"
+    by_hand = "which spec is meant for what is for its author to say"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for in_specs, one for out_specs."""

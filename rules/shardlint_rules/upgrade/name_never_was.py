@@ -61,6 +61,7 @@ class NameNeverWas(Rule):
     harm = Harm.CRASH
     wakes = (Uses(*(f"{library}.*" for library in LIBRARIES), near=(screened(),)),)
     fixes = "none"
+    by_hand = "which name is meant is for its author to say"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at what an import takes, and at the attributes of the modules that it binds."""
