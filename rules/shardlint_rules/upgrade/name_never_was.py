@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shardlint.program.guards import expected_to_fail, guarded
 from shardlint.program.values import Api, options
-from shardlint.rule import Certainty, Finding, Harm, Rule, Uses
+from shardlint.rule import Certainty, Finding, Harm, Imports, Rule
 from shardlint.site import Site
 from shardlint.versions import Release, compare, show
 from shardlint_rules.flax.nnx_spmd_names import NAMES
@@ -59,7 +59,7 @@ class NameNeverWas(Rule):
     code = "SL905"
     name = "name-never-was"
     harm = Harm.CRASH
-    wakes = (Uses(*(f"{library}.*" for library in LIBRARIES), near=(screened(),)),)
+    wakes = (Imports(*LIBRARIES, near=(screened(),)),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
