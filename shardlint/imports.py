@@ -42,14 +42,19 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
     if local is not None:
         return local, ()
     best: str | None = None
+    here = _module_here(node)
     for binding in file.imports:
         value = program.evaluator.binding(file, binding)
         if not isinstance(value, Api) or not _visible(file, node, binding):
             continue
         if value.name == name or api.canonical(value.written) == name:
-            return binding.name, ()
-        if name.startswith(f"{value.written}."):
+            if here is None or name in (value.written, f"{name.rpartition('.')[0]}.{binding.name}"):
+                return binding.name, ()
+            best = binding.name  # of an older name; where the module is written, so it is here
+        elif name.startswith(f"{value.written}."):
             text = binding.name + name[len(value.written) :]
+            if binding.name == here:
+                return text, ()
             if best is None or len(text) < len(best):
                 best = text
     if best is not None and not _taken_short(file, best, name):
@@ -58,6 +63,16 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
     if best is not None and extended is None:
         return best, ()
     return extended if extended is not None else _add(file, node, name)
+
+
+def _module_here(node: ast.AST) -> str | None:
+    """The name that what stands at a node begins with, where it is one of a module: `jax` of `jax.tree_map(...)`."""
+    if isinstance(node, ast.Call):
+        node = node.func
+    dotted = isinstance(node, ast.Attribute)
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    return node.id if dotted and isinstance(node, ast.Name) else None
 
 
 def _taken_short(file: FileFacts, best: str, name: str) -> bool:

@@ -685,3 +685,12 @@ def test_an_older_flax_reads_the_old_mesh(write: Write) -> None:
 def test_positional_sharding_that_is_not_followed(write: Write, text: str, why: str) -> None:
     said = kept(write({"main.py": "import jax\nfrom jax.sharding import PositionalSharding\n\n\n" + text}))
     assert f"not rewritten: {why}" in said or why in said
+
+
+def test_a_module_keeps_the_name_it_has_at_the_place(write: Write) -> None:
+    text = (
+        "from jax import tree_map as tm\nimport jax\nimport jax as j\n\n\n"
+        "def f(x):\n    return jax.tree_map(abs, x), tm(abs, x), j.tree_map(abs, x), jax.host_id()\n"
+    )
+    after = carried(write({"main.py": text}))["main.py"]
+    assert "return jax.tree.map(abs, x), tm(abs, x), j.tree.map(abs, x), jax.process_index()" in after
