@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from shardlint.align import aligned
 from shardlint.checker import Checker
 from shardlint.facts import FileFacts, NotParsed, read_facts
 from shardlint.outcome import Options, Outcome
@@ -176,6 +177,10 @@ class Attempt:
         layers = [layer, *wrapped(work.after, layer, text, length)] if chosen else []
         for broken in layers[1:]:
             text = broken.made(text)
+        lined = aligned(work.after, layer, layers[1:], text) if chosen else Layer(())
+        if lined.edits:
+            layers.append(lined)
+            text = lined.made(text)
         work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
         gone = _dropped(work, text, project)
         if gone.edits:

@@ -229,15 +229,30 @@ def set_instead(site: Site, item: ast.withitem) -> list[Edit]:
     name, imports = site.spell("jax.set_mesh")
     node, target = item.context_expr, item.optional_vars
     if target is None:
-        return [site.replace(node, f"{name}({site.text(node)})"), *imports]
+        first, last = site.file.span(node)
+        return [Edit(first, first, f"{name}("), Edit(last, last, ")"), *imports]
     statement = site.file.parent(item)
     assert isinstance(statement, ast.With)
     line = site.file.source.offset(statement.lineno, 0)
     start = site.file.span(statement)[0]
     indent = site.file.source.text[line:start]
-    bound = f"{indent}{site.text(target)} = {site.text(node)}{site.file.source.newline}"
+    lead = f"{indent}{site.text(target)} = "
+    text = _moved(site.text(node), len(lead) - (site.file.span(node)[0] - line))
+    bound = f"{lead}{text}{site.file.source.newline}"
     entered = Edit(site.file.span(node)[0], site.file.span(target)[1], f"{name}({site.text(target)})")
     return [Edit(line, line, bound), entered, *imports]
+
+
+def _moved(text: str, by: int) -> str:
+    """An expression whose lines stand below its bracket, written elsewhere on its line."""
+    first, *others = text.split("\n")
+    if first.rstrip().endswith(("(", "[", "{")) or '"""' in text or "'''" in text:
+        return text
+    if by < 0:
+        others = [line[-by:] if not line[:-by].strip() else line for line in others]
+    else:
+        others = [" " * by + line for line in others]
+    return "\n".join([first, *others])
 
 
 def _can_bind_first(file: FileFacts, statement: ast.With | ast.AsyncWith, item: ast.withitem) -> bool:
