@@ -41,8 +41,9 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
     local = _of_the_function(program, file, node, name)
     if local is not None:
         return local, ()
-    best: str | None = None
     here = _module_here(node)
+    older: str | None = None
+    found: dict[str, str] = {}
     for binding in file.imports:
         value = program.evaluator.binding(file, binding)
         if not isinstance(value, Api) or not _visible(file, node, binding):
@@ -50,19 +51,25 @@ def spell(program: Program, file: FileFacts, node: ast.AST, name: str) -> tuple[
         if value.name == name or api.canonical(value.written) == name:
             if here is None or name in (value.written, f"{name.rpartition('.')[0]}.{binding.name}"):
                 return binding.name, ()
-            best = binding.name  # of an older name; where the module is written, so it is here
+            older = older or binding.name
         elif name.startswith(f"{value.written}."):
             text = binding.name + name[len(value.written) :]
-            if binding.name == here:
-                return text, ()
-            if best is None or len(text) < len(best):
-                best = text
+            known = found.get(value.written)
+            if binding.name == here or known is None or (len(text) < len(known) and not _begins(known, here)):
+                found[value.written] = text
+    best = min(found.values(), key=len, default=None)
+    if older is not None and not any(_begins(text, here) for text in found.values()):
+        return older, ()
     if best is not None and not _taken_short(file, best, name):
         return best, ()
     extended = _extend(file, node, name)
     if best is not None and extended is None:
         return best, ()
     return extended if extended is not None else _add(file, node, name)
+
+
+def _begins(text: str, here: str | None) -> bool:
+    return here is not None and text.startswith(f"{here}.")
 
 
 def _module_here(node: ast.AST) -> str | None:
