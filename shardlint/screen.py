@@ -207,9 +207,11 @@ class Texts(dict[bytes, bool]):
     def line(self, text: bytes) -> bool:
         """Whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
         near, saying, pattern = _of_lines(text)
-        if near is not None and near.search(self.data) is None:
+        if near is not None and near.pattern.isalnum() and not self[near.pattern]:
             return False
-        return any(True for _ in beginning(self.data, pattern, saying))
+        return any(True for _ in beginning(self.data, pattern, saying)) and (
+            near is None or near.search(self.data) is not None
+        )
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""
