@@ -27,9 +27,9 @@ _JIT = Takes(
     (),
     0,
     (
-        "fun", "in_shardings", "out_shardings", "static_argnums", "static_argnames", "donate_argnums", "donate_argnames",
-        "keep_unused", "device", "backend", "inline", "abstracted_axes", "compiler_options", "in_axis_resources",
-        "out_axis_resources",
+        "fun", "in_shardings", "out_shardings", "static_argnums", "static_argnames", "donate_argnums",
+        "donate_argnames", "keep_unused", "device", "backend", "inline", "abstracted_axes", "compiler_options",
+        "in_axis_resources", "out_axis_resources",
     ),
     any_number=True,
 )  # fmt: skip
