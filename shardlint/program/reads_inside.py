@@ -38,6 +38,8 @@ def surely(
         return False
     inside = function.place.file
     scope = inside.scope(definition)
+    if any(not isinstance(one, ast.Return) for one in inside.walked(scope).returns):
+        return False  # a generator reads when it is gone through
     if any(binding.kind != "param" for binding in inside.bindings(scope, name)):
         return False
     found = [one for one in inside.mentions_in(scope, name) if isinstance(one, ast.Name)]

@@ -63,6 +63,7 @@ class UseAfterDonate(Rule):
 
     code = "SL220"
     name = "use-after-donate"
+    bound = True
     harm = Harm.CRASH
     likely = ("given-again",)
     wakes = (Calls(*DONATING, near=("donate",)),)
