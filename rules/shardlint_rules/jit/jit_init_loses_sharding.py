@@ -46,7 +46,6 @@ class JitInitLosesSharding(Rule):
     code = "SL204"
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
-    likely = ("mesh-given",)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
     wakes = (Calls(*_JITS, near=PLACED_WORDS), Uses(*_JITS, near=PLACED_WORDS))
@@ -74,7 +73,7 @@ class JitInitLosesSharding(Rule):
             f"On {site.on('jax')} {words} comes back whole on one device, or under jax.set_mesh whole on every one.",
             help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
             fix=self._fix(site, known[0]),
-            certainty=self.unproven(form) if form else Certainty.PROVEN,
+            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why="no mesh that is made here has Explicit axes" if form else "",
         )
