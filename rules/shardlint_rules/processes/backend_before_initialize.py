@@ -61,7 +61,7 @@ class BackendBeforeInitialize(Rule):
 
     def _leads(self, site: Site) -> bool:
         """Whether a function of the project calls it, and nothing that surely runs in there comes before."""
-        if not site.program.project.anywhere(site.file.path, "distributed"):
+        if not (site.anywhere("distributed.initialize") or site.anywhere("jax.distributed")):
             return False
         for option in options(site.value(site.call.func)):
             found = _inside(site, option, 0)
