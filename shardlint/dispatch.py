@@ -337,10 +337,16 @@ def _aliases(file: FileFacts, node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.alias) and node.asname:
         yield node.asname
     parent = file.parent(node)
+    if isinstance(parent, ast.Call) and parent.args[:1] == [node] and _last(parent.func) == "partial":
+        node, parent = parent, file.parent(parent)  # `pmap = functools.partial(jax.pmap, axis_name="batch")`
     if isinstance(parent, ast.Assign) and parent.value is node:
         for target in parent.targets:
             if isinstance(target, ast.Name | ast.Attribute):
                 yield target.id if isinstance(target, ast.Name) else target.attr
+
+
+def _last(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 _Met = tuple[ast.AST, Api, Form, Iterable[Rule]]
@@ -373,8 +379,8 @@ def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes) -> Itera
         if not rules:
             continue
         call, form = _called(program, file, node)
-        if call is not None and not bound:
-            yield call, option, form, rules
+        if call is not None:
+            yield call, option, form, [rule for rule in rules if rule.bound] if bound else rules
 
 
 def _on_a_value(program: Program, file: FileFacts, node: ast.Attribute, wakes: Wakes) -> Iterator[_Met]:

@@ -294,6 +294,9 @@ class Rule(ABC):
     """"traced" where it holds only in code that is always or sometimes traced, "host" where only in other code."""
     in_version_checks: ClassVar[bool] = True
     """Whether it holds also in code that runs only after a question for the release of a library."""
+    bound: ClassVar[bool] = False
+    """It is asked, too, of calls of a name that a partial is bound to, and of partials of it: it takes what the first
+    partial was given into account (`Site.arguments` and `Site.keyword` know only what is given here)."""
     assumes: ClassVar[bool] = False
     """Where it finds nothing, ask again on each way to the site that is in sight, with defaults for what is not known.
 

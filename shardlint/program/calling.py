@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.program import api
@@ -164,6 +165,8 @@ class Calling:
                     place = arguments.keywords.get(where)
                 if place is not None:
                     inner = self.evaluator.value(place, arguments.environment)
+                    if callee.name == "functools.partial" and _is_partial(inner):
+                        return _one_partial(inner, arguments)
                     return Wrapped(callee, inner, arguments)
         if callee.name in ("builtins.tuple", "builtins.list") and len(arguments.positional) == 1:
             inner = self.evaluator.value(arguments.positional[0], arguments.environment)
@@ -250,6 +253,22 @@ class Calling:
                 known = name in defaults
                 values[name] = (Place(file, defaults[name]), None) if known else Unknown(f"argument {name}")
         return values
+
+
+def _is_partial(value: Value) -> bool:
+    return (
+        isinstance(value, Wrapped)
+        and value.api.name == "functools.partial"
+        and isinstance(value.inner, Api)
+        and value.call is not None
+    )
+
+
+def _one_partial(inner: Value, later: CallArguments) -> Value:
+    """A partial of a partial of a library function: one that is given the arguments of both."""
+    assert isinstance(inner, Wrapped) and inner.call is not None
+    both = _joined(inner.call, replace(later, positional=later.positional[1:]))
+    return replace(inner, call=replace(both, positional=(*inner.call.positional[:1], *both.positional)))
 
 
 def _joined(earlier: CallArguments, later: CallArguments) -> CallArguments:

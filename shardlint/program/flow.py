@@ -282,6 +282,8 @@ class Flow:
             self._instances(cls, wrappers, ends)
             return
         if node.name.startswith("__") and node.name.endswith("__"):
+            if node.name == "__call__":
+                self._instances(cls, wrappers, ends)
             ends.add(End("escaped", Place(file, node), wrappers, f"Python calls {node.name} itself"))
             return
         self._reads(file, node, node.name, wrappers, ends, 0)  # `step = jax.jit(_step)` in the class body

@@ -7,8 +7,9 @@ import enum
 
 from shardlint.facts import FileFacts
 from shardlint.program.evaluate import Evaluator
+from shardlint.program.reads_inside import surely
 from shardlint.program.signatures import JITS
-from shardlint.program.values import Api, Place, Value, Wrapped, options
+from shardlint.program.values import Api, Function, Place, Value, Wrapped, options
 
 
 class Reading(enum.Enum):
@@ -75,7 +76,7 @@ def read_object(node: ast.expr) -> ast.expr:
     return node
 
 
-def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr) -> Reading:
+def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr, depth: int = 0) -> Reading:
     """What the read at `node` (a whole chain of attributes and constant keys) looks at."""
     part: ast.expr = node
     while isinstance(part, ast.Attribute | ast.Subscript):
@@ -87,7 +88,7 @@ def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr) -> Reading:
         if node.attr in _OUTLIVES:
             return Reading.NONE
         return Reading.DATA if node.attr in _ARRAY_METHODS else Reading.PERHAPS
-    found = _consumed(evaluator, file, node)
+    found = _consumed(evaluator, file, node, depth)
     if found is not Reading.DATA and isinstance(node, ast.Subscript):
         return Reading.IF_ARRAY
     if isinstance(node, ast.Attribute) and node.attr in _DERIVED:
@@ -95,17 +96,17 @@ def reading(evaluator: Evaluator, file: FileFacts, node: ast.expr) -> Reading:
     return found
 
 
-def _consumed(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> Reading:
+def _consumed(evaluator: Evaluator, file: FileFacts, node: ast.AST, depth: int) -> Reading:
     parent = file.parent(node)
     match parent:
         case ast.Call():
             if parent.func is node:
                 return Reading.NONE
-            return _called(evaluator, file, parent, node)
+            return _called(evaluator, file, parent, node, depth)
         case ast.keyword() | ast.Starred() | ast.NamedExpr():
-            return _consumed(evaluator, file, parent)
+            return _consumed(evaluator, file, parent, depth)
         case ast.Tuple() | ast.List() | ast.Set() | ast.Dict() | ast.IfExp():
-            return _consumed(evaluator, file, parent)
+            return _consumed(evaluator, file, parent, depth)
         case ast.BinOp() | ast.AugAssign():
             return Reading.DATA
         case ast.UnaryOp():
@@ -127,19 +128,24 @@ def _consumed(evaluator: Evaluator, file: FileFacts, node: ast.AST) -> Reading:
     return Reading.PERHAPS
 
 
-def _called(evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST) -> Reading:
+def _called(evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, depth: int) -> Reading:
     """What a function does with an argument."""
     if isinstance(call.func, ast.Attribute) and call.func.attr in _OUTLIVES:
         return Reading.NONE
     answers = {
-        _by(evaluator, file, call, option) for option in options(evaluator.value(Place(file, call.func)))
+        _by(evaluator, file, call, node, option, depth)
+        for option in options(evaluator.value(Place(file, call.func)))
     }
     return answers.pop() if len(answers) == 1 else Reading.PERHAPS
 
 
-def _by(evaluator: Evaluator, file: FileFacts, call: ast.Call, value: Value) -> Reading:
+def _by(
+    evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, value: Value, depth: int
+) -> Reading:
     if isinstance(value, Wrapped) and value.api.name in STAGED:
         return Reading.DATA
+    if isinstance(value, Function):
+        return _in_body(evaluator, file, call, node, value, depth)
     if not isinstance(value, Api):
         return Reading.PERHAPS
     if value.name in _HARMLESS:
@@ -147,16 +153,39 @@ def _by(evaluator: Evaluator, file: FileFacts, call: ast.Call, value: Value) -> 
     if value.name in _SHOWING:
         return Reading.IF_ARRAY
     if value.name == "jax.tree.map" and call.args:
-        function = call.args[0]
-        if isinstance(function, ast.Lambda):
-            return Reading.DATA if isinstance(function.body, ast.BinOp) else Reading.PERHAPS
-        inner = evaluator.value(Place(file, function))
+        inner = evaluator.value(Place(file, call.args[0]))
         if isinstance(inner, Api) and inner.name != value.name:
-            return _by(evaluator, file, call, inner)
+            return _by(evaluator, file, call, node, inner, depth)
+        if isinstance(inner, Function):
+            return _in_body(evaluator, file, call, node, inner, depth, mapped=True)
         return Reading.PERHAPS
     if value.name in _READING_ONE or value.name.startswith(_READING):
         return Reading.DATA
     return Reading.PERHAPS
+
+
+def _in_body(
+    evaluator: Evaluator,
+    file: FileFacts,
+    call: ast.Call,
+    node: ast.AST,
+    function: Function,
+    depth: int,
+    mapped: bool = False,
+) -> Reading:
+    """What a function of the project does with it; of a mapped one, with each array of it."""
+
+    def reads(inside: FileFacts, name: ast.expr, depth: int) -> bool:
+        parent = inside.parent(name)
+        if isinstance(parent, ast.Attribute):
+            if parent.attr in _ARRAY_METHODS or parent.attr in _DERIVED:
+                return reading(evaluator, inside, parent, depth) is Reading.DATA
+            return False
+        found = _consumed(evaluator, inside, name, depth)
+        return found is Reading.DATA or (mapped and found is Reading.IF_ARRAY)
+
+    found = surely(evaluator, file, call, node, function, reads, depth, mapped)
+    return Reading.DATA if found else Reading.PERHAPS
 
 
 def keeps_objects(evaluator: Evaluator, file: FileFacts, call: ast.Call) -> bool:

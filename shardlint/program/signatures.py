@@ -274,6 +274,8 @@ def wrappings(
         yield from _decorated(program, file, parent, call, apis)
         return
     owners: list[ast.Call] = [] if form == "partial" else [call]
+    if form == "partial" and isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        yield from _applied(program, file, parent.targets[0], apis)
     if isinstance(parent, ast.Call) and parent.func is call:
         owners.append(parent)  # `jax.jit(donate_argnums=0)(f)`
     for owner in owners:
@@ -281,6 +283,25 @@ def wrappings(
         if any(one is not None for one in found):
             yield from (one for one in found if one is not None)
             return
+
+
+def _applied(
+    program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]
+) -> Iterator[Jitted]:
+    """What the name of a partial is applied to in this file: `jit = partial(jax.jit, ...)`, `@jit`, `jit(f)`."""
+    if not isinstance(name, ast.Name):
+        return
+    evaluator = program.evaluator
+    for use in file.mentions(name.id):
+        parent = file.parent(use)
+        if isinstance(parent, ast.Call) and parent.func is use:
+            made = options(evaluator.value(Place(file, parent)))
+            yield from (one for option in made if (one := jitted(option, evaluator, apis)) is not None)
+        elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and use in parent.decorator_list:
+            outer = evaluator.decorated(Place(file, use), evaluator.function(file, parent))
+            found = jitted(outer, evaluator, apis)
+            if found is not None:
+                yield found
 
 
 def _decorated(

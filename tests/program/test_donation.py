@@ -70,6 +70,8 @@ def test_nothing_donated(ask: Ask, text: str) -> None:
     ("text", "call", "arguments"),
     [
         ("f = jax.jit(g, donate_argnums=0)", "f(x, y)", ["x"]),
+        ("j = partial(jax.jit, static_argnums=1)\nf = j(g, donate_argnums=0)", "f(x, y)", ["x"]),
+        ("j = partial(jax.pmap, axis_name='i')\nf = partial(j, donate_argnums=0)(g)", "f(x, y)", ["x"]),
         ("N = (0, 1)\nf = jax.jit(g, donate_argnums=N)", "f(x, y, z)", ["x", "y"]),
         ("f = jax.jit(lambda a, b: a, donate_argnums=-1)", "f(x, y)", ["y"]),
         ("f = jax.jit(lambda a, b: a, donate_argnames='b')", "f(x, y)", ["y"]),
@@ -404,3 +406,24 @@ def test_a_function_of_the_project_donates_what_it_hands_on(
     assert isinstance(node, ast.Call)
     found = asked.program.lifetimes.donations.of(file, node)
     assert (None if found is None else [file.text(one.node) for one in found.donated]) == given
+
+
+INSIDE = "h = lambda a: unknown(a.shape)\nk = lambda a, n: a * 2 if n else n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("def l(a, b):\n        return (a - b).sum()\n    y = step(x)\n    l(y, x)", Reading.DATA),
+        ("y = step(x)\n    jax.tree.map(lambda a, b: abs(a - b).max(), y, x)", Reading.DATA),
+        ("y = step(x)\n    jax.tree.map(lambda a, b: a.sum(), y, x)", Reading.PERHAPS),
+        ("y = step(x)\n    h(x)", Reading.PERHAPS),
+        ("y = step(x)\n    k(x, n)", Reading.PERHAPS),
+        ("def l(a):\n        if n:\n            return n\n        return a + 1\n    y = step(x)\n    l(x)", Reading.PERHAPS),
+        ("def l(a):\n        a = n\n        return a + 1\n    y = step(x)\n    l(x)", Reading.PERHAPS),
+        ("def l(a):\n        yield a + 1\n    y = step(x)\n    l(x)", Reading.PERHAPS),
+    ],
+)  # fmt: skip
+def test_read_in_a_function_that_is_called(ask: Ask, text: str, kind: Reading) -> None:
+    program = f"step = jax.jit(g, donate_argnums=0)\ndef run(x, n):\n    {text}\n"
+    assert ("x", kind) in uses(ask, INSIDE + program)

@@ -96,15 +96,24 @@ def _of(site: Site, call: ast.Call, model: ast.expr, split: bool = False) -> boo
 def _untouched(site: Site, source: ast.Call, model: ast.expr, state: str) -> bool:
     """Whether nothing between two calls may change the model or its state."""
     block = site.file.statement(source)
-    use = site.file.statement(site.call)
+    use: ast.AST = site.file.statement(site.call)
+    begin, end = block.end_lineno or 0, site.call.lineno
+    while isinstance(around := site.file.parent(use), ast.With) and around is not site.file.parent(block):
+        use = around  # `with mesh:` around the update
     if site.file.parent(block) is not site.file.parent(use):
         return False
-    begin, end = block.end_lineno or 0, use.lineno
     scope = site.scope.function() or site.scope
     for statement in site.file.walked(scope).statements:
         if begin < statement.lineno < end and not isinstance(
             statement,
-            ast.Assign | ast.AnnAssign | ast.Expr | ast.FunctionDef | ast.Assert | ast.Return | ast.Pass,
+            ast.Assign
+            | ast.AnnAssign
+            | ast.Expr
+            | ast.FunctionDef
+            | ast.Assert
+            | ast.Return
+            | ast.Pass
+            | ast.With,
         ):
             return False
         if begin < statement.lineno < end and _writes(site, statement, model, state):

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.facts import Scope
 from shardlint.program.signatures import JITS
-from shardlint.program.values import ClassValue, Function, Made, Wrapped, options
+from shardlint.program.values import ClassValue, Function, Made, Parameter, Unknown, Wrapped, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit.placed import asks_for_a_place
 
 _JITTED = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
+_STEP = re.compile(r"(?i)(^|_)(step|predict|forward|eval|evaluate)(_|$)")
 # What says that something places arrays, by its name.
 _PLACING = (
     "shard",
@@ -37,6 +39,8 @@ class _Fed:
     call: ast.Call
     argument: ast.expr
     name: str
+    surely: bool
+    """Whether the function is surely jitted; otherwise its name says that it is a step."""
 
 
 class BatchNotPlaced(Rule):
@@ -44,7 +48,8 @@ class BatchNotPlaced(Rule):
 
     ## What it does
     Reports a call of a jitted function in a loop that is given the loop's batch as it comes, where another loop of the
-    same class or module puts its batches with a sharding first.
+    same class or module puts its batches with a sharding first, itself or through a function beside it. Also a call of
+    what is named a step (`self.eval_step`) and comes from elsewhere, where the other loop calls such a one too.
 
     ## Why it hurts
     A batch from a loader lies on the host, bound to no device. jit puts it whole on every device of the mesh that the
@@ -89,7 +94,7 @@ class BatchNotPlaced(Rule):
                 f"On {site.on('jax')} every device gets all of it: a batch that is bound to no device is replicated to "
                 "where the other arguments are.",
                 help=f"place it: jax.device_put({fed.name}, {text})",
-                form="beside",
+                form="beside" if fed.surely else "step-beside",
                 why=f"the loop at line {loop.lineno} puts its batch with `{text}`",
             )
 
@@ -99,17 +104,35 @@ def _placing_name(text: str) -> bool:
 
 
 def _loop_of(site: Site) -> ast.For | None:
-    """The loop whose batch a call places."""
+    """The loop whose batch a call places, itself or in a function that the loop hands it to."""
     placed = site.call.args[0] if site.call.args else None
     while isinstance(placed, ast.Subscript | ast.Attribute):
         placed = placed.value
     if not isinstance(placed, ast.Name):
         return None
     for outer in site.file.ancestors(site.call):
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return None
+        if isinstance(outer, ast.FunctionDef):
+            return _loop_calling(site, outer)
         if isinstance(outer, ast.For) and (placed.id in _names(outer.target) or _drawn(outer, placed.id)):
             return outer
+    return None
+
+
+def _loop_calling(site: Site, helper: ast.FunctionDef) -> ast.For | None:
+    """The loop that hands its batch to a function which places it: its name says so, and it places once."""
+    if not any(word in helper.name.lower() for word in _PLACING):
+        return None
+    for node in site.file.mentions(helper.name):
+        call = site.file.parent(node)
+        if not isinstance(call, ast.Call) or call.func is not node or not call.args:
+            continue
+        given = call.args[0]
+        for outer in site.file.ancestors(call):
+            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                break
+            if isinstance(outer, ast.For) and isinstance(given, ast.Name):
+                if given.id in _names(outer.target) or _drawn(outer, given.id):
+                    return outer
     return None
 
 
@@ -133,7 +156,10 @@ def _names(node: ast.AST) -> set[str]:
 
 def _first(site: Site, loop: ast.For) -> bool:
     """Whether it is the first placement in its loop: one is enough to compare with."""
-    calls = [one for one in ast.walk(loop) if isinstance(one, ast.Call) and one.lineno < site.call.lineno]
+    within: ast.AST = loop
+    if loop not in site.file.ancestors(site.call):
+        within = next(one for one in site.file.ancestors(site.call) if isinstance(one, ast.FunctionDef))
+    calls = [one for one in ast.walk(within) if isinstance(one, ast.Call) and one.lineno < site.call.lineno]
     return not any("device_put" in ast.dump(one.func) for one in calls)
 
 
@@ -142,7 +168,7 @@ def _others(site: Site, loop: ast.For) -> Iterator[_Fed]:
     for other in ast.walk(_together(site).node):
         if isinstance(other, ast.For) and other is not loop and not _around(site, other, loop):
             if not _places(site, other) and not is_test(site.file, other):
-                yield from _fed(site, other)
+                yield from _fed(site, other, any(_named_step(site, one) for one in ast.walk(loop)))
 
 
 def _around(site: Site, one: ast.For, loop: ast.For) -> bool:
@@ -175,7 +201,8 @@ def _places(site: Site, loop: ast.For) -> bool:
     return any(word in text.lower() for text in said for word in _PLACING)
 
 
-def _fed(site: Site, loop: ast.For) -> Iterator[_Fed]:
+def _fed(site: Site, loop: ast.For, steps: bool) -> Iterator[_Fed]:
+    """What a loop gives to jitted functions as it comes; with `steps` also to what is named a step."""
     names = _names(loop.target)
     own = set(ast.walk(loop.target))
     changed = {
@@ -184,15 +211,28 @@ def _fed(site: Site, loop: ast.For) -> Iterator[_Fed]:
         if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store) and one not in own
     }
     for call in ast.walk(loop):
-        if not isinstance(call, ast.Call) or len(call.args) < 2 or not _jitted(site, call):
+        if not isinstance(call, ast.Call) or len(call.args) < 2:
+            continue
+        surely = _jitted(site, call)
+        if not surely and not (steps and _named_step(site, call)):
             continue
         for argument in call.args[1:]:
             root: ast.expr = argument
             while isinstance(root, ast.Subscript | ast.Attribute):
                 root = root.value
             if isinstance(root, ast.Name) and root.id in names - changed:
-                yield _Fed(call, argument, " ".join(site.text(argument).split()))
+                yield _Fed(call, argument, " ".join(site.text(argument).split()), surely)
                 break
+
+
+def _named_step(site: Site, node: ast.AST) -> bool:
+    """Whether a node is a call of what comes from elsewhere and is named a step."""
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
+        return False
+    name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
+    if not _STEP.search(name):
+        return False
+    return all(isinstance(one, Parameter | Unknown) for one in options(site.value(node.func)))
 
 
 def _jitted(site: Site, call: ast.Call) -> bool:

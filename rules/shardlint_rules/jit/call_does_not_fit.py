@@ -7,36 +7,44 @@ from collections.abc import Iterator
 
 from shardlint.program.signatures import Parameters, of_definition
 from shardlint.program.values import CallArguments, Place
-from shardlint.rule import Finding, Harm, Rule
+from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit._helpers import CALLING, own_calls
+from shardlint_rules.jit._library_takes import TAKES, wrong_of
 
 
 class CallDoesNotFit(Rule):
-    """A helper for meshes or shardings is called with arguments that it does not take.
+    """A function for meshes, shardings or placement is called with arguments that it does not take.
 
     ## What it does
     Reports a call of a function of the project, one whose name says mesh, shard, spec, partition, jit or the like, that
     leaves out an argument without a default, or gives more by position than it takes: a parameter was added or taken
     away, and this call was not changed. (Keywords that it does not take: SL908.)
+    Also a call of `device_put`, `with_sharding_constraint`, `jax.jit`, `Mesh`, `tree.map` and the like with a keyword
+    that no release takes (`device_put(x, sharding=s)`, `jit(f, out_sharding=s)`), or without what it must have.
 
     ## Why it hurts
     The call raises TypeError: in the script or branch that nobody ran since.
 
     ## Evidence
-    Read off the definition. Left alone: methods, decorated functions, calls with `*` or `**`, and names that are
+    Read off the definition; for functions of jax off the signatures of 0.4.38 to 0.12 (what a release renamed is
+    SL903). Left alone: methods, decorated functions, calls with `*` or `**`, and names that are
     bound more than once.
     """
 
     code = "SL236"
     name = "call-does-not-fit"
     harm = Harm.CRASH
-    wakes = (CALLING,)
+    wakes = (CALLING, Calls(*TAKES))
+    forms = ("line", "call", "partial")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call that raises."""
+        if site.form != "line":
+            yield from self._of_library(site)
+            return
         if is_test(site.file, site.syntax):
             return
         for call, function in own_calls(site):
@@ -57,6 +65,18 @@ class CallDoesNotFit(Rule):
                 f"This raises TypeError: `{function.node.name}` at {where} takes {_listed(parameters)}.",
                 help="give it what the definition asks for",
             )
+
+    def _of_library(self, site: Site) -> Iterator[Finding]:
+        wrong = wrong_of(site.api, site.arguments, site.form == "partial")
+        if wrong is None:
+            return
+        name = site.api.rpartition(".")[2]
+        yield site.finding(
+            (site.keyword(wrong.keyword) if wrong.keyword else None) or site.call.func,
+            f"{name}: {wrong.said}",
+            f"On {site.on('jax')} this raises TypeError when it is reached.",
+            help=wrong.help,
+        )
 
 
 def _wrong(parameters: Parameters, arguments: CallArguments) -> str:

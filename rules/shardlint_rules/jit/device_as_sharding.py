@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from shardlint.program import api
 from shardlint.program.signatures import JITS, SHARDING_SETTINGS
+from shardlint.program.values import Function, options
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.devices import is_device
@@ -21,16 +22,26 @@ _GIVEN = {
 }
 
 
+# Where a device may stand, or no sharding at all; a function may in none of them.
+_TAKING = {
+    **_GIVEN,
+    "jax.device_put": ("device",),
+    "jax.sharding.NamedSharding": ("mesh", "spec"),
+    "jax.set_mesh": ("mesh",),
+}
+
+
 class DeviceAsSharding(Rule):
-    """A device stands where a sharding must.
+    """A device, or a function that was not called, stands where a sharding must.
 
     ## What it does
     Reports a `Device` given to `with_sharding_constraint`, or in the shardings of a jit, of a ShapeDtypeStruct or of
-    `make_array_from_callback`.
+    `make_array_from_callback`. Also a function or method of the project given there, to `device_put`, `NamedSharding`
+    or `set_mesh`: `device_put(x, batch_sharding)`, where `batch_sharding()` was meant.
 
     ## Why it hurts
     Only `device_put` and `eqx.filter_shard` take a device. The others raise `TypeError` (`ValueError` from
-    ShapeDtypeStruct), a jit when it is made and a constraint when it is traced.
+    ShapeDtypeStruct), a jit when it is made and a constraint when it is traced. A function raises everywhere.
 
     ## Use instead
     Or `jax.device_put(x, device)`, outside of jit.
@@ -52,18 +63,32 @@ class DeviceAsSharding(Rule):
         Calls(*JITS, near=SHARDING_SETTINGS),
         Calls("jax.ShapeDtypeStruct", near=("sharding",)),
         Calls("jax.make_array_from_callback"),
+        Calls("jax.device_put", "jax.sharding.NamedSharding", "jax.set_mesh"),
     )
+    forms = ("call", "partial")
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for each device."""
-        for name in _GIVEN[site.api]:
+        """One finding for each device or function."""
+        for name in _TAKING[site.api]:
             place = site.arguments.get(name, api.SIGNATURES.get(site.api, ()))
             if place is None or place.file is not site.file:
                 continue
             for node in _leaves(place.node):
-                if is_device(site, node):
+                if site.api in _GIVEN and is_device(site, node):
                     yield self._finding(site, node)
+                elif _is_function(site, node):
+                    yield self._not_called(site, node)
+
+    def _not_called(self, site: Site, node: ast.expr) -> Finding:
+        text = " ".join(site.text(node).split())
+        name = site.api.rpartition(".")[2]
+        return site.finding(
+            node,
+            "a function, and not what it returns",
+            f"On {site.on('jax')} this raises: {name} takes no function here.",
+            help=f"call it: {text}()",
+        )
 
     def _finding(self, site: Site, node: ast.expr) -> Finding:
         error = "ValueError" if site.api == "jax.ShapeDtypeStruct" else "TypeError"
@@ -83,6 +108,18 @@ class DeviceAsSharding(Rule):
         start, end = site.file.span(node)
         edits = [Edit(start, start, f"{name}("), Edit(end, end, ")"), *imports]
         return site.fix(Safety.SAFE, f"write {name}({' '.join(site.text(node).split())})", edits)
+
+
+def _is_function(site: Site, node: ast.expr) -> bool:
+    """Whether an expression is surely a function or method of the project, and nothing stands around it."""
+    if not isinstance(node, ast.Name | ast.Attribute):
+        return False
+    return all(
+        isinstance(one, Function)
+        and isinstance(one.node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not one.node.decorator_list
+        for one in options(site.value(node))
+    )
 
 
 def _leaves(node: ast.AST) -> Iterator[ast.expr]:

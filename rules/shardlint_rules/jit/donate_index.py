@@ -54,6 +54,7 @@ class DonateIndex(Rule):
 
     code = "SL222"
     name = "donate-index"
+    bound = True
     harm = Harm.CRASH
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.30"}
     wakes = (Calls(*JITS, PMAP, near=DONATE_SETTINGS),)

@@ -53,6 +53,7 @@ class DonatedTwice(Rule):
 
     code = "SL221"
     name = "donated-twice"
+    bound = True
     harm = Harm.CRASH
     wakes = (Calls(*DONATING, near=("donate",)), Keywords(*COPIES, near=(GIVEN_TWICE,)))
     fixes = "unsafe"

@@ -47,6 +47,7 @@ class DonationNotUsed(Rule):
 
     code = "SL223"
     name = "donation-not-used"
+    bound = True
     harm = Harm.COST
     likely = ("count",)
     wakes = (Calls(*JITS, PMAP, near=DONATE_SETTINGS),)

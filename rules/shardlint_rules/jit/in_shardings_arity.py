@@ -56,6 +56,7 @@ class InShardingsArity(Rule):
 
     code = "SL210"
     name = "in-shardings-arity"
+    bound = True
     harm = Harm.CRASH
     likely = ("tree",)
     wakes = (Calls(*JITS, near=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))

@@ -36,6 +36,7 @@ class InShardingsCountsStatic(Rule):
 
     code = "SL212"
     name = "in-shardings-counts-static"
+    bound = True
     harm = Harm.CRASH
     wakes = (Calls(*JITS, near=("in_shardings",)),)
     in_version_checks = False

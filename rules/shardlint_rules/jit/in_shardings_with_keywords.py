@@ -33,6 +33,7 @@ class InShardingsWithKeywords(Rule):
 
     code = "SL211"
     name = "in-shardings-with-keywords"
+    bound = True
     harm = Harm.CRASH
     wakes = (Calls(*JITS, near=("in_shardings",)),)
     in_version_checks = False

@@ -6,14 +6,15 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.site import Site
 from shardlint_rules.jit.fresh import makes_fresh
 from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
 from shardlint_rules.jit.reads import calls_of
+from shardlint_rules.mesh.axis_types import makes_explicit_meshes
 
 _JITS = ("jax.jit", "equinox.filter_jit")
-_PLACING = ("out_shardings", "out_axis_resources", "device")
+_PLACING = ("out_shardings", "out_axis_resources", "device", "backend")
 
 
 class JitInitLosesSharding(Rule):
@@ -37,7 +38,8 @@ class JitInitLosesSharding(Rule):
 
     ## Evidence
     Run on jax 0.4.38 to 0.12. With Explicit axes the
-    sharding is part of the type and is kept: left alone, as are optimizers without such a state (plain `sgd`) and
+    sharding is part of the type and is kept: left alone (where the mesh is handed in, no mesh of the program may have
+    them), as are optimizers without such a state (plain `sgd`) and
     a result that is placed on the spot. Making arrays inside jit on purpose, with `out_shardings`, is right.
     """
 
@@ -57,7 +59,12 @@ class JitInitLosesSharding(Rule):
         words = makes_fresh(site, function)
         if words is None:
             return
-        known = [call for call in calls if _given_sharded(site, call) and not _placed(site, call)]
+        calls = [call for call in calls if not _placed(site, call)]
+        known = [call for call in calls if _given_sharded(site, call, auto=True)]
+        form = ""
+        if not known and not makes_explicit_meshes(site):
+            known = [call for call in calls if _given_sharded(site, call, auto=False)]
+            form = "mesh-given"
         if not known:
             return
         yield site.finding(
@@ -66,6 +73,9 @@ class JitInitLosesSharding(Rule):
             f"On {site.on('jax')} {words} comes back whole on one device, or under jax.set_mesh whole on every one.",
             help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
             fix=self._fix(site, known[0]),
+            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
+            form=form,
+            why="no mesh that is made here has Explicit axes" if form else "",
         )
 
     def _fix(self, site: Site, call: ast.Call) -> Fix | None:
@@ -108,8 +118,8 @@ def _placed(site: Site, call: ast.Call) -> bool:
     return placed_around(site, call) or placed_later(site, call)
 
 
-def _given_sharded(site: Site, call: ast.Call) -> bool:
-    """Whether the arrays the result is made like are spread over a mesh with Auto axes."""
+def _given_sharded(site: Site, call: ast.Call, auto: bool) -> bool:
+    """Whether the arrays the result is made like are spread over a mesh; `auto`: surely with Auto axes."""
     return len(call.args) >= 1 and site.shardings.spread(
-        site.program.followed(site.value(call.args[0])), auto=True
+        site.program.followed(site.value(call.args[0])), auto=auto
     )

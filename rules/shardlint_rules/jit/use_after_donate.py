@@ -52,7 +52,8 @@ class UseAfterDonate(Rule):
     output can take its buffer (same shape, type and sharding), so a finding is certain only where the text shows one:
     the function returns an update of the argument (`params - rate * grads`, `state.replace(...)`, `jax.tree.map` over
     it), or of another one that is like it (`step(params, reference)` with `reference` a copy of `params`), or the
-    result is bound to a name that says so (`new_state = step(state)`). Everything else is possible. Left
+    result is bound to a name that says so (`new_state = step(state)`). What a loop donates and gives again without
+    binding it anew is likely, everything else possible. Left
     alone: `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted`, `zeros_like`, which a deleted array still answers;
     numpy arrays; arguments given to pmap by keyword, which it does not donate; `nnx.jit`, which updates its modules in
     place; a donation inside traced code, which does nothing. Where an argument is copied first because the function
@@ -62,7 +63,9 @@ class UseAfterDonate(Rule):
 
     code = "SL220"
     name = "use-after-donate"
+    bound = True
     harm = Harm.CRASH
+    likely = ("given-again",)
     wakes = (Calls(*DONATING, near=("donate",)),)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -109,7 +112,7 @@ class UseAfterDonate(Rule):
             _message(site, use, certainty),
             help=_advice(name, use),
             certainty=certainty,
-            form="" if certainty is Certainty.PROVEN else "maybe-read",
+            form=_form(use, certainty),
         )
 
     def _elsewhere(self, site: Site, file: FileFacts, use: Use) -> Iterator[Finding]:
@@ -126,8 +129,14 @@ class UseAfterDonate(Rule):
             _message(site, use, certainty),
             help=_advice(name, use),
             certainty=certainty,
-            form="" if certainty is Certainty.PROVEN else "maybe-read",
+            form=_form(use, certainty),
         )
+
+
+def _form(use: Use, certainty: Certainty) -> str:
+    if certainty is Certainty.PROVEN:
+        return ""
+    return "given-again" if use.again else "maybe-read"
 
 
 def _message(site: Site, use: Use, certainty: Certainty) -> str:

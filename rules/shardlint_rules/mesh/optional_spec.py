@@ -59,7 +59,8 @@ class OptionalSpec(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call whose spec may be None."""
         node = self._spec(site)
-        if node is None or asked_about(site.file, node):
+        last = node.values[-1] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else node
+        if node is None or last is None or asked_about(site.file, last, besides=node):
             return
         found = self._why(site, node)
         if found is None:
@@ -87,6 +88,9 @@ class OptionalSpec(Rule):
 
     def _why(self, site: Site, node: ast.expr) -> tuple[str, Certainty] | None:
         """Why the spec may be None, and how sure that is."""
+        if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
+            # `spec or default` is None only where the last one is.
+            return self._why(site, node.values[-1])
         value = site.program.evaluator.trees.expanded(site.value(node))
         found = options(value)
         if len(found) == 1 and isinstance(found[0], Parameter):
@@ -152,10 +156,12 @@ def _holds_none(value: Value) -> bool:
     return False
 
 
-def asked_about(file: FileFacts, node: ast.expr, owner: bool = True) -> bool:
+def asked_about(
+    file: FileFacts, node: ast.expr, owner: bool = True, besides: ast.expr | None = None
+) -> bool:
     """Whether a test in the function, or around it, asks about what an expression names: `if spec is None`.
 
-    With `owner` also one that asks about the object it is a field of.
+    With `owner` also one that asks about the object it is a field of. `besides` is a test that does not count.
     """
     names = {file.text(node), *(part.id for part in ast.walk(node) if isinstance(part, ast.Name))} - {"self", "cls"}
     if not owner and isinstance(node, ast.Attribute):
@@ -163,7 +169,12 @@ def asked_about(file: FileFacts, node: ast.expr, owner: bool = True) -> bool:
     names |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}
     function = file.home(node).function()
     while function is not None:
-        if not names.isdisjoint(_tested(file, function.node)):
+        tested = (
+            _tested(file, function.node)
+            if not isinstance(besides, ast.BoolOp)
+            else frozenset(_names_in_tests(function.node, besides))
+        )
+        if not names.isdisjoint(tested):
             return True
         function = function.parent.function() if function.parent is not None else None
     return False
@@ -174,8 +185,10 @@ def _tested(file: FileFacts, function: ast.AST) -> frozenset[str]:
     return file.remembered("names in tests", function, lambda: frozenset(_names_in_tests(function)))
 
 
-def _names_in_tests(function: ast.AST) -> Iterator[str]:
+def _names_in_tests(function: ast.AST, besides: ast.expr | None = None) -> Iterator[str]:
     for tested in _tests(function):
+        if tested is besides:
+            continue
         for part in ast.walk(tested):
             if isinstance(part, ast.Name | ast.Attribute):
                 yield part.id if isinstance(part, ast.Name) else part.attr

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from shardlint.program.meshes import Spec, leaves
 from shardlint.program.shapes import shape_of
 from shardlint.program.values import Place, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.mesh._initializers import KEYWORDS, too_many
 from shardlint_rules.mesh.any_rank import MAKING, any_rank, any_shape, rank_at_most
 
 # The array and the sharding it is given.
@@ -26,7 +27,9 @@ class SpecLongerThanArray(Rule):
     ## What it does
     Reports a `PartitionSpec` in `device_put`, `with_sharding_constraint` or `eqx.filter_shard` with more
     entries than the array beside it has dimensions, where literals tell how many those are. A `None` at the
-    end counts too, and a number or scalar array has no dimension at all.
+    end counts too, and a number or scalar array has no dimension at all. Also the names of
+    `nn.with_partitioning` and `nn.with_logical_partitioning` around the initializer of a parameter of linen's layers
+    that has fewer dimensions: those of the kernel for `bias_init`.
 
     ## Why it hurts
     `ValueError: ... is only valid for values of rank at least 3, but was applied to a value of rank 2`. The
@@ -50,13 +53,16 @@ class SpecLongerThanArray(Rule):
     harm = Harm.CRASH
     likely = ("any-shape",)
     assumes = True
-    wakes = (Calls(*_GIVEN, *MAKING),)
-    forms = ("call",)
+    wakes = (Calls(*_GIVEN, *MAKING), Keywords(*KEYWORDS, near=("with_partitioning", "with_logical_partitioning")))
+    forms = ("call", "keyword")
     in_version_checks = False
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
+        if site.form == "keyword":
+            yield from self._initializer(site)
+            return
         array, sharding = (site.argument(name) for name in _GIVEN.get(site.api, ("shape", "sharding")))
         if array is None or sharding is None:
             return
@@ -77,6 +83,19 @@ class SpecLongerThanArray(Rule):
             f"and {spec.place.text()} has {entries}.",
             help="write at most one entry a dimension",
             fix=self._fix(site, spec, len(shape)),
+        )
+
+    def _initializer(self, site: Site) -> Iterator[Finding]:
+        found = too_many(site, site.call)
+        if found is None:
+            return
+        has = "one dimension" if found.dimensions == 1 else f"{found.dimensions} dimensions"
+        yield site.finding(
+            found.node,
+            f"{found.names} names for a {found.parameter} of {has}",
+            f"On {site.on('flax')} the sharding that is made of them raises ValueError when the model is initialized "
+            "with it.",
+            help="give one name for each dimension",
         )
 
     def _unproven(self, site: Site, array: ast.expr, sharding: ast.expr, spec: Spec) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from shardlint.program.signatures import JITS
 from shardlint.program.values import Api, Constant, Function, Value, Wrapped
 from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.mesh._configured import configured
 from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, named, where
 
 # Where the axis name stands in a collective's arguments.
@@ -40,8 +41,9 @@ class UnknownAxis(Rule):
     Safe, and offered only for a name written out where exactly one axis of the mesh is nearly the same.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12. Axis names that come from a
-    configuration, a mesh that comes from a caller, and logical names are left alone.
+    Run on jax 0.4.38 to 0.12. A mesh that comes from a caller and logical names are left alone. Where the names of the
+    axes come from a configuration (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`), an axis that no YAML or TOML file of the
+    project and no default of the flag has is possible.
     """
 
     code = "SL301"
@@ -61,6 +63,7 @@ class UnknownAxis(Rule):
             return
         known = self._meshes(site)
         if not known:
+            yield from self._against_configurations(site, specs)
             return
         axes = _axes(known)
         for one in specs:
@@ -68,6 +71,25 @@ class UnknownAxis(Rule):
                 # SL306 speaks of strings that are no name at all.
                 if axis not in axes and axis.isidentifier():
                     yield self._finding(site, where(site, one, entry, axis), axis, known, one)
+
+    def _against_configurations(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
+        """Axes that no configuration of the project gives the mesh."""
+        mesh = site.argument("mesh") if site.api == "jax.sharding.NamedSharding" else None
+        if mesh is None or not site.wants("configured"):
+            return
+        asked = configured(site, mesh)
+        for one in specs if asked is not None else ():
+            for entry, axis in named(one.spec):
+                if asked is not None and axis not in asked.axes and axis.isidentifier():
+                    yield site.finding(
+                        where(site, one, entry, axis),
+                        f'no configuration gives the mesh an axis "{axis}"',
+                        self._message(site, one),
+                        help=f"the axes are {', '.join(sorted(asked.axes))}",
+                        certainty=Certainty.POSSIBLE,
+                        form="configured",
+                        why=asked.said,
+                    )
 
     def _meshes(self, site: Site) -> list[Mesh] | None:
         """Every mesh the specs of the call can meet; None when that is not known."""

@@ -1,0 +1,90 @@
+"""What the library's functions for meshes, shardings and placement take, on any release since 0.4."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from shardlint.program.values import CallArguments
+
+
+@dataclass(frozen=True)
+class Takes:
+    """The parameters of a function: the first `required` have no default, `more` are given by keyword as well."""
+
+    named: tuple[str, ...]
+    required: int
+    more: tuple[str, ...] = ()
+    any_number: bool = False
+
+    @property
+    def known(self) -> tuple[str, ...]:
+        """All names of parameters."""
+        return (*self.named, *self.more)
+
+
+_JIT = Takes(
+    (),
+    0,
+    (
+        "fun", "in_shardings", "out_shardings", "static_argnums", "static_argnames", "donate_argnums",
+        "donate_argnames", "keep_unused", "device", "backend", "inline", "abstracted_axes", "compiler_options",
+        "in_axis_resources", "out_axis_resources",
+    ),
+    any_number=True,
+)  # fmt: skip
+_GLOBAL = ("global_mesh", "pspecs")
+TAKES = {
+    "jax.jit": _JIT,
+    "jax.device_put": Takes(("x",), 1, ("device", "src", "donate", "may_alias"), any_number=True),
+    "jax.lax.with_sharding_constraint": Takes(("x", "shardings"), 2),
+    "jax.reshard": Takes(("xs", "out_shardings"), 2),
+    "jax.sharding.NamedSharding": Takes((), 0, ("mesh", "spec", "memory_kind"), any_number=True),
+    "jax.make_mesh": Takes(
+        (), 0, ("axis_sizes", "axis_shapes", "axis_names", "axis_types", "devices"), any_number=True
+    ),
+    "jax.sharding.Mesh": Takes(("devices", "axis_names"), 2, ("axis_types",), any_number=True),
+    "jax.make_array_from_callback": Takes(("shape", "sharding", "data_callback"), 3, ("dtype",), any_number=True),
+    "jax.make_array_from_process_local_data": Takes(("sharding", "local_data"), 2, ("global_shape",), any_number=True),
+    "jax.make_array_from_single_device_arrays": Takes(("shape", "sharding", "arrays"), 3, ("dtype",)),
+    "jax.experimental.mesh_utils.create_device_mesh": Takes(
+        ("mesh_shape",), 1, ("devices", "contiguous_submeshes", "allow_split_physical_axes"), any_number=True
+    ),
+    "jax.experimental.multihost_utils.host_local_array_to_global_array": Takes(("local_inputs", *_GLOBAL), 3),
+    "jax.experimental.multihost_utils.global_array_to_host_local_array": Takes(("global_inputs", *_GLOBAL), 3),
+    "jax.tree.map": Takes(("f", "tree"), 2, ("is_leaf",), any_number=True),
+}  # fmt: skip
+"""By canonical name."""
+
+# Renamed or taken away: SL903 speaks of them.
+_OTHERS = ("axis_resources", "named_shape")
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A call that raises: the keyword that is not taken, or what else is wrong, and what to write."""
+
+    keyword: str
+    said: str
+    help: str
+
+
+def wrong_of(api: str, arguments: CallArguments, partial: bool) -> Wrong | None:
+    """What a call gives that the function does not take, or leaves out. A partial may leave anything out."""
+    takes = TAKES[api]
+    for keyword in arguments.keywords:
+        if keyword not in (*takes.known, *_OTHERS) and not keyword.startswith("_"):
+            close = difflib.get_close_matches(keyword, takes.known, 1, 0.5)
+            if keyword == "sharding" and api == "jax.device_put":
+                close = ["device"]
+            help = f"write {close[0]}=" if close else f"it takes {', '.join(takes.known)}"
+            return Wrong(keyword, f"it takes no `{keyword}`", help)
+    given = len(arguments.positional)
+    if arguments.open_positional or arguments.open_keywords:
+        return None
+    if given > len(takes.named) and not takes.any_number:
+        return Wrong("", f"{given} arguments by position", f"it takes {', '.join(takes.named)}")
+    missing = [name for name in takes.named[given : takes.required] if name not in arguments.keywords]
+    if missing and not partial:
+        return Wrong("", f"`{missing[0]}` is missing", f"give it {missing[0]}")
+    return None
