@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -129,7 +129,8 @@ def _closure(file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scop
     if inner is not None:
         last: list[Binding] = []
         for binding in real:
-            if not _exclusive(file, inner, binding.node):
+            first, second = _chain(file, inner), _chain(file, binding.node)
+            if not _exclusive(first, second, _shared(first, second)):
                 last.append(binding)
         real = last or real
     # Of straight-line rebindings before the function one stands; which of the later ones does depends on its calls.
@@ -187,18 +188,18 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
         other = _chain(file, binding.node)
         shared = _shared(chain, other)
         before = _takes_effect(binding, file) <= position
-        if _exclusive(file, use, binding.node):
-            if _loop_above(shared):
+        if _exclusive(chain, other, shared):
+            if again and _loop_above(chain[:shared]):
                 found.append(binding)
             continue
         if not before:
-            if _loop_above(shared) and not _bound_anew(shared, chain, binding.name):
+            if again and _loop_above(chain[:shared]) and not _bound_anew(chain, shared, binding.name):
                 found.append(binding)
             continue
         if settled:
             continue
         found.append(binding)
-        if not _conditional(file, binding, use, shared):
+        if not _conditional(binding, chain, other, shared):
             settled = True
     return [binding for binding in reversed(found) if binding.kind != "delete"]
 
@@ -248,23 +249,22 @@ def _clauses(file: FileFacts, clause: ast.AST, end: ast.AST) -> tuple[ast.AST, .
     return known
 
 
-def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> list[ast.AST]:
-    shared = []
-    for left, right in zip(one, two, strict=False):
-        if left is not right:
-            break
-        shared.append(left)
-    return shared
+def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> int:
+    """How many of the nodes around two places are the same: they part once, so that half of them need not be looked at.
+
+    A chain of `elif` is as deep as it is long.
+    """
+    return bisect_left(range(min(len(one), len(two))), True, key=lambda depth: one[depth] is not two[depth])
 
 
 def _loop_above(shared: Sequence[ast.AST]) -> bool:
     return any(isinstance(node, _LOOPS) for node in shared)
 
 
-def _bound_anew(shared: Sequence[ast.AST], use: Sequence[ast.AST], name: str) -> bool:
+def _bound_anew(use: Sequence[ast.AST], shared: int, name: str) -> bool:
     """Whether the next round of the innermost of these loops gives the name another value before a use in its body."""
-    depth = max(index for index, node in enumerate(shared) if isinstance(node, _LOOPS))
-    loop = shared[depth]
+    depth = max(index for index, node in enumerate(use[:shared]) if isinstance(node, _LOOPS))
+    loop = use[depth]
     if not isinstance(loop, ast.For | ast.AsyncFor) or len(use) <= depth + 1:
         return False
     targets = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
@@ -279,13 +279,11 @@ def field_of(owner: ast.AST, node: ast.AST) -> str:
     return "head"
 
 
-def _exclusive(file: FileFacts, one: ast.AST, two: ast.AST) -> bool:
+def _exclusive(first: Sequence[ast.AST], second: Sequence[ast.AST], shared: int) -> bool:
     """Whether two nodes stand in branches of which only one runs (if/else, match cases, except handlers)."""
-    first, second = _chain(file, one), _chain(file, two)
-    shared = _shared(first, second)
-    if not shared or len(first) <= len(shared) or len(second) <= len(shared):
+    if not shared or len(first) <= shared or len(second) <= shared:
         return False
-    owner, left, right = shared[-1], first[len(shared)], second[len(shared)]
+    owner, left, right = first[shared - 1], first[shared], second[shared]
     if isinstance(owner, ast.If):
         return {field_of(owner, left), field_of(owner, right)} == {"body", "orelse"}
     if isinstance(owner, ast.Match):
@@ -296,12 +294,10 @@ def _exclusive(file: FileFacts, one: ast.AST, two: ast.AST) -> bool:
     return False
 
 
-def _conditional(file: FileFacts, binding: Binding, use: ast.AST, shared: list[ast.AST]) -> bool:
+def _conditional(binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.AST], shared: int) -> bool:
     """Whether control can reach the use without passing the binding."""
-    chain = _chain(file, binding.node)
-    below = chain[len(shared) :]
-    using = _chain(file, use)[len(shared) :]
-    owner = shared[-1] if shared else None
+    below, using = chain[shared:], use[shared:]
+    owner = use[shared - 1] if shared else None
     # In the same statement's different blocks: a try body may have stopped before the binding.
     if isinstance(owner, _TRIES) and below and using:
         mine, theirs = field_of(owner, below[0]), field_of(owner, using[0])
