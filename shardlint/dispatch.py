@@ -82,6 +82,7 @@ class Wakes:
     """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""
     least: Certainty = Certainty.POSSIBLE
     """The least certainty of findings that are wanted."""
+
     @classmethod
     def of(cls, rules: Iterable[Rule], least: Certainty = Certainty.POSSIBLE) -> Wakes:
         """Index the rules by the names they wake for."""

@@ -210,7 +210,7 @@ class LocalCalls:
         ]
         if not gradients:
             return result
-        axes = frozenset().union(*(leaf.over - leaf.reduced for leaf in gradients if not leaf.open))
+        axes = frozenset().union(*(leaf.sure - leaf.reduced for leaf in gradients))
         if axes:
             self.note("unreduced gradient", place, tuple(axes), gradients[0])
         return replace(result, origin=place, kind="updated")

@@ -60,6 +60,10 @@ def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
             yield from _called(program, file, parent, depth)
         case ast.Attribute(attr=attr) if attr in _OWN:
             yield Use(Place(file, parent), f"its {attr.replace('_', ' ')}", "own")
+        case ast.For(target=ast.Name() as target) | ast.comprehension(target=ast.Name() as target) if (
+            target is node
+        ):
+            yield from _named(program, file, target, depth)
         case ast.Call():
             yield from _argument(program, file, parent, node, depth)
         case ast.keyword():

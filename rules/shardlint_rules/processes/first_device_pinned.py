@@ -21,8 +21,9 @@ class FirstDevicePinned(Rule):
     ## What it does
     Reports `jax.devices()[0]`, `jax.devices("cpu")[0]` and `next(iter(jax.devices()))` where the device is what an
     array is put on (`device_put`, `SingleDeviceSharding`, `device=`), the default device, or what memory statistics are
-    asked of; also through names, attributes, helpers and their parameters. Only in programs for several processes:
-    something that runs with the file calls `jax.distributed.initialize`, or the file itself asks which process it is.
+    asked of, and loops over `jax.devices()` that ask each of them; also through names, attributes, helpers and their
+    parameters. Only in programs for several processes: something that runs with the file calls
+    `jax.distributed.initialize`, or the file itself asks which process it is.
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -50,12 +51,17 @@ class FirstDevicePinned(Rule):
         """One finding for a device that is pinned."""
         if site.program.project.is_test(site.file.path):
             return
-        taken = list(_first_of(site, site.call))
-        if not taken:
+        taken, each = list(_first_of(site, site.call)), list(_each_of(site, site.call))
+        if not taken and not each:
             return
         why = self._several(site)
         if why is None or self._of_one(site, site.call):
             return
+        for target in each:
+            use = next((one for one in self._reaching(site, target) if one.kind == "own"), None)
+            if use is not None:
+                yield self._finding(site, site.call, use, why, "some of these devices are another process's")
+                return
         for node in taken:
             use = next(self._reaching(site, node), None)
             if use is not None:
@@ -82,7 +88,7 @@ class FirstDevicePinned(Rule):
         """Whether process 0 alone comes here, or a program of one process alone."""
         return guard(site.program, site.file, node) is not None or alone(site.program, Place(site.file, node))
 
-    def _finding(self, site: Site, node: ast.expr, use: Use, why: str) -> Finding:
+    def _finding(self, site: Site, node: ast.expr, use: Use, why: str, those: str = "") -> Finding:
         where = (
             ""
             if use.place.file is site.file and use.place.line == node.lineno
@@ -92,6 +98,8 @@ class FirstDevicePinned(Rule):
         )
         if use.kind == "own":
             says = f"On all processes but the first this device is another process's, and {use.what}{where} raise."
+            if those:
+                says = f"With several processes {those}, and {use.what}{where} raise."
         else:
             says = (
                 f"On all processes but the first this device is another process's: {use.what}{where} on it there "
@@ -102,9 +110,9 @@ class FirstDevicePinned(Rule):
             )
         return site.finding(
             node,
-            "a device of process 0",
+            "the devices of all processes" if those else "a device of process 0",
             says,
-            help="take the first of jax.local_devices()",
+            help="ask those of jax.local_devices()" if those else "take the first of jax.local_devices()",
             fix=self._fix(site, node),
             form=use.kind,
             why=why,
@@ -142,6 +150,28 @@ def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
                         yield owner
         case ast.Assign(targets=[ast.Tuple(elts=[ast.Name() as one, ast.Starred()])]):
             yield one
+
+
+def _each_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
+    """The names that loops give the devices of a list one by one, where nothing asks whose they are."""
+    file, parent = site.file, site.file.parent(call)
+    lists: list[ast.AST] = [call]
+    if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
+        mentions = file.mentions_in(file.home(parent.targets[0]), parent.targets[0].id)
+        lists = [one for one in mentions if isinstance(one, ast.Name) and _is_list(site, one)]
+    for one in lists:
+        loop = file.parent(one)
+        if isinstance(loop, ast.Call) and isinstance(loop.func, ast.Name) and loop.func.id == "enumerate":
+            one, loop = loop, file.parent(loop)
+        if not isinstance(loop, ast.For | ast.comprehension) or loop.iter is not one:
+            continue
+        whole = loop if isinstance(loop, ast.For) else file.parent(loop)
+        text = file.text(whole) if whole is not None else "addressable"
+        names = loop.target.elts[1:] if isinstance(loop.target, ast.Tuple) else [loop.target]
+        for name in names:
+            if isinstance(name, ast.Name) and f"{name.id}.process_index" not in text:
+                if "addressable" not in text and "local_" not in text:
+                    yield name
 
 
 def _is_list(site: Site, name: ast.Name) -> bool:

@@ -93,9 +93,9 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
     sizes = _sizes(ran)
     for leaf, named, spec in against(site.program, ran.result, ran.mapped.out_specs):
         left = frozenset(
-            axis for axis in leaf.over - named if axis not in leaf.reduced and sizes.get(str(axis)) != 1
+            axis for axis in leaf.sure - named if axis not in leaf.reduced and sizes.get(str(axis)) != 1
         )
-        if not left or leaf.open:
+        if not left:
             continue
         origin = leaf.origin
         if (
