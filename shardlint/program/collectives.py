@@ -69,7 +69,8 @@ class Collectives:
             kind = "gathered" if "tiled" not in named else ""
             return each(value, lambda leaf: _reduced(leaf, over, kind, place))
         if name in ("pvary", "pcast"):
-            return each(value, lambda leaf: replace(leaf, over=leaf.over | over))
+            # What is said to vary holds the same numbers still.
+            return each(value, lambda leaf: replace(leaf, maybe=leaf.maybe | (over - leaf.over)))
         # Scattered, permuted and exchanged values vary; a ring of them may end with the same everywhere.
         return each(
             value,

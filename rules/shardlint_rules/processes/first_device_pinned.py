@@ -21,8 +21,8 @@ class FirstDevicePinned(Rule):
     ## What it does
     Reports `jax.devices()[0]`, `jax.devices("cpu")[0]` and `next(iter(jax.devices()))` where the device is what an
     array is put on (`device_put`, `SingleDeviceSharding`, `device=`), the default device, or what memory statistics are
-    asked of, and loops over `jax.devices()` that ask each of them; also through names, attributes, helpers and their
-    parameters. Only in programs for several processes: something that runs with the file calls
+    asked of, and `jax.devices()` of which a loop asks each for its memory; also through names, attributes, helpers and
+    their parameters. Only in programs for several processes: something that runs with the file calls
     `jax.distributed.initialize`, or the file itself asks which process it is.
 
     ## Why it hurts
@@ -51,17 +51,18 @@ class FirstDevicePinned(Rule):
         """One finding for a device that is pinned."""
         if site.program.project.is_test(site.file.path):
             return
-        taken, each = list(_first_of(site, site.call)), list(_each_of(site, site.call))
-        if not taken and not each:
+        taken = list(_first_of(site, site.call))
+        if not taken and not site.program.project.anywhere(site.file.path, "memory_stats"):
             return
         why = self._several(site)
         if why is None or self._of_one(site, site.call):
             return
-        for target in each:
-            use = next((one for one in self._reaching(site, target) if one.kind == "own"), None)
-            if use is not None:
-                yield self._finding(site, site.call, use, why, "some of these devices are another process's")
-                return
+        each = (
+            one for one in self._reaching(site, site.call) if one.kind == "own" and not _caught(one.place)
+        )
+        asked = next(each, None) if not taken else None
+        if asked is not None:
+            yield self._finding(site, site.call, asked, why, "some of these devices are another process's")
         for node in taken:
             use = next(self._reaching(site, node), None)
             if use is not None:
@@ -152,26 +153,9 @@ def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
             yield one
 
 
-def _each_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
-    """The names that loops give the devices of a list one by one, where nothing asks whose they are."""
-    file, parent = site.file, site.file.parent(call)
-    lists: list[ast.AST] = [call]
-    if isinstance(parent, ast.Assign) and isinstance(parent.targets[0], ast.Name):
-        mentions = file.mentions_in(file.home(parent.targets[0]), parent.targets[0].id)
-        lists = [one for one in mentions if isinstance(one, ast.Name) and _is_list(site, one)]
-    for one in lists:
-        loop = file.parent(one)
-        if isinstance(loop, ast.Call) and isinstance(loop.func, ast.Name) and loop.func.id == "enumerate":
-            one, loop = loop, file.parent(loop)
-        if not isinstance(loop, ast.For | ast.comprehension) or loop.iter is not one:
-            continue
-        whole = loop if isinstance(loop, ast.For) else file.parent(loop)
-        text = file.text(whole) if whole is not None else "addressable"
-        names = loop.target.elts[1:] if isinstance(loop.target, ast.Tuple) else [loop.target]
-        for name in names:
-            if isinstance(name, ast.Name) and f"{name.id}.process_index" not in text:
-                if "addressable" not in text and "local_" not in text:
-                    yield name
+def _caught(place: Place) -> bool:
+    """Whether what a place raises is caught at once."""
+    return any(isinstance(outer, ast.Try) and outer.handlers for outer in place.file.ancestors(place.node))
 
 
 def _is_list(site: Site, name: ast.Name) -> bool:

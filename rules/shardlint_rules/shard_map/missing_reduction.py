@@ -76,6 +76,9 @@ class MissingReduction(Rule):
     def _finding(self, site: Site, ran: Ran, leaf: Leaf, axes: Axes, node: ast.AST) -> Finding:
         off = ran.mapped.check == "off"
         updated = leaf.origin is not None and leaf.origin.node is node and isinstance(node, ast.Call)
+        updated = updated and not site.text(node).startswith(
+            ("jax.lax.axis_index", "lax.axis_index", "axis_index")
+        )
         what = "gradients that were reduced over no axis" if updated else "a result that differs along"
         label = f"{what}, declared the same along {shown(axes)}" if updated else f"varies over {shown(axes)}"
         return site.finding(

@@ -80,13 +80,7 @@ class UnboundAxis(Rule):
                     break
 
     def _pmapped(self, site: Site) -> Iterator[Finding]:
-        around = site.scope.function()
-        if (
-            around is not None
-            and site.region.traced != "never"
-            and around.parent is not None
-            and _nested(site)
-        ):
+        if _nested(site):
             return
         for ran in runs(site):
             if ran.mapped.axis is not None and not isinstance(ran.mapped.axis, str):
@@ -137,6 +131,12 @@ class UnboundAxis(Rule):
 
 
 def _nested(site: Site) -> bool:
+    """Whether the mapped function is mapped again, or made where another one maps."""
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.stmt):
+            break
+        if isinstance(outer, ast.Call) and getattr(site.value(outer.func), "name", "") in _BINDERS:
+            return True
     return any(one in site.region.by for one in ("pmap", "shard_map", "vmap"))
 
 
