@@ -171,7 +171,25 @@ def test_code_that_is_not_seen_leaves_it_open(ask: Ask) -> None:
     asked = ask(
         BEFORE + "g = jax.shard_map(lambda x: elsewhere.f(x), mesh=mesh, in_specs=P('data'), out_specs=P())\n"
     )
-    assert next(leaves(_ran(asked).result)).open
+    leaf = next(leaves(_ran(asked).result))
+    assert leaf.open
+    assert not leaf.sure
+
+
+@pytest.mark.parametrize(
+    ("result", "sure"),
+    [
+        ("jnp.mean(elsewhere.f(x) - x)", {"data"}),
+        ("elsewhere.f(x) * w", set()),
+        ("elsewhere.f(x - w)", set()),
+        ("lax.pmean(elsewhere.f(x) - x, 'data')", set()),
+    ],
+)
+def test_what_varies_beside_code_that_is_not_seen(ask: Ask, result: str, sure: set[str]) -> None:
+    asked = ask(
+        f"{BEFORE}g = jax.shard_map(lambda x, w: {result}, mesh=mesh, in_specs=(P('data'), P()), out_specs=P())\n"
+    )
+    assert {axis for leaf in leaves(_ran(asked).result) for axis in leaf.sure} == sure
 
 
 @pytest.mark.parametrize(
