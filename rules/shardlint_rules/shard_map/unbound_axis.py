@@ -9,7 +9,7 @@ from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.mapped import collectives
 from shardlint.program.signatures import JITS, wrappings
-from shardlint.program.values import Function, Value, Wrapped
+from shardlint.program.values import Api, Function, Value, Wrapped
 from shardlint.program.varying import Event
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
@@ -135,7 +135,8 @@ def _nested(site: Site) -> bool:
     for outer in site.file.ancestors(site.call):
         if isinstance(outer, ast.stmt):
             break
-        if isinstance(outer, ast.Call) and getattr(site.value(outer.func), "name", "") in _BINDERS:
+        made = site.value(outer.func) if isinstance(outer, ast.Call) else None
+        if isinstance(made, Api) and made.name in _BINDERS:
             return True
     return any(one in site.region.by for one in ("pmap", "shard_map", "vmap"))
 
