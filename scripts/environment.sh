@@ -15,7 +15,8 @@ if ! "$folder/bin/python" -c 'import pip' >/dev/null 2>&1; then
     fi
     echo "Making $folder with $("$python" --version) ..."
     rm -rf "$folder"
-    "$python" -m venv "$folder"
+    # venv does not show what ensurepip said; asked once more, it does, or does it.
+    "$python" -m venv "$folder" || "$folder/bin/python" -m ensurepip --upgrade --default-pip >&2
 fi
 echo "Installing $* into $folder (needed once, takes a minute) ..."
 log=$folder/$stamp.log

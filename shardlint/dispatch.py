@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 
 from shardlint.facts import NOWHERE, FileFacts
 from shardlint.program import Program, api
@@ -16,6 +17,7 @@ from shardlint.rule import (
     Calls,
     Certainty,
     Form,
+    Imports,
     Keywords,
     Lines,
     Methods,
@@ -36,9 +38,10 @@ for _written, _name in api.spellings():
 _WITH = "with"
 # A file of statements by themselves is looked into where it names a library; every file that does imports it.
 _IMPORT = "import"
+_IMPORTING = r"(?:import|from)\b"
 _NAMED = ("jax", "equinox", "haliax", "flax")
 # What wakes for a name on whatever it stands.
-_ON_ANYTHING = (Methods, Attributes, Keywords)
+_ON_ANYTHING = (Methods, Attributes, Keywords, Imports)
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,7 @@ class Wakes:
     withs: dict[str, list[Rule]] = field(default_factory=dict)
     statements: dict[str, list[Rule]] = field(default_factory=dict)
     lines: dict[str, list[Rule]] = field(default_factory=dict)
+    imports: dict[str, list[Rule]] = field(default_factory=dict)
     takes: dict[str, list[Rule]] = field(default_factory=dict)
     words: dict[str, dict[_When, set[Rule]]] = field(default_factory=dict)
     """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""
@@ -113,6 +117,8 @@ class Wakes:
             return self.statements
         if isinstance(wake, Lines):
             return self.lines
+        if isinstance(wake, Imports):
+            return self.imports
         if isinstance(wake, Takes):
             return self.takes
         return self.calls if isinstance(wake, Calls) else self.uses
@@ -224,7 +230,7 @@ def _beside(wake: Wake) -> tuple[str, ...]:
 
 
 def _words(wake: Wake, name: str) -> set[str]:
-    if isinstance(wake, Withs | Statements | Lines):
+    if isinstance(wake, Withs | Statements | Lines | Imports):
         return {_WITH if isinstance(wake, Withs) else _IMPORT}
     bare = name.removesuffix(".*")
     words = {bare.rpartition(".")[2]}
@@ -240,8 +246,7 @@ def sites(
     for trigger in triggers:
         if trigger.word == _IMPORT:
             for site in _stated(program, file, wakes, targets, trigger.rules):
-                if site.rule in trigger.rules:
-                    found.setdefault((id(site.syntax), site.rule.code, 3), site)
+                found.setdefault((id(site.syntax), site.rule.code, 3), site)
         elif trigger.word == _WITH:
             for site in _entered(program, file, wakes, targets):
                 if site.rule in trigger.rules:
@@ -252,9 +257,11 @@ def sites(
     for node, rules in _mentions(file, words):
         mentioned.setdefault(node, set()).update(rules)
     for node, asking in mentioned.items():
-        for site in _at(program, file, node, wakes, targets):
-            if site.rule in asking:
-                found.setdefault((id(site.syntax), site.rule.code, 0 if site.form != "partial" else 1), site)
+        for syntax, named, form, waking in _at(program, file, node, wakes):
+            for rule in waking:
+                key = id(syntax), rule.code, 0 if form != "partial" else 1
+                if rule in asking and key not in found:
+                    found[key] = Site(program, file, syntax, named, form, targets, rule, wakes.least)
     yield from sorted(
         found.values(),
         key=lambda site: (
@@ -286,6 +293,14 @@ def _stated(
         for node in file.statements_beginning(pattern, _saying(asking[0], pattern)) if asking else ():
             for rule in asking:
                 yield Site(program, file, node, Api("", ""), "line", targets, rule, wakes.least)
+
+    asking = [rule for rule in dict.fromkeys(chain(*wakes.imports.values())) if rule in among]
+    for statement in file.statements_beginning(_IMPORTING, ("import",)) if asking else ():
+        for alias in statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else ():
+            taken = _imported(file, alias)
+            for rule in wakes.imports.get(taken.written.partition(".")[0], ()) if taken is not None else ():
+                if taken is not None and rule in asking:
+                    yield Site(program, file, alias, taken, "import", targets, rule, wakes.least)
 
 
 def _saying(rule: Rule, pattern: str) -> tuple[str, ...]:
@@ -329,59 +344,49 @@ def _aliases(file: FileFacts, node: ast.AST) -> Iterator[str]:
                 yield target.id if isinstance(target, ast.Name) else target.attr
 
 
-def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes, targets: Targets) -> Iterator[Site]:
+_Met = tuple[ast.AST, Api, Form, Iterable[Rule]]
+"""What a mention is a trigger for: the syntax, the library's name, the form, the rules."""
+
+
+def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes) -> Iterator[_Met]:
     if isinstance(node, ast.arg):
-        for rule in wakes.takes.get(node.arg, ()):
-            yield Site(program, file, node, Api("", ""), "parameter", targets, rule, wakes.least)
+        yield node, Api("", ""), "parameter", wakes.takes.get(node.arg, ())
         return
     if isinstance(node, ast.alias):
-        yield from _imported(program, file, node, wakes, targets)
+        taken = _imported(file, node)
+        if taken is not None:
+            yield node, taken, "import", _users(wakes, taken.written)
         return
     if isinstance(node, ast.keyword) and node.arg in wakes.keywords:
         call = file.parent(node)
         if isinstance(call, ast.Call):
-            for rule in wakes.keywords[node.arg]:
-                yield Site(program, file, call, Api("", ""), "keyword", targets, rule, wakes.least)
+            yield call, Api("", ""), "keyword", wakes.keywords[node.arg]
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return
-    if isinstance(node, ast.Attribute) and node.attr in wakes.methods:
-        yield from _methods(program, file, node, wakes, targets)
-    if isinstance(node, ast.Attribute) and node.attr in wakes.attributes:
-        yield from _attributes(program, file, node, wakes, targets)
+    if isinstance(node, ast.Attribute) and (node.attr in wakes.methods or node.attr in wakes.attributes):
+        yield from _on_a_value(program, file, node, wakes)
     for option in options(program.value(file, node)):
         option, bound = _unbound(option)
         if not isinstance(option, Api):
             continue
-        for rule in _users(wakes, option.written):
-            yield Site(program, file, node, option, "name", targets, rule, wakes.least)
+        yield node, option, "name", _users(wakes, option.written)
         rules = wakes.calls.get(option.name, ())
         if not rules:
             continue
         call, form = _called(program, file, node)
         if call is not None and not bound:
-            for rule in rules:
-                yield Site(program, file, call, option, form, targets, rule, wakes.least)
+            yield call, option, form, rules
 
 
-def _methods(
-    program: Program, file: FileFacts, node: ast.Attribute, wakes: Wakes, targets: Targets
-) -> Iterator[Site]:
+def _on_a_value(program: Program, file: FileFacts, node: ast.Attribute, wakes: Wakes) -> Iterator[_Met]:
+    """Methods and attributes of what is no library."""
+    if any(isinstance(option, Api) for option in options(program.value(file, node))):
+        return
+    named = Api(node.attr, node.attr)
     call = file.parent(node)
-    if not isinstance(call, ast.Call) or call.func is not node:
-        return
-    if any(isinstance(option, Api) for option in options(program.value(file, node))):
-        return
-    for rule in wakes.methods[node.attr]:
-        yield Site(program, file, call, Api(node.attr, node.attr), "method", targets, rule, wakes.least)
-
-
-def _attributes(
-    program: Program, file: FileFacts, node: ast.Attribute, wakes: Wakes, targets: Targets
-) -> Iterator[Site]:
-    if any(isinstance(option, Api) for option in options(program.value(file, node))):
-        return
-    for rule in wakes.attributes[node.attr]:
-        yield Site(program, file, node, Api(node.attr, node.attr), "attribute", targets, rule, wakes.least)
+    if isinstance(call, ast.Call) and call.func is node:
+        yield call, named, "method", wakes.methods.get(node.attr, ())
+    yield node, named, "attribute", wakes.attributes.get(node.attr, ())
 
 
 def _unbound(value: Value) -> tuple[Value, bool]:
@@ -414,19 +419,13 @@ def _users(wakes: Wakes, written: str) -> Iterator[Rule]:
     yield from wakes.uses.get(f"{written}.*", ())
 
 
-def _imported(
-    program: Program, file: FileFacts, node: ast.alias, wakes: Wakes, targets: Targets
-) -> Iterator[Site]:
+def _imported(file: FileFacts, node: ast.alias) -> Api | None:
+    """What an import takes of a library."""
     statement = file.parent(node)
     if isinstance(statement, ast.ImportFrom):
         if statement.level or not statement.module:
-            return
+            return None
         written = f"{statement.module}.{node.name}"
     else:
         written = node.name
-    if written.partition(".")[0] not in api.LIBRARIES:
-        return
-    for rule in _users(wakes, written):
-        yield Site(
-            program, file, node, Api(api.canonical(written), written), "import", targets, rule, wakes.least
-        )
+    return Api(api.canonical(written), written) if written.partition(".")[0] in api.LIBRARIES else None

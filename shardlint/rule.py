@@ -161,6 +161,18 @@ class Uses:
         object.__setattr__(self, "near", near)
 
 
+@dataclass(frozen=True)
+class Imports:
+    """Trigger on what import statements take of these libraries. `near` is as for `Calls`."""
+
+    names: tuple[str, ...]
+    near: tuple[str, ...] = ()
+
+    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "near", near)
+
+
 class Methods(_Called):
     """Wake for calls of methods with these names, on anything that is not a library's own module or class.
 
@@ -245,7 +257,7 @@ Form = Literal[
 """What a trigger came upon (see `Site`)."""
 
 
-Wake = Calls | Uses | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
+Wake = Calls | Uses | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
 
 
 class Rule(ABC):

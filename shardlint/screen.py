@@ -180,7 +180,7 @@ class Texts(dict[bytes, bool]):
         near, saying, pattern = _of_lines(text)
         if near is not None and near.search(self.data) is None:
             return False
-        return next(beginning(self.data, pattern, saying), None) is not None
+        return any(True for _ in beginning(self.data, pattern, saying))
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""

@@ -76,8 +76,10 @@ class Site:
         if not self._concerns():
             return
         found, may_change = self._checked_strictly()
+        if (not found and not may_change) or self._is_excused:
+            return
         yield from found
-        if found or not may_change:
+        if found:
             return
         for program, view in self.program.views(self.file, self.syntax):
             if view.way is not None and any(expected_to_fail(one.file, one.node) for one in view.way.calls):
@@ -113,12 +115,18 @@ class Site:
         rule = self.rule
         if rule.forms and self.form not in rule.forms:
             return False
-        if self.expected_to_fail or (self.guarded and not rule.in_version_checks):
-            return False
         return not any(
             self.arguments.open_positional if kind == "positional" else self.arguments.open_keywords
             for kind in rule.closed
         )
+
+    @property
+    def _is_excused(self) -> bool:
+        """Whether nothing is said here: an error is expected, or the code runs on some releases only.
+
+        Asked where there is something to say, as that is seldom.
+        """
+        return self.expected_to_fail or (self.guarded and not self.rule.in_version_checks)
 
     def _checked(self) -> list[Finding]:
         """What the rule finds, where the code runs as the rule says; that is asked last, for it costs most."""

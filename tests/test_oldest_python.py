@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import subprocess
 import sys
@@ -60,6 +61,13 @@ def environment(python: str) -> Path:
     """An environment of that Python with this shardlint and what it needs. It is made once and kept."""
     folder = ROOT / ".matrix" / "python-3.11"
     stamp = folder / "ready"
+    folder.parent.mkdir(exist_ok=True)
+    with folder.with_name("python-3.11.lock").open("w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another run of the tests may be making it
+        return _made(python, folder, stamp)
+
+
+def _made(python: str, folder: Path, stamp: Path) -> Path:
     if not stamp.is_file() or stamp.stat().st_mtime < (ROOT / "pyproject.toml").stat().st_mtime:
         made = subprocess.run(
             ["sh", "scripts/environment.sh", str(folder.relative_to(ROOT)), stamp.name, "-e", "."],

@@ -45,6 +45,8 @@ class FileFacts:
         self._walker = Walker(tables, ":=" in source.text)
         self._in_order: dict[Scope, tuple[list[ast.stmt], list[int]]] = {}
         """The statements of a scope by where they begin, and where that is."""
+        self._visited: dict[int, list[Scope]] = {}
+        """The scopes around a line in which everything on it was visited."""
         self._said: dict[str, bool] = {}
         self._asked = 0
         self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
@@ -92,6 +94,7 @@ class FileFacts:
         """
         self._tables.clear()
         self._in_order.clear()
+        self._visited.clear()
         self._mentions.clear()
         self.chains.clear()
         self.reaching.clear()
@@ -240,16 +243,23 @@ class FileFacts:
     def taken_from(self, word: str) -> list[ast.AST]:
         """What `from` statements with this word in their module's name import."""
         lines = [line for line in self._lines(word) if "from" in self.source.line(line)]
-        scopes = {scope for line in lines for scope in self._evaluating(line, word).outward()}
+        scopes = {scope for line in lines for scope in self._evaluating(line, word)[0].outward()}
         return [alias for scope in scopes for alias in self.bound(scope).taken.get(word, ())]
 
     def _around(self, word: str, beside: tuple[str, ...]) -> list[Scope]:
         """The scopes whose lines hold a word, and those around them; those lines visited."""
         scopes: dict[int, Scope] = {}
         for line in self._lines(word):
-            for scope in self._evaluating(line, word, beside).outward():
+            around = self._visited.get(line)
+            if around is None:
+                scope, is_innermost = self._evaluating(line, word, beside)
+                around = list(scope.outward())
+                for scope in around:
+                    self._visit_at(scope, line)
+                if is_innermost:
+                    self._visited[line] = around
+            for scope in around:
                 scopes[id(scope)] = scope
-                self._visit_at(scope, line)
         return list(scopes.values())
 
     def _lines(self, word: str) -> set[int]:
@@ -268,20 +278,20 @@ class FileFacts:
                 index.setdefault(word, set()).add(number)
         return index
 
-    def _evaluating(self, line: int, word: str, beside: tuple[str, ...] = ()) -> Scope:
+    def _evaluating(self, line: int, word: str, beside: tuple[str, ...] = ()) -> tuple[Scope, bool]:
         """The innermost scope that evaluates a word on a line: for a header, not the function it opens.
 
-        Nor a function in which nothing of `beside` stands.
+        Nor a function in which nothing of `beside` stands. With it, whether it is the innermost of the line.
         """
         scope, inner = self.module, self._defined_at(self.module, line)
         while inner is not None:
             first, last = inner.body[0].lineno, getattr(inner.node, "end_lineno", 0)
             if line < first and line < _start(inner.body[0]) and not _is_parameter(inner.node, word):
-                return scope
+                return scope, False
             if beside and inner.kind == "function" and not self._says_between(first, last, beside):
-                return scope
+                return scope, False
             scope, inner = inner, self._defined_at(inner, line)
-        return scope
+        return scope, True
 
     def stands_by(self, node: ast.AST, texts: tuple[str, ...]) -> bool:
         """Whether one of the texts stands in the function around a node; True without texts and without a function."""
@@ -356,8 +366,8 @@ class FileFacts:
     def statements_beginning(self, pattern: str, saying: tuple[str, ...] = ()) -> list[ast.stmt]:
         """The statements on whose first line, which holds one of the texts, a pattern matches from its beginning."""
         found: dict[ast.stmt, None] = {}
-        for match in beginning(self.source.text, pattern, saying):
-            line = self.source.position(match.start())[0]
+        for place in beginning(self.source.text, pattern, saying):
+            line = self.source.position(place)[0]
             for node in self.scope_at(line).statements:
                 if node.lineno == line:
                     found[node] = None

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts
-from shardlint.program.evaluate import Evaluator
-from shardlint.program.linking import Linker
-from shardlint.program.values import Api, ClassValue, Function, Made, ModuleValue, Place, Wrapped, options
+from shardlint.program.values import Api, ClassValue, Function, ModuleValue, Place, Wrapped, options
+
+if TYPE_CHECKING:
+    from shardlint.program import Program
 
 _DEPTH = 5
 _FILES = 60
@@ -35,6 +38,7 @@ array asarray zeros ones full empty eye identity arange linspace float32 float16
 zeros_like ones_like full_like stack concatenate sqrt exp log tri tril triu
 """.split()
 )
+_RUN_AT_ONCE = (ast.ClassDef, ast.With, ast.AsyncWith, ast.Try, ast.TryStar)
 _JITS = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap", "equinox.filter_jit", "flax.nnx.jit")
 
 
@@ -46,16 +50,68 @@ class Started:
     through: tuple[Place, ...] = ()
 
 
-class Backend:
-    """Asks what surely runs before a place. One for each question: it remembers what it looked into."""
+@dataclass(frozen=True)
+class _Import:
+    """A file of the project that is imported, and the expressions and statements that lead to it."""
 
-    def __init__(self, evaluator: Evaluator, linker: Linker) -> None:
-        self.evaluator = evaluator
-        self.linker = linker
-        self.seen: set[object] = set()
+    file: FileFacts
+    through: tuple[Place, ...]
+
+
+_Event = Started | _Import
+
+
+class Backend:
+    """Asks what surely runs before a place. One for each question: it remembers the files it looked into."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.seen: set[FileFacts] = set()
 
     def before(self, place: Place) -> Started | None:
         """The first call that has started the backend when the statement of a place runs."""
+        for event in _Running(self.program).before(place):
+            found = self._followed(event)
+            if found is not None:
+                return found
+        return None
+
+    def _followed(self, event: _Event) -> Started | None:
+        if isinstance(event, Started):
+            return event
+        if event.file in self.seen or len(self.seen) > _FILES:
+            return None
+        self.seen.add(event.file)
+        for inner in self._events(event.file):
+            found = self._followed(inner)
+            if found is not None:
+                return Started(found.place, (*event.through, *found.through))
+        return None
+
+    def _events(self, file: FileFacts) -> tuple[_Event, ...]:
+        """What importing a file does, as far as it matters here; found once for all questions."""
+        return self.program.of_node(
+            ("events", file.tree), lambda: tuple(_Running(self.program).imported(file))
+        )
+
+
+class _Running:
+    """The imports that surely run, in order, until a call starts the backend."""
+
+    def __init__(self, program: Program) -> None:
+        self.evaluator = program.evaluator
+        self.linker = program.evaluator.linker
+        self.seen: set[ast.AST] = set()
+
+    def imported(self, file: FileFacts) -> Iterator[_Event]:
+        """What happens when a file is imported."""
+        return _until_started(self._block(file, file.module.body, 0))
+
+    def before(self, place: Place) -> Iterator[_Event]:
+        """What happens before the statement of a place, and in the arguments of a call."""
+        return _until_started(chain(self._around(place), self._within(place)))
+
+    def _around(self, place: Place) -> Iterator[_Event]:
         file = place.file
         inner: ast.AST = file.statement(place.node)
         outer = file.parent(inner)
@@ -66,65 +122,47 @@ class Backend:
                 blocks[-1].insert(0, ast.Expr(outer.test))
             inner, outer = outer, file.parent(outer)
         for statements in reversed(blocks):
-            found = self._block(file, statements, 0)
-            if found is not None:
-                return found
-        return self._within(place)
+            yield from self._block(file, statements, 0)
 
-    def _within(self, place: Place) -> Started | None:
+    def _within(self, place: Place) -> Iterator[_Event]:
         """What the arguments of the very call start."""
         node = place.node
         if isinstance(node, ast.Call):
-            return self._expressions(place.file, [*node.args, *(one.value for one in node.keywords)], 0)
-        return None
+            yield from self._expressions(place.file, [*node.args, *(one.value for one in node.keywords)], 0)
 
-    def importing(self, file: FileFacts) -> Started | None:
-        """What the import of a file starts."""
-        if file in self.seen or len(self.seen) > _FILES:
-            return None
-        self.seen.add(file)
-        return self._block(file, file.module.body, 0)
-
-    def _block(self, file: FileFacts, statements: Iterable[ast.stmt], depth: int) -> Started | None:
+    def _block(self, file: FileFacts, statements: Iterable[ast.stmt], depth: int) -> Iterator[_Event]:
         for statement in statements:
-            found = self._statement(file, statement, depth)
-            if found is not None:
-                return found
+            yield from self._statement(file, statement, depth)
             if depth and _may_leave(statement):
-                return None
-        return None
+                return
 
-    def _statement(self, file: FileFacts, statement: ast.stmt, depth: int) -> Started | None:
+    def _statement(self, file: FileFacts, statement: ast.stmt, depth: int) -> Iterator[_Event]:
         match statement:
             case ast.Import() | ast.ImportFrom():
-                return self._import(file, statement)
+                for module in self._modules(file, statement):
+                    yield _Import(module, (Place(file, statement),))
+                return
             case ast.FunctionDef() | ast.AsyncFunctionDef():
                 args = statement.args
-                defaults = [*args.defaults, *(one for one in args.kw_defaults if one is not None)]
-                return self._expressions(file, [*statement.decorator_list, *defaults], depth)
+                values = [*args.defaults, *(one for one in args.kw_defaults if one is not None)]
+                values = [*statement.decorator_list, *values]
             case ast.ClassDef():
-                head = self._expressions(file, [*statement.decorator_list, *statement.bases], depth)
-                return head or self._block(file, statement.body, depth)
+                values = [*statement.decorator_list, *statement.bases]
             case ast.If(test=test) | ast.While(test=test):
-                return self._expressions(file, [test], depth)
+                values = [test]
             case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated):
-                return self._expressions(file, [iterated], depth)
+                values = [iterated]
             case ast.With() | ast.AsyncWith():
-                head = self._expressions(file, [one.context_expr for one in statement.items], depth)
-                return head or self._block(file, statement.body, depth)
+                values = [one.context_expr for one in statement.items]
             case ast.Try() | ast.TryStar():
-                return self._block(file, statement.body, depth)
-        values = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
-        if isinstance(statement, ast.AnnAssign):
-            values = [statement.value] if statement.value is not None else []
-        return self._expressions(file, values, depth)
-
-    def _import(self, file: FileFacts, statement: ast.Import | ast.ImportFrom) -> Started | None:
-        for module in self._modules(file, statement):
-            found = self.importing(module)
-            if found is not None:
-                return Started(found.place, (Place(file, statement), *found.through))
-        return None
+                values = []
+            case ast.AnnAssign(value=value):
+                values = [value] if value is not None else []
+            case _:
+                values = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
+        yield from self._expressions(file, values, depth)
+        if isinstance(statement, _RUN_AT_ONCE):
+            yield from self._block(file, statement.body, depth)
 
     def _modules(self, file: FileFacts, statement: ast.Import | ast.ImportFrom) -> Iterator[FileFacts]:
         if isinstance(statement, ast.ImportFrom):
@@ -142,36 +180,34 @@ class Backend:
             if isinstance(found, ModuleValue):
                 yield found.file
 
-    def _expressions(self, file: FileFacts, nodes: Iterable[ast.expr], depth: int) -> Started | None:
+    def _expressions(self, file: FileFacts, nodes: Iterable[ast.expr], depth: int) -> Iterator[_Event]:
         for node in nodes:
             for call in _calls(node):
-                found = self._call(file, call, depth)
-                if found is not None:
-                    return found
-        return None
+                yield from self._call(file, call, depth)
 
-    def _call(self, file: FileFacts, call: ast.Call, depth: int) -> Started | None:
+    def _call(self, file: FileFacts, call: ast.Call, depth: int) -> Iterator[_Event]:
         place = Place(file, call)
         callees = options(self.evaluator.value(Place(file, call.func)))
         if len(callees) != 1:
-            return None
+            return
         callee = callees[0]
         if isinstance(callee, Api):
-            return Started(place) if callee.name in STARTS or callee.name in _ARRAYS else None
+            if callee.name in STARTS or callee.name in _ARRAYS:
+                yield Started(place)
+            return
         if isinstance(callee, Wrapped) and callee.api.name in _JITS:
-            return Started(place)
-        if isinstance(callee, Made) and callee.api == "numpy.vectorize":
-            return None
+            yield Started(place)
+            return
         function = self._function(callee)
         if function is None or depth >= _DEPTH or function.node in self.seen:
-            return None
+            return
         if isinstance(function.node, ast.Lambda | ast.AsyncFunctionDef):
-            return None
+            return
         if _deferred(function.node, file):
-            return None
+            return
         self.seen.add(function.node)
-        found = self._block(function.place.file, function.node.body, depth + 1)
-        return Started(found.place, (place, *found.through)) if found is not None else None
+        for event in self._block(function.place.file, function.node.body, depth + 1):
+            yield replace(event, through=(place, *event.through))
 
     def _function(self, callee: object) -> Function | None:
         if isinstance(callee, Function):
@@ -183,6 +219,13 @@ class Backend:
                 if bound and isinstance(bound[0].node, ast.FunctionDef):
                     return Function(Place(inside, bound[0].node), True, one)
         return None
+
+
+def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:
+    for event in events:
+        yield event
+        if isinstance(event, Started):
+            return
 
 
 def _deferred(node: ast.FunctionDef, file: FileFacts) -> bool:

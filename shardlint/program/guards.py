@@ -24,6 +24,8 @@ _EXPECTING = {
     "warns",
     "deprecated_call",
 }
+# One of these stands in every file in which an error or a warning is expected.
+_EXPECTING_TEXTS = ("aises", "assert_raises", "arns", "deprecated_call", "xfail")
 _VERSION_WORDS = ("version", "TYPE_CHECKING", "find_spec", "signature", "_is_available", "sys.modules")
 _ASKING = ("hasattr", "getattr")
 
@@ -34,6 +36,8 @@ def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
 
 
 def _expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
+    if not any(map(file.says, _EXPECTING_TEXTS)):
+        return False
     for outer in file.ancestors(node):
         if isinstance(outer, ast.With | ast.AsyncWith):
             if any(_last_name(item.context_expr) in _EXPECTING for item in outer.items):
@@ -69,25 +73,43 @@ def guarded(file: FileFacts, node: ast.AST) -> bool:
 
 
 def _guarded(file: FileFacts, node: ast.AST) -> bool:
-    inner: ast.AST = node
+    """An expression is asked about up to its statement; what is said of a statement is kept for all in it."""
+    inner = node
     for outer in file.ancestors(node):
-        if isinstance(outer, ast.Try | ast.TryStar):
-            catches = any(_catches(handler) for handler in outer.handlers)
-            # The handler is a guarded place too: it is what runs when the try did not work.
-            if catches and (inner in outer.body or inner in outer.handlers or inner in outer.orelse):
-                return True
-        elif isinstance(outer, ast.With) and any(_suppresses(item.context_expr) for item in outer.items):
+        if isinstance(inner, ast.stmt):
+            break
+        if _guards(file, outer, inner):
             return True
-        elif (isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test) or isinstance(
-            outer, ast.While
-        ):
-            if _tests_version(file, outer.test):
-                return True
-        elif isinstance(outer, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-            if _chosen_by_version(file, outer):
-                return True
         inner = outer
+    if isinstance(inner, ast.stmt) and file.remembered("in a guard", inner, lambda: _in_a_guard(file, inner)):
+        return True
     return _early_exit(file, node)
+
+
+def _in_a_guard(file: FileFacts, statement: ast.stmt) -> bool:
+    inner: ast.AST = statement
+    for outer in file.ancestors(statement):
+        if _guards(file, outer, inner):
+            return True
+        inner = outer
+    return False
+
+
+def _guards(file: FileFacts, outer: ast.AST, inner: ast.AST) -> bool:
+    """Whether a node makes one that stands right in it run on some releases only."""
+    if isinstance(outer, ast.Try | ast.TryStar):
+        catches = any(_catches(handler) for handler in outer.handlers)
+        # The handler is a guarded place too: it is what runs when the try did not work.
+        return catches and (inner in outer.body or inner in outer.handlers or inner in outer.orelse)
+    if isinstance(outer, ast.With):
+        return any(_suppresses(item.context_expr) for item in outer.items)
+    if isinstance(outer, ast.If | ast.IfExp):
+        return inner is not outer.test and _tests_version(file, outer.test)
+    if isinstance(outer, ast.While):
+        return _tests_version(file, outer.test)
+    if isinstance(outer, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return _chosen_by_version(file, outer)
+    return False
 
 
 def _chosen_by_version(file: FileFacts, function: ast.AST) -> bool:

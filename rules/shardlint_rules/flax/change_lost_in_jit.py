@@ -20,6 +20,8 @@ _BASES = (
     "flax.nnx.Pytree",
     "flax.nnx.MultiMetric",
 )
+# Nobody jits these by themselves.
+_MAKING = ("__init__", "__post_init__", "setup")
 _TAKES_STATE = (
     "flax.nnx.state",
     "flax.nnx.split",
@@ -63,6 +65,8 @@ class ChangeLostInJit(Rule):
         """One finding for a change that is lost."""
         scope, changed = site.scope.function(), _changed(site)
         if scope is None or changed is None or not isinstance(scope.node, ast.FunctionDef):
+            return
+        if scope.name in _MAKING:
             return
         parameter = _parameter(scope.node, changed.id)
         if parameter is None or len(site.file.bindings(scope, changed.id)) != 1:

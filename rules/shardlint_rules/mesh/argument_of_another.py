@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from shardlint.program.signatures import of_definition
@@ -27,6 +28,7 @@ _NAMES = (
     "mesh_axes",
 )
 _WORDS = "|".join(_NAMES)
+_BY_POSITION = re.compile(rf"(?:[(,]|#[^\n]*)\s*(?:{_WORDS})\s*[,)]")
 # Called so on both sides, or a list of them.
 _LIKE = ({"spec", "pspec", "partition_spec", "sharding"}, {"specs", "partition_specs", "shardings"})
 
@@ -57,7 +59,6 @@ class ArgumentOfAnother(Rule):
         Lines(
             rf"[^#\n]*\w\([^#\n]*\b(?:{_WORDS})\b",
             r"[^#\n]*\w\($",
-            saying=(*_NAMES, "(\n"),
             near=rf"\b(?:{_WORDS})\b\s*[,)]",
         ),
     )
@@ -65,6 +66,8 @@ class ArgumentOfAnother(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each argument in the place of another."""
+        if not _BY_POSITION.search(site.text(site.syntax)):
+            return
         for call in _calls(site.syntax):
             places = [n for n, one in enumerate(call.args) if isinstance(one, ast.Name) and one.id in _NAMES]
             spreads = any(isinstance(one, ast.Starred) for one in call.args)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from itertools import permutations
 
@@ -10,7 +11,8 @@ from shardlint.program.mesh_table import NamedMesh, named_meshes
 from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.site import Site
 
-_NEAR = r"\w*(?:sharding|spec|_axes)\w*\s*(?::[^=\n]*)?=\s*\(|mesh\w*\.shape\[[\"']"
+_NAMED = re.compile(r"(\w*(?:sharding|spec))\s*(?::[^=\n]*)?=\s*\(")
+_NEAR = r"(?:sharding|spec)\s*(?::[^=\n]*)?=\s*\(|\.shape\[[\"']"
 
 
 class AxisOfSomeMeshes(Rule):
@@ -85,22 +87,25 @@ def _optional(meshes: tuple[NamedMesh, ...]) -> dict[str, tuple[NamedMesh, Named
 
 def _written(site: Site) -> Iterator[tuple[ast.AST, str, str]]:
     """The axes that are written out, each with its place and form."""
-    for node in ast.walk(site.file.tree):
-        match node:
-            case ast.Subscript(
-                value=ast.Attribute(attr="shape", value=mesh), slice=ast.Constant(value=str() as axis)
-            ) if "mesh" in site.text(mesh).lower():
-                yield node, axis, "shape"
-            case ast.keyword(arg=str() as name, value=ast.Tuple() as value):
-                yield from _axes(name, value)
-            case ast.AnnAssign(target=ast.Name(id=name), value=ast.Tuple() as value):
-                yield from _axes(name, value)
+    file = site.file
+    for node in file.mentions("shape") if file.says(".shape[") else ():
+        match file.parent(node), node:
+            case (
+                ast.Subscript(slice=ast.Constant(value=str() as axis)) as read,
+                ast.Attribute(value=mesh),
+            ) if read.value is node and "mesh" in site.text(mesh).lower():
+                yield read, axis, "shape"
+    for name in sorted({found[1] for found in _NAMED.finditer(file.source.text)}):
+        for node in file.mentions(name):
+            match node, file.parent(node):
+                case (ast.keyword(value=ast.Tuple() as value), _):
+                    yield from _axes(value)
+                case (ast.Name(), ast.AnnAssign(target=target, value=ast.Tuple() as value)) if target is node:
+                    yield from _axes(value)
 
 
-def _axes(name: str, value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
-    """The axes of a tuple that is a spec by what it is called, and by what else it holds."""
-    if not name.endswith(("sharding", "spec", "pspec")):
-        return
+def _axes(value: ast.Tuple) -> Iterator[tuple[ast.AST, str, str]]:
+    """The axes of a tuple that is a spec by what it is called."""
     for part in ast.walk(value):
         if isinstance(part, ast.Constant) and isinstance(part.value, str):
             yield part, part.value, "named"

@@ -49,7 +49,7 @@ class NoTuple(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("annotated",)
-    wakes = (Lines(rf"[\w.]+\s*(?::[^=\n]+)?=\s*{_PARENTHESISED}\s*(?:#[^\n]*)?$"),)
+    wakes = (Lines(rf"[\w.]+\s*(?::[^=\n]+)?=\s*{_PARENTHESISED}\s*(?:#[^\n]*)?$", saying=("= (", "=(")),)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

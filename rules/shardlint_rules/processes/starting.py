@@ -13,8 +13,7 @@ _CATCHING = ("RuntimeError", "Exception", "BaseException")
 
 def started_before(site: Site, place: Place) -> Started | None:
     """What has started the backend when a place runs."""
-    evaluator = site.program.evaluator
-    return Backend(evaluator, evaluator.linker).before(place)
+    return Backend(site.program).before(place)
 
 
 def told(site: Site, started: Started) -> str:

@@ -48,7 +48,7 @@ class XlaFlagsOverwritten(Rule):
     harm = Harm.CRASH
     wakes = (
         Lines(
-            r"[^#\n]*?(?:environ\b|putenv\()(?=[^\n]*\n?[^\n]*(?:XLA_FLAGS|LIBTPU_INIT_ARGS))",
+            r"[^#\n]*(?:environ\b|putenv\()(?=[^\n]*\n?[^\n]*(?:XLA_FLAGS|LIBTPU_INIT_ARGS))",
             saying=("environ", "putenv("),
         ),
     )

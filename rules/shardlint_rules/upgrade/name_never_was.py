@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import ast
 import difflib
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 from shardlint.program.guards import expected_to_fail, guarded
 from shardlint.program.values import Api, options
-from shardlint.rule import Certainty, Finding, Harm, Rule, Uses
+from shardlint.rule import Certainty, Finding, Harm, Imports, Rule
 from shardlint.site import Site
 from shardlint.versions import Release, compare, show
 from shardlint_rules.flax.nnx_spmd_names import NAMES
@@ -59,7 +61,7 @@ class NameNeverWas(Rule):
     code = "SL905"
     name = "name-never-was"
     harm = Harm.CRASH
-    wakes = (Uses(*(f"{library}.*" for library in LIBRARIES), near=(screened(),)),)
+    wakes = (Imports(*LIBRARIES, near=(screened(),)),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -87,6 +89,9 @@ class NameNeverWas(Rule):
 
     def _attributes(self, site: Site, local: str, module: str) -> Iterator[Finding]:
         if module not in _library(module).modules and not _is_function(site, module):
+            return
+        chains = set(re.findall(rf"\b{local}((?:\s*\.\s*\w+)+)", site.file.source.text))
+        if not any(_lacking(site, module, re.findall(r"\w+", chain)) for chain in chains):
             return
         for node in site.file.mentions(local):
             if not isinstance(node, ast.Name) or not _is_module(site, node, module):
@@ -137,18 +142,29 @@ def _is_module(site: Site, node: ast.Name, module: str) -> bool:
 
 def _first_missing(site: Site, node: ast.Name, module: str) -> tuple[ast.AST, _Missing] | None:
     """The first attribute in a chain that its module does not have."""
-    inner: ast.expr = node
-    while True:
-        outer = site.file.parent(inner)
-        if not isinstance(outer, ast.Attribute) or not isinstance(outer.ctx, ast.Load):
-            return None
-        missing = _missing(site, module, outer.attr)
+    chain: list[ast.Attribute] = []
+    outer = site.file.parent(node)
+    while isinstance(outer, ast.Attribute) and isinstance(outer.ctx, ast.Load):
+        chain.append(outer)
+        outer = site.file.parent(outer)
+    found = _lacking(site, module, [one.attr for one in chain])
+    if found is None:
+        return None
+    at, missing = chain[found[0]], found[1]
+    quiet = guarded(site.file, at) or expected_to_fail(site.file, at)
+    return None if quiet or _put_there(site, at.attr) else (at, missing)
+
+
+def _lacking(site: Site, module: str, attributes: Sequence[str]) -> tuple[int, _Missing] | None:
+    """Which of the attributes of a module, of that attribute and so on is the first that is missing."""
+    for place, name in enumerate(attributes):
+        missing = _missing(site, module, name)
         if missing is not None:
-            quiet = guarded(site.file, outer) or expected_to_fail(site.file, outer)
-            return None if quiet or _put_there(site, outer.attr) else (outer, missing)
-        inner, module = outer, f"{module}.{outer.attr}"
+            return place, missing
+        module = f"{module}.{name}"
         if module not in _library(module).modules and not _is_function(site, module):
             return None
+    return None
 
 
 def _library(dotted: str) -> Library:
@@ -193,8 +209,13 @@ def _missing_module(site: Site, dotted: str) -> _Missing | None:
 
 def _place(library: Library, release: Release) -> int | None:
     """The newest release looked at that is not newer; None where the project's is older than all, or newer."""
+    return _newest(tuple(library.releases), release)
+
+
+@cache
+def _newest(releases: tuple[Release, ...], release: Release) -> int | None:
     width = 3
-    known = [one[:width] for one in library.releases]
+    known = [one[:width] for one in releases]
     if compare(release[:2], known[-1][:2]) > 0:
         return None
     older = [place for place, one in enumerate(known) if compare(one, release[:width]) <= 0]
