@@ -137,9 +137,7 @@ class ImportGraph:
             return self.all
         if place not in self._joined:
             found = self._reach((place,), self._both, {})
-            meets = (
-                self.all if found & self._hidden else found
-            )  # what a computed name imports may be any of them
+            meets = self.all if found & self._hidden else found  # what a computed name imports may be any of them
             self._joined.update(dict.fromkeys(self._places(found), meets))
         return self._joined[place]
 

@@ -34,13 +34,9 @@ def found(root: Path, code: str, possible: bool = False) -> list[Finding]:
     [
         pytest.param("with jax.set_mesh(mesh), mesh:\n    pass\n", 9, id="the-same-statement"),
         pytest.param("with mesh, jax.set_mesh(mesh):\n    pass\n", 9, id="behind-it"),
-        pytest.param(
-            "with jax.set_mesh(same):\n    x = 1\n    with mesh:\n        pass\n", 9, id="around-it"
-        ),
+        pytest.param("with jax.set_mesh(same):\n    x = 1\n    with mesh:\n        pass\n", 9, id="around-it"),
         pytest.param("jax.set_mesh(mesh)\nwith mesh:\n    pass\n", 9, id="before-it"),
-        pytest.param(
-            "def f(m: Mesh):\n    with jax.set_mesh(mesh=m), m:\n        pass\n", 10, id="a-parameter"
-        ),
+        pytest.param("def f(m: Mesh):\n    with jax.set_mesh(mesh=m), m:\n        pass\n", 10, id="a-parameter"),
         pytest.param("with jax.set_mesh(other), mesh:\n    pass\n", None, id="another-mesh"),
         pytest.param("with jax.set_mesh(mesh):\n    pass\nwith mesh:\n    pass\n", None, id="left-again"),
         pytest.param("def f():\n    jax.set_mesh(mesh)\nwith mesh:\n    pass\n", None, id="elsewhere"),
@@ -56,20 +52,12 @@ def test_a_mesh_that_is_set_already_is_not_to_be_set(write: Write, text: str, li
         assert finding.fix is None
 
 
-CONSTRAINT = (
-    "import flax.linen as nn\n\ndef block(x):\n    return nn.with_logical_constraint(x, ('batch', 'mlp'))\n"
-)
+CONSTRAINT = "import flax.linen as nn\n\ndef block(x):\n    return nn.with_logical_constraint(x, ('batch', 'mlp'))\n"
 MESH = "import jax\n\nmesh = jax.make_mesh((8,), ('data',))\n"
 
 
 def test_without_a_project_a_library_s_rules_may_be_set_outside_of_its_folder(write: Write) -> None:
-    root = write(
-        {
-            "models/block.py": CONSTRAINT,
-            "models/mesh.py": MESH,
-            "train.py": "import models.block\nimport models.mesh\n",
-        }
-    )
+    root = write({"models/block.py": CONSTRAINT, "models/mesh.py": MESH, "train.py": "import models.block\nimport models.mesh\n"})
     assert len(found(root, "SL512")) == 1
     (root / "setup.cfg").unlink()
     assert found(root, "SL512") == []

@@ -1,7 +1,7 @@
 """How many of the mistakes `shardlint check` finds, by family.
 
-python tests/mistakes/score.py        # the table
-python tests/mistakes/score.py -v     # and each case with the rules that name it
+    python tests/mistakes/score.py        # the table
+    python tests/mistakes/score.py -v     # and each case with the rules that name it
 """
 
 from __future__ import annotations

@@ -360,9 +360,7 @@ def test_the_body_of_a_module_is_walked_too(ask: Ask) -> None:
     assert (use.again, file.text(use.node)) == (False, "x")
 
 
-HELPERS = (
-    BEFORE
-    + """
+HELPERS = BEFORE + """
 step = jax.jit(lambda s, b: s * b, donate_argnums=0)
 def once(state, batch):
     return step(state, batch)
@@ -383,7 +381,6 @@ class Run:
     def go(self, b, state):
         return step(state, b)
 """
-)
 
 
 @pytest.mark.parametrize(

@@ -281,18 +281,11 @@ step(1000)
     [
         pytest.param("", "time.sleep(seconds)", 4, id="asleep"),
         pytest.param("", "while True: pass", 4, id="busy"),
-        pytest.param(
-            "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)",
-            "time.sleep(seconds)",
-            4,
-            id="deaf",
-        ),
+        pytest.param("import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)", "time.sleep(seconds)", 4, id="deaf"),
         pytest.param("import os; os.fork()", "time.sleep(seconds)", 4, id="forked"),
     ],
 )
-def test_a_program_at_its_time_limit_is_told_with_its_stack(
-    run: Run, before: str, body: str, line: int
-) -> None:
+def test_a_program_at_its_time_limit_is_told_with_its_stack(run: Run, before: str, body: str, line: int) -> None:
     ran = run(before + STEP.format(body), "--timeout", "4")
     assert ran.code == 124
     where = f"train.py:{line} in step"

@@ -61,9 +61,7 @@ fx = Fixture(jax.jit(endless), [MESH], [X], out={"": P("data")})
     line = line_of(tmp_path, "def endless(x):")
     assert failure.where.endswith(f"fx.py:{line}")
     assert "fn was in no line of its Python" in failure.message
-    assert (
-        f"a loop that ends by its data is at {failure.where.rpartition(':')[0]}:{line + 1}" in failure.message
-    )
+    assert f"a loop that ends by its data is at {failure.where.rpartition(':')[0]}:{line + 1}" in failure.message
 
 
 @pytest.mark.parametrize("fork", [True, False])
@@ -90,10 +88,7 @@ def test_the_thread_that_crashed_counts() -> None:
         'Thread 0x2 (most recent call first):\n  File "/p/b.py", line 4 in main\n'
     )
     assert stacks.users_line(dump) == "/p/a.py:3 in host"
-    assert (
-        stacks.users_line(dump.partition("\n\n")[2].replace("Current thread", "Thread"))
-        == "/p/b.py:4 in main"
-    )
+    assert stacks.users_line(dump.partition("\n\n")[2].replace("Current thread", "Thread")) == "/p/b.py:4 in main"
     assert stacks.shown(dump) == ["/p/a.py:3 in host"]
     assert stacks.users_line("") == ""
     assert stacks.shown("") == []
@@ -115,9 +110,7 @@ def test_an_import_error_says_which_python_to_use(tmp_path: Path, monkeypatch: p
     (project / "tests").mkdir(parents=True)
     (project / ".git").mkdir()
     file = project / "tests" / "fx.py"
-    file.write_text(
-        PRELUDE + 'import no_such_package\nfx = Fixture(lambda x: x, [MESH], [X], out={"": P()})\n'
-    )
+    file.write_text(PRELUDE + 'import no_such_package\nfx = Fixture(lambda x: x, [MESH], [X], out={"": P()})\n')
     with Runner(seconds=60) as runner:
         (result,) = verify_fixtures(runner, Request({file: ()}))
         assert "No module named 'no_such_package'" in result.failures[0].message
@@ -125,14 +118,11 @@ def test_an_import_error_says_which_python_to_use(tmp_path: Path, monkeypatch: p
         python = environment(project / ".venv")
         (result,) = verify_fixtures(runner, Request({file: ()}))
         assert "--python proj/.venv/bin/python" in result.failures[0].message
-        (tmp_path / "late.py").write_text(
-            PRELUDE
-            + """
+        (tmp_path / "late.py").write_text(PRELUDE + """
 def fn(x):
     import no_such_package
 fx = Fixture(fn, [MESH], [X], out={"": P()})
-"""
-        )
+""")
         late = verify_fixtures(runner, Request({tmp_path / "late.py": ()}))
         (failed,) = (result for result in late if result.status == FAIL)
         assert "--python PATH/TO" in failed.failures[0].message

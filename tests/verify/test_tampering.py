@@ -351,9 +351,7 @@ def test_an_end_with_0_is_no_pass(runner: Runner, tmp_path: Path, end: str) -> N
 
 
 def test_a_file_that_makes_no_fixture_here_fails(runner: Runner, tmp_path: Path) -> None:
-    source = (
-        "if os.environ.get('NO_SUCH_VARIABLE'):\n    fx = Fixture(bad, meshes=[{'d': 2}], out={'': P()})\n"
-    )
+    source = "if os.environ.get('NO_SUCH_VARIABLE'):\n    fx = Fixture(bad, meshes=[{'d': 2}], out={'': P()})\n"
     (result,) = verify(runner, tmp_path, source)
     assert result.status == FAIL
     assert "makes no fixture when it is imported here, though it calls Fixture at line 15" in told([result])
@@ -440,14 +438,7 @@ def test_an_entry_is_taken_from_and_written_for_honest_programs_only(tmp_path: P
 
 # What the parent makes of what it is told.
 
-JOB = {
-    "task": "fixture",
-    "devices": 2,
-    "levels": ["compile", "execute"],
-    "skips": {},
-    "mesh": {"d": 2},
-    "label": "t",
-}
+JOB = {"task": "fixture", "devices": 2, "levels": ["compile", "execute"], "skips": {}, "mesh": {"d": 2}, "label": "t"}
 
 
 def message(level: str, **more: Any) -> dict[str, Any]:
@@ -484,9 +475,7 @@ def test_a_status_is_derived_from_what_was_found(told_of: list[dict[str, Any]], 
 
 
 def test_honest_results_stay_as_they_are() -> None:
-    results = results_of(
-        outcome(message("compile"), message("execute", status=SKIP, reason="why", checked=0))
-    )
+    results = results_of(outcome(message("compile"), message("execute", status=SKIP, reason="why", checked=0)))
     assert [(result.status, result.failures) for result in results] == [(PASS, []), (SKIP, [])]
     doubted = results_of(outcome(message("compile"), message("execute"), distrust="it lied"))
     assert [(result.status, result.failures[0].kind) for result in doubted] == [(FAIL, "distrust")] * 2
@@ -522,10 +511,7 @@ def right(process: Process) -> list[str]:
 ANSWERS: dict[str, tuple[Callable[[Process], Any], str]] = {
     "right": (right, ""),
     "blind": (lambda process: [""] * 6, "was passed"),
-    "strict": (
-        lambda process: [trial for trial, _ in challenge.programs(process.answers[-1]["seed"], 2)],
-        "a sound",
-    ),
+    "strict": (lambda process: [trial for trial, _ in challenge.programs(process.answers[-1]["seed"], 2)], "a sound"),
     "none": (lambda process: None, "it did not answer"),
     "too few": (lambda process: right(process)[:-1], "it did not answer"),
 }

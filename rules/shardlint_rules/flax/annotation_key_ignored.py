@@ -152,7 +152,12 @@ class AnnotationKeyIgnored(Rule):
         scope = site.scope.function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
         why = _variable(site)
-        if why is None or f'"{kept}"' in around or f"'{kept}'" in around or not site.anywhere("nnx"):
+        if (
+            why is None
+            or f'"{kept}"' in around
+            or f"'{kept}'" in around
+            or not site.anywhere("nnx")
+        ):
             return
         start, end = site.file.span(key)
         instead = "the sharding of its array, or the default" if key.value == "sharding" else "the default"

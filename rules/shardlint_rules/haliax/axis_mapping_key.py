@@ -53,10 +53,7 @@ class AxisMappingKey(Rule):
     name = "axis-mapping-key"
     harm = Harm.SILENT
     holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    wakes = (
-        Calls(AXIS_MAPPING, _SHARD, _JIT),
-        Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)),
-    )
+    wakes = (Calls(AXIS_MAPPING, _SHARD, _JIT), Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)))
     in_version_checks = False
     fixes = "unsafe"
 
@@ -114,7 +111,9 @@ class AxisMappingKey(Rule):
             harm=Harm.CRASH,
         )
 
-    def _misspelled(self, site: Site, node: ast.expr, key: str, everywhere: bool = False) -> Finding | None:
+    def _misspelled(
+        self, site: Site, node: ast.expr, key: str, everywhere: bool = False
+    ) -> Finding | None:
         if not isinstance(node, ast.Constant):
             return None
         axes = [one for file in _files(site, everywhere) for one in _declared(site, file)]
@@ -217,9 +216,7 @@ def _declared(site: Site, file: FileFacts) -> list[str]:
             call = file.parent(node)
             if not isinstance(call, ast.Call) or call.func is not node:
                 continue
-            apis = [
-                option.name for option in options(site.program.value(file, node)) if isinstance(option, Api)
-            ]
+            apis = [option.name for option in options(site.program.value(file, node)) if isinstance(option, Api)]
             if any(name in _AXES for name in apis):
                 given = [*call.args[:1], *(one.value for one in call.keywords if one.arg == "name")]
                 names = [site.program.value(file, one) for one in given]

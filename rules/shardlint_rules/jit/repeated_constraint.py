@@ -96,7 +96,11 @@ class RepeatedConstraint(Rule):
         calls = site.file.walked(scope).calls
         if len(calls) > _MANY:
             return None
-        placed = {found.id for call in calls if (found := _placed_name(site, call)) is not None}
+        placed = {
+            found.id
+            for call in calls
+            if (found := _placed_name(site, call)) is not None
+        }
         bound = [one for one, found in site.file.bound(scope).bindings.items() if _is_local(found)]
         left = sorted(one for one in bound if one not in placed and _alike(one, name))
         return left[0] if left else None

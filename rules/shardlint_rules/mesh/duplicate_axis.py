@@ -64,8 +64,7 @@ class DuplicateAxis(Rule):
             for number, (one, variants) in enumerate(parts)
             for before, others in parts[:number]
             for axis in sorted({a for v in variants for a in v} & {a for v in others for a in v})
-            if not isinstance(one, ast.Constant | ast.Tuple)
-            and not isinstance(before, ast.Constant | ast.Tuple)
+            if not isinstance(one, ast.Constant | ast.Tuple) and not isinstance(before, ast.Constant | ast.Tuple)
         ]
         # What two of them are in one variant, the text does not tell.
         if not found or len(several) > 1 or site.form != "call" or not _attributes(site, found[0][:2]):

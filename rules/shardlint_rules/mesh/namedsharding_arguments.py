@@ -85,9 +85,7 @@ class NamedShardingArguments(Rule):
         match found[0]:
             case Constant(value=str()):
                 return self._strings(site, spec)
-            case Constant(value=None) if (
-                site.runs("jax", ">=0.5.3") and not site.assuming
-            ):  # else SL319 speaks
+            case Constant(value=None) if site.runs("jax", ">=0.5.3") and not site.assuming:  # else SL319 speaks
                 return self._none(site, spec)
             case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
                 if site.runs("jax", ">=0.5,<0.6") or (not items and site.runs("jax", "<0.6")):

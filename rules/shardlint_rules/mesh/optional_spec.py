@@ -157,10 +157,7 @@ def asked_about(file: FileFacts, node: ast.expr, owner: bool = True) -> bool:
 
     With `owner` also one that asks about the object it is a field of.
     """
-    names = {file.text(node), *(part.id for part in ast.walk(node) if isinstance(part, ast.Name))} - {
-        "self",
-        "cls",
-    }
+    names = {file.text(node), *(part.id for part in ast.walk(node) if isinstance(part, ast.Name))} - {"self", "cls"}
     if not owner and isinstance(node, ast.Attribute):
         names = set()
     names |= {part.attr for part in ast.walk(node) if isinstance(part, ast.Attribute)}

@@ -51,12 +51,7 @@ class RuleMatchesNothing(Rule):
         pair = site.file.parent(site.call)
         table = site.file.parent(pair) if isinstance(pair, ast.Tuple) else None
         pattern = _pattern(pair) if isinstance(pair, ast.Tuple) else None
-        if (
-            pair is None
-            or pattern is None
-            or not isinstance(table, ast.Tuple | ast.List)
-            or not site.call.args
-        ):
+        if pair is None or pattern is None or not isinstance(table, ast.Tuple | ast.List) or not site.call.args:
             return
         patterns = [one for one in map(_pattern, table.elts) if one is not None]
         if len(patterns) <= _LEAST:

@@ -38,11 +38,7 @@ class ShardingOnlyLogged(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("logged",)
-    wakes = (
-        Lines(
-            r"[\w, ()]*(?:sharding|spec)s?\b[\w, ()]*=[^=]", near=r"\.sharding\b", saying=("sharding", "spec")
-        ),
-    )
+    wakes = (Lines(r"[\w, ()]*(?:sharding|spec)s?\b[\w, ()]*=[^=]", near=r"\.sharding\b", saying=("sharding", "spec")),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

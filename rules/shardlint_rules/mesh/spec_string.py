@@ -65,9 +65,7 @@ class SpecString(Rule):
                 yield self._set(site, node)
             case Items(kind="tuple" | "list", items=items, open=False) if Constant(None) in items:
                 yield self._holds_none(site, node)
-            case Items(kind="list", items=items) if (
-                isinstance(node, ast.List) and len(items) > 1 and _alone(site)
-            ):
+            case Items(kind="list", items=items) if isinstance(node, ast.List) and len(items) > 1 and _alone(site):
                 yield self._list(site, node)
 
     def _empty(self, site: Site, node: ast.expr) -> Finding:

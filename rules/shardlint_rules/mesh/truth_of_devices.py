@@ -44,11 +44,7 @@ class TruthOfDevices(Rule):
         if not isinstance(chosen, ast.BoolOp) or len(chosen.values) != 2:
             return
         given, other = chosen.values
-        if (
-            not isinstance(given, ast.Name)
-            or not isinstance(chosen.op, ast.Or)
-            or not _may_be_array(site, given)
-        ):
+        if not isinstance(given, ast.Name) or not isinstance(chosen.op, ast.Or) or not _may_be_array(site, given):
             return
         text = f"{site.text(other)} if {given.id} is None else {given.id}"
         plain = not isinstance(other, ast.Lambda | ast.IfExp)
@@ -57,9 +53,7 @@ class TruthOfDevices(Rule):
             "an array of devices has no truth value",
             f"This raises ValueError where `{given.id}` is an array of several devices, such as mesh.devices.",
             help=f"write {text}",
-            fix=site.fix(
-                Safety.UNSAFE, f"write {text}", [site.replace(chosen, text)], "an empty list counts as given"
-            )
+            fix=site.fix(Safety.UNSAFE, f"write {text}", [site.replace(chosen, text)], "an empty list counts as given")
             if plain
             else None,
             certainty=Certainty.POSSIBLE,
