@@ -19,11 +19,11 @@ def beginning(text: AnyStr, pattern: AnyStr, saying: tuple[AnyStr, ...]) -> Iter
 
     Only lines that hold one of the texts `saying`; all lines where there is none. Trying a pattern at every line of a
     project costs more than all else that is done with most files. One that begins by passing over all of a line but
-    comments is searched for instead.
+    comments is searched for instead: where one of the texts stands, with which the rest of it must begin.
     """
     anywhere: AnyStr = rb"[^#\n]*" if isinstance(pattern, bytes) else r"[^#\n]*"
     if pattern.startswith(anywhere):
-        yield from _within(text, pattern[len(anywhere) :])
+        yield from _within(text, pattern[len(anywhere) :], saying)
         return
     newline: AnyStr = b"\n" if isinstance(text, bytes) else "\n"
     compiled = _compiled(pattern)
@@ -32,17 +32,34 @@ def beginning(text: AnyStr, pattern: AnyStr, saying: tuple[AnyStr, ...]) -> Iter
             yield start
 
 
-def _within(text: AnyStr, pattern: AnyStr) -> Iterator[int]:
-    """Where a pattern matches in lines, outside of what may be a comment."""
+def _within(text: AnyStr, pattern: AnyStr, saying: tuple[AnyStr, ...]) -> Iterator[int]:
+    """Where a pattern matches in lines, outside of what may be a comment: one place in each."""
     newline, mark = (b"\n", b"#") if isinstance(text, bytes) else ("\n", "#")
-    compiled = re.compile(pattern, re.MULTILINE)
-    found = compiled.search(text)
-    while found is not None:
-        start = text.rfind(newline, 0, found.start()) + 1
-        if text.find(mark, start, found.start()) < 0:
-            yield found.start()
-        end = text.find(newline, found.start())
-        found = compiled.search(text, end) if end >= 0 else None
+    last = -1
+    for place in _matching(text, _searched(pattern), saying):
+        start = text.rfind(newline, 0, place) + 1
+        if start != last and text.find(mark, start, place) < 0:
+            last = start
+            yield place
+
+
+def _matching(text: AnyStr, compiled: re.Pattern[AnyStr], saying: tuple[AnyStr, ...]) -> Iterator[int]:
+    if not saying:
+        yield from (found.start() for found in compiled.finditer(text))
+        return
+    places: list[int] = []
+    for word in saying:
+        at = text.find(word)
+        while at >= 0:
+            if compiled.match(text, at) is not None:
+                places.append(at)
+            at = text.find(word, at + len(word))
+    yield from sorted(places)
+
+
+@lru_cache(maxsize=128)
+def _searched(pattern: AnyStr) -> re.Pattern[AnyStr]:
+    return re.compile(pattern, re.MULTILINE)
 
 
 def _starts(text: AnyStr, newline: AnyStr, words: tuple[AnyStr, ...]) -> set[int]:

@@ -81,6 +81,7 @@ class Checker:
         self._scopes: dict[ScopeKey, _Scope] = {}
         self._wakes: dict[tuple[frozenset[str], Certainty], Wakes] = {}
         self._real: dict[str, str] = {}
+        self._last: _Scope | None = None
 
     def targets(self, path: Path) -> Targets:
         """The targets that hold for a file or folder, by absolute path."""
@@ -112,6 +113,7 @@ class Checker:
         for scope in self._scopes.values():
             scope.program.forget()
         self._scopes.clear()
+        self._last = None
         self._answers.clear()
 
     def learn(self, answers: Mapping[ScopeKey, Answers]) -> None:
@@ -226,6 +228,9 @@ class Checker:
         triggers: Sequence[Trigger],
         faults: dict[str, Fault],
     ) -> list[Finding]:
+        if self._last is not None and self._last is not scope:
+            self._last.program.left()
+        self._last = scope
         scope.program.trim()
         facts = scope.program.project.checked(source, absolute)
         return self._at_sites(scope, facts, wakes, triggers, faults)

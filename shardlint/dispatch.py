@@ -27,7 +27,7 @@ from shardlint.rule import (
     Wake,
     Withs,
 )
-from shardlint.screen import CALLING, LINE, TAKING, Screen, Texts
+from shardlint.screen import ANY, CALLING, LINE, TAKING, Screen, Texts
 from shardlint.site import Site
 from shardlint.targets import Targets
 
@@ -36,10 +36,9 @@ _SPELLINGS: dict[str, set[str]] = {}
 for _written, _name in api.spellings():
     _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
 _WITH = "with"
-# A file of statements by themselves is looked into where it names a library; every file that does imports it.
+# Files that are looked into for the form of their statements import something.
 _IMPORT = "import"
 _IMPORTING = r"(?:import|from)\b"
-_NAMED = ("jax", "equinox", "haliax", "flax")
 # What wakes for a name on whatever it stands.
 _ON_ANYTHING = (Methods, Attributes, Keywords, Imports)
 
@@ -179,7 +178,7 @@ def _libraries(wake: Wake, name: str, word: str) -> tuple[str, ...]:
     if isinstance(wake, Withs):
         return (name,)
     if isinstance(wake, Statements | Lines | Takes):
-        return _NAMED
+        return (ANY,)
     return (name.partition(".")[0] if not isinstance(wake, _ON_ANYTHING) and _is_plain(word) else "",)
 
 

@@ -214,11 +214,12 @@ class Statements:
 
 @dataclass(frozen=True)
 class Lines:
-    """Trigger on statements that begin on a line which matches one of these regular expressions, from its beginning.
+    r"""Trigger on statements that begin on a line which matches one of these regular expressions, from its beginning.
 
     For what no library name marks: `return None`, a field of a class. Only in files that name one of the libraries.
     A pattern says nothing of blanks at the beginning of the line. `near` is one that the file must match too, anywhere.
-    `saying` are texts of which one stands on every line that matches: trying the pattern on all lines is slow.
+    `saying` are texts of which one stands on every line that matches: trying the pattern on all lines is slow. Of a
+    pattern that begins with `[^#\n]*`, anything but a comment, the rest begins with one of them.
     """
 
     names: tuple[str, ...]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property, lru_cache
 from typing import Any, cast
 
@@ -22,6 +22,17 @@ _MENTIONS = {
     "haliax": (b"haliax", b"hax"),
     "mesh": (b"Mesh", b"mesh"),
 }
+
+# What a file takes from, that has to do with devices.
+_TAKEN = tuple(
+    f"{word} {library}".encode()
+    for word in ("import", "from")
+    for library in ("jax", "flax", "equinox", "haliax", "optax", "orbax", "einshard", "levanter")
+)
+_LIBRARIES = tuple(text for library in ("jax", "flax", "equinox", "haliax") for text in _MENTIONS[library])
+_SHARDED = (b"harding", *_MENTIONS["mesh"])
+ANY = "any"
+"""For a file that imports one of the libraries, or names one and speaks of meshes or shardings."""
 
 Words = Mapping[str, Mapping[str, tuple[bytes, ...] | None]]
 """Identifiers to look for: for each library they may be of, the texts of which one must stand in the file too (None:
@@ -51,6 +62,17 @@ def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
 def _of_lines(text: bytes) -> tuple[re.Pattern[bytes] | None, tuple[bytes, ...], bytes]:
     near, saying, pattern = text[len(LINE) :].split(b"\0", 2)
     return re.compile(near) if near else None, tuple(filter(None, saying.split(b"\x01"))), pattern
+
+
+def _ends(data: bytes, dotted: bytes) -> Iterator[int]:
+    """Where a dotted name ends that is no part of a longer one."""
+    at = data.find(dotted)
+    while at >= 0:
+        end = at + len(dotted)
+        before = data[at - 1 : at]
+        if not (before.isalnum() or before in (b"_", b".")):
+            yield end
+        at = data.find(dotted, end)
 
 
 def words_of(data: bytes) -> set[bytes]:
@@ -124,6 +146,13 @@ class Texts(dict[bytes, bool]):
         return words_of(self.data)
 
     @cached_property
+    def _about_any(self) -> bool:
+        taken, named, sharded = (
+            any(map(self.__getitem__, texts)) for texts in (_TAKEN, _LIBRARIES, _SHARDED)
+        )
+        return taken or (named and sharded)
+
+    @cached_property
     def _lines(self) -> bytes:
         """The file with a line break before every line."""
         return b"\n" + self.data
@@ -153,8 +182,8 @@ class Texts(dict[bytes, bool]):
         """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
         known, data, words = _known_names(text), self.data, self.words
         for module, (last, names) in known.items():
-            for piece in data.split(module + b".")[1:] if last in words else ():
-                found = _NAME.match(piece)
+            for at in _ends(data, module + b".") if last in words else ():
+                found = _NAME.match(data, at)
                 if found is not None and found[0] not in names:
                     return True
         for found in _FROM.finditer(data):
@@ -178,13 +207,15 @@ class Texts(dict[bytes, bool]):
     def line(self, text: bytes) -> bool:
         """Whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
         near, saying, pattern = _of_lines(text)
-        if near is not None and near.search(self.data) is None:
+        if near is not None and near.pattern.isalnum() and not self[near.pattern]:
             return False
-        return any(True for _ in beginning(self.data, pattern, saying))
+        return any(True for _ in beginning(self.data, pattern, saying)) and (
+            near is None or near.search(self.data) is not None
+        )
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""
-        about = library not in _MENTIONS or self.mention(library)
+        about = self._about_any if library == ANY else library not in _MENTIONS or self.mention(library)
         return about and (not near or any(map(self.__getitem__, near)))
 
     def mention(self, library: str) -> bool:

@@ -47,6 +47,7 @@ class FileFacts:
         """The statements of a scope by where they begin, and where that is."""
         self._visited: dict[int, list[Scope]] = {}
         """The scopes around a line in which everything on it was visited."""
+        self._beginning: dict[str, list[ast.stmt]] = {}
         self._said: dict[str, bool] = {}
         self._asked = 0
         self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
@@ -95,6 +96,7 @@ class FileFacts:
         self._tables.clear()
         self._in_order.clear()
         self._visited.clear()
+        self._beginning.clear()
         self._mentions.clear()
         self.chains.clear()
         self.reaching.clear()
@@ -365,13 +367,16 @@ class FileFacts:
 
     def statements_beginning(self, pattern: str, saying: tuple[str, ...] = ()) -> list[ast.stmt]:
         """The statements on whose first line, which holds one of the texts, a pattern matches from its beginning."""
+        if pattern in self._beginning:
+            return self._beginning[pattern]
         found: dict[ast.stmt, None] = {}
         for place in beginning(self.source.text, pattern, saying):
             line = self.source.position(place)[0]
             for node in self.scope_at(line).statements:
                 if node.lineno == line:
                     found[node] = None
-        return list(found)
+        self._beginning[pattern] = list(found)
+        return self._beginning[pattern]
 
     def evaluated(self) -> Iterator[ast.AST]:
         """Every node of the scopes looked into so far."""

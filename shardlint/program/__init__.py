@@ -31,6 +31,7 @@ from shardlint.sources.text import Source
 Answer = TypeVar("Answer")
 # How much may be kept parsed at once, in bytes.
 _KEPT = 400_000_000
+_KEPT_BESIDE = 20_000_000
 
 __all__ = ["Program"]
 
@@ -67,6 +68,11 @@ class Program:
         Never in the middle of a file: two parses of one file would not know each other's nodes.
         """
         if self.project.outweighs(_KEPT):
+            self.forget()
+
+    def left(self) -> None:
+        """When files of another project come next: let go of all but what takes little memory."""
+        if self.project.weight > _KEPT_BESIDE:
             self.forget()
 
     def forget(self) -> None:

@@ -85,7 +85,12 @@ class Project:
         if self._before_weighing >= 0:
             return False
         self._before_weighing = len(self._facts) // 8  # each is weighed a few times, however many there are
-        return sum(facts.held for facts in self._facts.values() if facts is not None) > most
+        return self.weight > most
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory the parsed files take."""
+        return sum(facts.held for facts in self._facts.values() if facts is not None)
 
     def forget(self) -> None:
         """Let go of all parsed files."""

@@ -36,6 +36,9 @@ COPIES = (
     ),
 )
 """What people call a copy of parameters."""
+_COPY, _VALUE = "|".join(COPIES), r"=\s*([A-Za-z_][\w.]*)\s*,.{0,300}?"
+GIVEN_TWICE = rf"(?s)\b(?:{_COPY})\s*{_VALUE}=\s*\1\b|{_VALUE}\b(?:{_COPY})\s*=\s*\2\b"
+"""What stands in a file where a keyword for a copy is given what another one is given."""
 _NO_LEAF = ("static", "pytree_node=False", "ClassVar")
 
 

@@ -11,7 +11,7 @@ from shardlint.program.donation import DONATING
 from shardlint.program.guards import expected_to_fail
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
 from shardlint.site import Site
-from shardlint_rules.jit._one_for_two import COPIES, donated, twins
+from shardlint_rules.jit._one_for_two import COPIES, GIVEN_TWICE, donated, twins
 from shardlint_rules.jit.donated import (
     asked,
     handed_over,
@@ -54,7 +54,7 @@ class DonatedTwice(Rule):
     code = "SL221"
     name = "donated-twice"
     harm = Harm.CRASH
-    wakes = (Calls(*DONATING, near=("donate",)), Keywords(*COPIES))
+    wakes = (Calls(*DONATING, near=("donate",)), Keywords(*COPIES, near=(GIVEN_TWICE,)))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -19,7 +19,7 @@ _SPEC = re.compile(
     r"(^|_)(p?specs?|ps|partitions?|partitioning|partition_?specs?|shardings?|pspecs|axis_resources)($|_)",
     re.IGNORECASE,
 )
-_NEAR = r"[Ss]pec|[Ss]harding|\bPS?\("
+_NEAR = r"PartitionSpec|[Ss]harding|\bPS?\(|_specs?\b|\bp?specs\b"
 # `named_tree_map`, `tree.map_with_path`; not these, which map over arrays or devices.
 _MAPPING = re.compile(r"(^|_)(tree_?)?(multi)?map(_with_path|_with_names?|_structure|ped)?$", re.IGNORECASE)
 _NO_TREE = ("builtins.map", "jax.shard_map", "jax.lax.map", "jax.experimental.maps.xmap")

@@ -56,7 +56,7 @@ class SwappedSizes(Rule):
     certainty = Certainty.POSSIBLE
     wakes = (
         Calls("jax.make_mesh", "jax.sharding.Mesh", "jax.sharding.AbstractMesh"),
-        Lines(r"[^#\n]*\w*[mM]esh\w*\([^\n]*,", r"[^#\n]*\w*[mM]esh\w*\($", saying=("esh",)),
+        Lines(r"[^#\n]*esh\w*\([^\n]*,", r"[^#\n]*esh\w*\($", saying=("esh",)),
     )
     fixes = "none"
 

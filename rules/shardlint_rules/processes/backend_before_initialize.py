@@ -12,8 +12,6 @@ from shardlint_rules.processes.starting import caught, started_before, told
 
 _INITIALIZE = "jax.distributed.initialize"
 _PARTS = ("init", "setup", "set_up", "connect", "distributed", "configure", "launch", "start", "join")
-# One of them stands in every program that calls it.
-_TEXTS = ("jax.distributed", "distributed.initialize")
 _DEPTH = 2
 
 
@@ -65,7 +63,7 @@ class BackendBeforeInitialize(Rule):
         """Whether a function of the project calls it, and nothing that surely runs in there comes before."""
         if isinstance(site.call.func, ast.Attribute) and site.call.func.attr == "__init__":
             return False  # of the class above
-        if not any(site.program.project.anywhere(site.file.path, text) for text in _TEXTS):
+        if not (site.anywhere("distributed.initialize") or site.anywhere("jax.distributed")):
             return False
         for option in options(site.value(site.call.func)):
             found = _inside(site, option, 0)

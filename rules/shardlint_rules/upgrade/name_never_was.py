@@ -180,16 +180,17 @@ def _is_function(site: Site, dotted: str) -> bool:
 def _missing(site: Site, module: str, name: str) -> _Missing | None:
     """What is missing of a name, if the project's release surely does not have it."""
     library = _library(module)
+    at = _place(library, site.target(module.partition(".")[0]))
+    on = library.on(module, name) if module in library.modules else frozenset()
+    if at in on:  # as nearly always
+        return None
     if name.startswith("_") or name in _UNSEEN or table().find(f"{module}.{name}") is not None:
         return None
     if _is_function(site, module):
         return _Missing(library, module, name, None)
     if module not in library.modules or f"{module}.{name}" in library.modules:
         return None
-    at = _place(library, site.target(module.partition(".")[0]))
-    there, _ = library.modules[module]
-    on = library.on(module, name)
-    if at is None or at not in there or at in on or any(place > at for place in on):
+    if at is None or at not in library.modules[module][0] or any(place > at for place in on):
         return None
     return _Missing(library, module, name, library.releases[max(on)] if on else None)
 
@@ -207,15 +208,11 @@ def _missing_module(site: Site, dotted: str) -> _Missing | None:
     return None
 
 
+@cache
 def _place(library: Library, release: Release) -> int | None:
     """The newest release looked at that is not newer; None where the project's is older than all, or newer."""
-    return _newest(tuple(library.releases), release)
-
-
-@cache
-def _newest(releases: tuple[Release, ...], release: Release) -> int | None:
     width = 3
-    known = [one[:width] for one in releases]
+    known = [one[:width] for one in library.releases]
     if compare(release[:2], known[-1][:2]) > 0:
         return None
     older = [place for place, one in enumerate(known) if compare(one, release[:width]) <= 0]

@@ -30,7 +30,7 @@ class Shown:
     modules: Mapping[str, Iterable[str]]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Library:
     """The releases of a library that were looked at, the oldest first, and who has what.
 
