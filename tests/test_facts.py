@@ -92,6 +92,10 @@ def test_invalid_escapes_warn_nobody(recwarn: pytest.WarningsRecorder) -> None:
         pytest.param("x = 0\nif a:\n    x = 1\nx", ["assign:1", "assign:3"], id="one-branch"),
         pytest.param("x = 0\nif a:\n    x = 1\nelse:\n    x", ["assign:1"], id="other-branch"),
         pytest.param("if a:\n    x = 1\n    x", ["assign:2"], id="same-branch"),
+        pytest.param("for i in y:\n    x = 1\n    x = f(x)\n", ["assign:2"], id="loop-binds-it-first"),
+        pytest.param(
+            "x = 0\nfor i in y:\n    x = f(x)\n", ["assign:1", "assign:3"], id="loop-reads-it-first"
+        ),
         pytest.param("x = 0\nfor i in y:\n    x = 1\nx", ["assign:1", "assign:3"], id="loop-may-not-run"),
         pytest.param("x = 0\nfor i in y:\n    print(x)\n    x = 1", ["assign:1", "assign:4"], id="next-turn"),
         pytest.param(

@@ -95,6 +95,7 @@ RULES = {
     "SL407": "shardlint_rules.shard_map.same_key_on_every_shard:SameKeyOnEveryShard",
     "SL408": "shardlint_rules.shard_map.broken_ring:BrokenRing",
     "SL409": "shardlint_rules.shard_map.per_shard_statistics:PerShardStatistics",
+    "SL410": "shardlint_rules.shard_map.replicated_as_sharded:ReplicatedAsSharded",
     "SL411": "shardlint_rules.shard_map.untiled_gather:UntiledGather",
     "SL413": "shardlint_rules.shard_map.constraint_on_manual_axis:ConstraintOnManualAxis",
     "SL414": "shardlint_rules.shard_map.pmap_out_none:PmapOutNone",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from shardlint.program.values import Place
 from shardlint.program.varying import (
     HIDDEN,
+    NONE,
     NOTHING,
     Axes,
     Axis,
@@ -50,7 +51,11 @@ class Collectives:
             return NOTHING
         if axes is None:
             self.calls.note("collective", place, (), NOTHING, "unknown")
-            return each(combined(given[:1]), lambda leaf: replace(leaf, open=True)) if given else HIDDEN
+            return (
+                each(combined(given[:1]), lambda leaf: replace(leaf, open=True, firm=NONE))
+                if given
+                else HIDDEN
+            )
         over = frozenset(axes)
         self.calls.note(
             "collective", place, tuple(axes), NOTHING, "maybe" if self.calls.body.branches else name
@@ -64,12 +69,17 @@ class Collectives:
             kind = "gathered" if "tiled" not in named else ""
             return each(value, lambda leaf: _reduced(leaf, over, kind, place))
         if name in ("pvary", "pcast"):
-            return each(value, lambda leaf: replace(leaf, over=leaf.over | over))
+            # What is said to vary holds the same numbers still.
+            return each(value, lambda leaf: replace(leaf, maybe=leaf.maybe | (over - leaf.over)))
         # Scattered, permuted and exchanged values vary; a ring of them may end with the same everywhere.
         return each(
             value,
             lambda leaf: replace(
-                leaf.plain(), over=leaf.over - over, maybe=leaf.maybe | over, reduced=leaf.reduced | over
+                leaf.plain(),
+                over=leaf.over - over,
+                firm=leaf.firm - over,
+                maybe=leaf.maybe | over,
+                reduced=leaf.reduced | over,
             ),
         )
 
@@ -84,7 +94,7 @@ class Collectives:
 
     def _reduce(self, name: str, value: Local, over: Axes, named: dict[str, Local], place: Place) -> Local:
         if "axis_index_groups" in named:
-            return each(value, lambda leaf: replace(leaf, open=True))
+            return each(value, lambda leaf: replace(leaf, open=True, firm=NONE))
         self._note(name, value, over, place)
         marks: list[int] = []
         for leaf in leaves(value):
@@ -116,6 +126,7 @@ def _reduced(leaf: Leaf, over: Axes, kind: str, place: Place) -> Leaf:
     return replace(
         leaf.plain(),
         over=leaf.over - over,
+        firm=leaf.firm - over,
         maybe=leaf.maybe - over,
         reduced=leaf.reduced | over,
         kind=kind,

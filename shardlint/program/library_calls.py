@@ -11,7 +11,9 @@ from shardlint.program.collectives import COLLECTIVES
 from shardlint.program.values import Constant, Items, Place, Unknown
 from shardlint.program.varying import (
     HIDDEN,
+    NONE,
     NOTHING,
+    Axes,
     Closure,
     Known,
     Leaf,
@@ -150,6 +152,11 @@ class LibraryCalls:
         if last in _SPREADS and whole:
             return combined(values, "std")
         self._along(last, given, named, place)
+        if last in ("maximum", "clip") and given and isinstance(given[0], Leaf) and given[0].kind == "sum":
+            if all(isinstance(one, Known) for one in (*given[1:], *named.values())):
+                return given[0]  # a count that is kept from being 0
+        if last == "einsum":
+            return replace(combined(values), spec=_einsum_spec(given))
         if last in ("divide", "true_divide") and given:
             self.calls.body.cancelled |= combined(given[:1]).marks
         if not any(leaf.traced for value in values for leaf in leaves(value)) and all(
@@ -161,10 +168,14 @@ class LibraryCalls:
 
     def _along(self, last: str, given: list[Local], named: Named, place: Place) -> None:
         """Note what goes along one dimension of an argument as it came, if that dimension is split."""
-        if last not in _ALONG or not given or not isinstance(given[0], Leaf) or given[0].spec is None:
+        kept = named.get("keepdims")
+        again = isinstance(kept, Known) and kept.value == Constant(True) and "axis" in named
+        if last not in _ALONG and not (again and last in _STATISTICS):
+            return
+        if not given or not isinstance(given[0], Leaf) or given[0].spec is None:
             return
         axis = named.get("axis") or (
-            given[1] if len(given) > 1 and last not in ("top_k",) else Known(Constant(_ALONG[last]))
+            given[1] if len(given) > 1 and last not in ("top_k",) else Known(Constant(_ALONG.get(last)))
         )
         at = axis.value.value if isinstance(axis, Known) and isinstance(axis.value, Constant) else None
         spec = given[0].spec
@@ -173,6 +184,7 @@ class LibraryCalls:
         index = at + len(spec) if isinstance(at, int) and last_one else at
         if isinstance(index, int) and 0 <= index < len(spec) and spec[index]:
             note = f"{last}?" if last_one else last
+            note += "" if last in _ALONG else "+"
             self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], note)
 
     def _random(self, last: str, given: list[Local], named: Named, place: Place) -> Local:
@@ -272,14 +284,31 @@ class LibraryCalls:
 
 
 _ELEMENTWISE = frozenset(
-    "exp log log1p sqrt square abs tanh negative where maximum minimum add subtract multiply divide relu gelu silu "
-    "sigmoid clip astype".split()
+    "exp expm1 log log1p sqrt rsqrt square power abs tanh negative where maximum minimum add subtract multiply divide "
+    "relu gelu silu swish softplus sigmoid clip astype float32 bfloat16".split()
 )
+_STATISTICS = ("mean", "var", "std", "sum", "max", "min")
 # What goes along a dimension, and which one unless told.
 _ALONG = {
     "softmax": -1, "log_softmax": -1, "cumsum": None, "cumprod": None, "sort": -1, "argsort": -1, "standardize": -1,
     "logsumexp": None, "cummax": 0, "argmax": None, "argmin": None, "top_k": -1,
 }  # fmt: skip
+
+
+def _einsum_spec(given: list[Local]) -> tuple[Axes, ...] | None:
+    """How the result of an einsum is split, by the letters of its arrays."""
+    form = given[0].value if given and isinstance(given[0], Known) else None
+    text = form.value.replace(" ", "") if isinstance(form, Constant) and isinstance(form.value, str) else ""
+    taken, arrow, result = text.partition("->")
+    if not arrow or "." in text or len(taken.split(",")) != len(given) - 1:
+        return None
+    split: dict[str, Axes] = {}
+    for letters, one in zip(taken.split(","), given[1:], strict=True):
+        if not isinstance(one, Leaf) or one.spec is None:
+            return None
+        for letter, axes in zip(letters, one.spec, strict=False):
+            split[letter] = split.get(letter, NONE) | axes
+    return tuple(split.get(letter, NONE) for letter in result)
 
 
 def _chosen(index: Local, result: Local) -> Local:

@@ -94,6 +94,9 @@ class LocalCalls:
                 method = self.body.bound(base, node.func.attr) if isinstance(base, Leaf) else None
                 if method is not None:
                     return self.apply(method, given, named, place)
+                held = self.body.attribute(file, base, node.func) if isinstance(base, Leaf) else None
+                if isinstance(held, Leaf) and held.value is not None:
+                    return self.apply(held, given, named, place)  # a part of an object that is called
                 return self._method(base, node.func.attr, given, named, place)
             callee = self.body.attribute(file, base, node.func)
             if isinstance(callee, Known) and isinstance(callee.value, Unknown):
@@ -210,7 +213,7 @@ class LocalCalls:
         ]
         if not gradients:
             return result
-        axes = frozenset().union(*(leaf.over - leaf.reduced for leaf in gradients if not leaf.open))
+        axes = frozenset().union(*(leaf.sure - leaf.reduced for leaf in gradients))
         if axes:
             self.note("unreduced gradient", place, tuple(axes), gradients[0])
         return replace(result, origin=place, kind="updated")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts
@@ -81,11 +82,12 @@ class LocalTransforms:
             # The derivative of a reduction is that of each device's own part.
             over |= frozenset(axis for axis in loss.reduced if axis in self.calls.body.manual and loss.traced)
         maybe = (loss.maybe | before.maybe) - over
-        marks = loss.marks
-        leaf = Leaf(over, maybe, loss.open or before.open, summed, "gradient", True, marks, place)
+        firm = (loss.sure | before.sure) - summed
+        unseen = loss.open or before.open
+        leaf = Leaf(over, maybe, unseen, summed, "gradient", True, loss.marks, place, firm=firm)
         if summed:
             number = self.calls.note("summed gradient", place, tuple(summed), leaf, kind)
-            leaf = Leaf(over, maybe, leaf.open, summed, "gradient", True, marks | {number}, place)
+            leaf = replace(leaf, marks=loss.marks | {number})
         return leaf
 
     def decorated(self, file: FileFacts, node: ast.expr, inner: Local, frame: Frame) -> Local:

@@ -160,6 +160,8 @@ class LocalValues(ABC):
         kind = ""
         if isinstance(left, Leaf) and isinstance(right, Leaf) and left.kind == right.kind:
             kind = left.kind if isinstance(op, ast.Add | ast.Sub) else ""
+            if isinstance(op, ast.Div) and left.kind == "sum" and left.over & right.over:
+                kind = "masked"  # a sum by the number of what is valid in the shard
         elif isinstance(op, ast.Mult | ast.Add | ast.Sub):
             for one, other in ((left, right), (right, left)):
                 scale = isinstance(other, Known) and isinstance(other.value, Constant)

@@ -231,8 +231,8 @@ def _named(program: Program, value: Value | None) -> Iterator[Axis]:
 def spec_axes(program: Program, value: Value) -> tuple[Axes, ...] | None:
     """The axes of each entry of a spec; None where they are not all told."""
     spec = spec_of(value, program.evaluator)
-    if spec is None or spec.open:
-        return None
+    if spec is None or spec.open or (isinstance(value, Made) and value.call and value.call.keywords):
+        return None  # `P(unreduced={"x"})` says of an axis what no entry does
     found = [axes_of(entry.value) if not entry.unconstrained else None for entry in spec.entries]
     return None if None in found else tuple(frozenset(one or ()) for one in found)
 

@@ -30,6 +30,10 @@ _FIRST = re.compile(
 )
 _SURE = re.compile(r"(?i)(process|host|rank|master|chief|coordinator|proc)")
 _OTHER = re.compile(r"(?i)^_*(is_)?(not_main|worker_only|secondary)")
+# Names of decorators that keep all processes but one from a function: `rank_zero_only`, `on_main_process`.
+_ONLY = re.compile(
+    r"(?i)^(?=.*(process|host|rank|master|chief|proc))(?=.*(only|on_))(?=.*(main|master|primary|first|zero|0|chief|lead))"
+)
 Evidence = Literal["initialized", "asked", ""]
 
 
@@ -235,6 +239,36 @@ def guard(program: Program, file: FileFacts, node: ast.AST) -> Guard | None:
             return None
         inner = outer
     return None
+
+
+def decorated(
+    program: Program, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef
+) -> Guard | None:
+    """The decorator that lets one process alone run a function."""
+    for decorator in node.decorator_list:
+        maker = decorator.func if isinstance(decorator, ast.Call) else decorator
+        found = options(program.evaluator.value(Place(file, maker)))
+        made = [one for one in found if isinstance(one, Function) and isinstance(one.node, ast.FunctionDef)]
+        if made and all(_for_one(program, one) for one in made) and len(made) == len(found):
+            return Guard(decorator, all(_for_one(program, one) == "proven" for one in made))
+        name = maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", "")
+        if not made and _ONLY.match(name):
+            return Guard(decorator, False)
+    return None
+
+
+def _for_one(program: Program, function: Function) -> Literal["proven", "named", ""]:
+    """Whether what a decorator makes calls the function it was given on one process alone."""
+    file, node = function.place.file, function.node
+    given = {one.arg for part in ast.walk(node) if isinstance(part, ast.arguments) for one in part.args}
+    guards = [
+        guard(program, file, call)
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in given
+    ]
+    if not guards or None in guards:
+        return ""
+    return "proven" if all(one is not None and one.proven for one in guards) else "named"
 
 
 def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.stmt) -> Guard | None:

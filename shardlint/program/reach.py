@@ -165,6 +165,7 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
     chain = _chain(file, use)
     again = _loop_above(chain)
     found: list[Binding] = []
+    later: list[tuple[Binding, ast.AST]] = []
     settled = False
     if not again and bindings and bindings[0].scope.kind != "comprehension":
         bindings = bindings[: bisect_right(bindings, position, key=lambda binding: _position(binding.node))]
@@ -195,12 +196,16 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
         if not before:
             if again and _loop_above(chain[:shared]) and not _bound_anew(chain, shared, binding.name):
                 found.append(binding)
+                later.append((binding, _innermost_loop(chain[:shared])))
             continue
         if settled:
             continue
         found.append(binding)
         if not _conditional(binding, chain, other, shared):
             settled = True
+            # What a round of a loop leaves is not read by the next one if that binds the name first.
+            gone = {id(one) for one, loop in later if any(outer is loop for outer in chain[:shared])}
+            found = [one for one in found if id(one) not in gone]
     return [binding for binding in reversed(found) if binding.kind != "delete"]
 
 
@@ -259,6 +264,10 @@ def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> int:
 
 def _loop_above(shared: Sequence[ast.AST]) -> bool:
     return any(isinstance(node, _LOOPS) for node in shared)
+
+
+def _innermost_loop(shared: Sequence[ast.AST]) -> ast.AST:
+    return next(node for node in reversed(shared) if isinstance(node, _LOOPS))
 
 
 def _bound_anew(use: Sequence[ast.AST], shared: int, name: str) -> bool:

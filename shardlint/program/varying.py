@@ -30,10 +30,11 @@ class Leaf(Local):
     """An array, or a tree of arrays that are alike.
 
     `over` are the axes along which devices surely hold different shards of something, `maybe` those of which that
-    depends on the way taken. `open` says that it went through code that is not seen, which may reduce anything.
-    `reduced` are the axes some collective reduced it over on the way. `kind` is "mean", "sum", "mask", "gathered" or
-    "key" while it still is just that; `traced` says that it comes of an argument of the body. `marks` are the events
-    (by number) that this value is still right about: dividing it takes them off. `origin` is where it came to vary.
+    depends on the way taken. `open` says that it went through code that is not seen, which may reduce anything, and
+    `firm` are the axes along which something that did not go through it varies all the same. `reduced` are the axes
+    some collective reduced it over on the way. `kind` is "mean", "sum", "mask", "gathered" or "key" while it still is
+    just that; `traced` says that it comes of an argument of the body. `marks` are the events (by number) that this
+    value is still right about: dividing it takes them off. `origin` is where it came to vary.
     """
 
     over: Axes = NONE
@@ -48,6 +49,12 @@ class Leaf(Local):
     """The axes along each dimension, for an argument as it came; there may be more dimensions."""
     value: Value | None = field(default=None, compare=False)
     """What object it is a tree of, where a call in sight tells."""
+    firm: Axes = NONE
+
+    @property
+    def sure(self) -> Axes:
+        """The axes along which it varies whatever the code does that is not seen."""
+        return self.firm if self.open else self.over
 
     def same_over(self, axis: Axis) -> bool:
         """Whether all devices along an axis surely hold the same."""
@@ -158,10 +165,11 @@ def leaves(value: Local) -> Iterator[Leaf]:
 
 
 def combined(values: Iterable[Local], kind: str = "") -> Leaf:
-    """What is computed from several values: it varies where one of them does."""
+    """What is computed from several values: it varies where one of them does. `HIDDEN` stands for unseen code."""
     found = [leaf for value in values for leaf in leaves(value)]
     over = frozenset().union(*(leaf.over for leaf in found)) if found else NONE
     maybe = frozenset().union(*(leaf.maybe for leaf in found)) - over if found else NONE
+    hidden = any(leaf is HIDDEN for leaf in found)
     return Leaf(
         over,
         maybe,
@@ -171,6 +179,7 @@ def combined(values: Iterable[Local], kind: str = "") -> Leaf:
         any(leaf.traced for leaf in found),
         frozenset().union(*(leaf.marks for leaf in found)) if found else frozenset(),
         _origin(found),
+        firm=NONE if hidden else NONE.union(*(leaf.sure for leaf in found)),
     )
 
 
@@ -215,6 +224,7 @@ def either(one: Local, two: Local) -> Local:
         a.traced or b.traced,
         a.marks | b.marks,
         a.origin or b.origin,
+        firm=a.sure & b.sure,
     )
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts
+from shardlint.program.reach import lookup
 from shardlint.program.values import Api, ClassValue, Function, Made, Place, Wrapped, options
 
 if TYPE_CHECKING:
@@ -28,6 +29,14 @@ COLLECTIVES = frozenset(
 ) | {"flax.training.checkpoints.save_checkpoint_multiprocess"}
 _SAVERS = re.compile(r"^orbax\.checkpoint\..*(Checkpointer|CheckpointManager)$")
 _NAMED_SAVER = re.compile(r"(?i)(checkpoint_?manager|checkpointer|ckpt_?manager|ckptr|ckpt_?mngr)$")
+GLOBAL = frozenset(
+    (
+        "jax.make_array_from_process_local_data",
+        "jax.make_array_from_callback",
+        f"{_UTILS}host_local_array_to_global_array",
+    )
+)
+_COMPILED = ("jax.jit", "jax.experimental.pjit.pjit", "equinox.filter_jit", "flax.nnx.jit")
 _SAVING = ("save", "restore", "wait_until_finished")
 
 
@@ -127,6 +136,57 @@ def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | Non
                 f"Orbax's {func.attr}", place, (), False, f"`{name}` is one of Orbax's by its name"
             )
     return None
+
+
+def global_calls(
+    program: Program, file: FileFacts, nodes: Iterable[ast.AST]
+) -> Iterator[tuple[ast.Call, str, str]]:
+    """Compiled functions that nodes call with arrays of all processes: the call, its name, and what made the array."""
+    for node in nodes:
+        for call, _ in _calls(node, False):
+            if not call.args:
+                continue
+            name = _compiled(program, file, call)
+            made = (
+                next(filter(None, (made_global(program, file, one) for one in call.args)), "") if name else ""
+            )
+            if made:
+                yield call, name, made
+
+
+def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
+    """The name of a compiled function that a call runs."""
+    for option in options(program.evaluator.value(Place(file, call.func))):
+        if isinstance(option, Wrapped) and option.api.name in _COMPILED:
+            return f"`{ast.unparse(call.func)}`"
+        if isinstance(option, Api) and option.name.startswith("jax.numpy."):
+            return option.name
+    return ""
+
+
+def made_global(program: Program, file: FileFacts, node: ast.expr, depth: int = 0) -> str:
+    """What made the array of all processes that an expression is or was computed from by compiled functions."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    if depth > _DEPTH:
+        return ""
+    if isinstance(node, ast.Call):
+        for option in options(program.evaluator.value(Place(file, node.func))):
+            if isinstance(option, Api) and option.name in GLOBAL:
+                return option.name
+            if isinstance(option, Wrapped) and option.api.name in _COMPILED:
+                return next(
+                    filter(None, (made_global(program, file, one, depth + 1) for one in node.args)), ""
+                )
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(file, node, node.id)
+        found = [
+            made_global(program, file, one.value, depth + 1)
+            for one in bindings
+            if one.value is not None and one.kind in ("assign", "unpack", "walrus") and node is not one.value
+        ]
+        return next(filter(None, found), "")
+    return ""
 
 
 def _calls(node: ast.AST, branch: bool) -> Iterator[tuple[ast.Call, bool]]:

@@ -171,7 +171,25 @@ def test_code_that_is_not_seen_leaves_it_open(ask: Ask) -> None:
     asked = ask(
         BEFORE + "g = jax.shard_map(lambda x: elsewhere.f(x), mesh=mesh, in_specs=P('data'), out_specs=P())\n"
     )
-    assert next(leaves(_ran(asked).result)).open
+    leaf = next(leaves(_ran(asked).result))
+    assert leaf.open
+    assert not leaf.sure
+
+
+@pytest.mark.parametrize(
+    ("result", "sure"),
+    [
+        ("jnp.mean(elsewhere.f(x) - x)", {"data"}),
+        ("elsewhere.f(x) * w", set()),
+        ("elsewhere.f(x - w)", set()),
+        ("lax.pmean(elsewhere.f(x) - x, 'data')", set()),
+    ],
+)
+def test_what_varies_beside_code_that_is_not_seen(ask: Ask, result: str, sure: set[str]) -> None:
+    asked = ask(
+        f"{BEFORE}g = jax.shard_map(lambda x, w: {result}, mesh=mesh, in_specs=(P('data'), P()), out_specs=P())\n"
+    )
+    assert {axis for leaf in leaves(_ran(asked).result) for axis in leaf.sure} == sure
 
 
 @pytest.mark.parametrize(
@@ -181,6 +199,12 @@ def test_code_that_is_not_seen_leaves_it_open(ask: Ask) -> None:
         ("jnp.sort(jnp.exp(x * 2), axis=0)", {"along a split dimension"}),
         ("jnp.sort(x, axis=1)", set()),
         ("jnp.sort(x.reshape(-1), axis=0)", set()),
+        ("x / jnp.mean(jnp.square(x), axis=0, keepdims=True)", {"along a split dimension"}),
+        ("jnp.mean(x, axis=0)", set()),
+        ("jnp.sort(jnp.einsum('bd,bc->cb', x, x), axis=1)", {"along a split dimension"}),
+        ("jnp.sort(jnp.einsum('bd,bc->dc', x, x), axis=0)", set()),
+        ("lax.pmean((x * x).sum() / jnp.maximum(x.sum(), 1), 'data')", {"mean of masked", "collective"}),
+        ("lax.psum((x * x).sum(), 'data') / lax.psum(x.sum(), 'data')", {"collective"}),
         ("lax.psum(jnp.mean(x), 'data')", {"sum of means", "collective"}),
         ("opt.update(jax.grad(lambda p: jnp.mean(x * p))(w), w)", {"unreduced gradient"}),
     ],

@@ -23,8 +23,8 @@ class AllgatherUntiled(Rule):
 
     ## What it does
     Reports `process_allgather(x)` without `tiled=True` where x is placed by a NamedSharding, comes from a jitted
-    function with out_shardings, or is a parameter annotated as `jax.Array`. Host data, which is what the default is
-    for, is left alone.
+    function with out_shardings, stands under `if not x.is_fully_addressable:`, or is a parameter annotated as
+    `jax.Array`. Host data, which is what the default is for, is left alone.
 
     ## Why it hurts
     With several processes it raises `ValueError: Gathering global non-fully-addressable arrays only supports
@@ -41,6 +41,7 @@ class AllgatherUntiled(Rule):
     code = "SL812"
     name = "allgather-untiled"
     harm = Harm.CRASH
+    likely = ("annotated",)
     wakes = (Calls(_GATHER),)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8"}
     fixes = "unsafe"
@@ -55,7 +56,7 @@ class AllgatherUntiled(Rule):
         given = site.call.args[0] if site.call.args else None
         if given is None or alone(site.program, Place(site.file, site.call)):
             return
-        why = spread(site, given)
+        why = spread(site, given) or _elsewhere_too(site, given)
         form = "" if why else "annotated"
         if not why and not _annotated(site, given):
             return
@@ -84,11 +85,35 @@ class AllgatherUntiled(Rule):
         )
 
 
-def _annotated(site: Site, node: ast.expr) -> bool:
-    """Whether it is a parameter that says it is an array of jax's."""
-    if not isinstance(node, ast.Name):
+def _elsewhere_too(site: Site, given: ast.expr) -> str:
+    """The test by which an array is known to lie on devices of other processes: `if not x.is_fully_addressable:`."""
+    asked = f"{site.text(given)}.is_fully_addressable"
+    inner: ast.AST = site.call
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.If):
+            test, body = outer.test, inner in outer.body
+            if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not) and body:
+                if site.text(test.operand) == asked:
+                    return asked
+            if site.text(test) == asked and inner in outer.orelse:
+                return asked
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+        inner = outer
+    return ""
+
+
+def _annotated(site: Site, node: ast.expr, depth: int = 0) -> bool:
+    """Whether it is a parameter that says it is an array of jax's, or made of one by `astype`."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "astype":
+        return _annotated(site, node.func.value, depth)
+    if not isinstance(node, ast.Name) or depth > 2:
         return False
     bindings, _ = lookup(site.file, node, node.id)
+    made = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
+    if bindings and made:
+        rest = [one for one in bindings if one.kind != "assign"]
+        return all(_annotated(site, one, depth + 1) for one in made) and len(rest) <= 1
     if len(bindings) != 1 or bindings[0].kind != "param" or bindings[0].annotation is None:
         return False
     annotation = bindings[0].annotation

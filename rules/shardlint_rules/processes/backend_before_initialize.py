@@ -61,6 +61,8 @@ class BackendBeforeInitialize(Rule):
 
     def _leads(self, site: Site) -> bool:
         """Whether a function of the project calls it, and nothing that surely runs in there comes before."""
+        if isinstance(site.call.func, ast.Attribute) and site.call.func.attr == "__init__":
+            return False  # of the class above
         if not (site.anywhere("distributed.initialize") or site.anywhere("jax.distributed")):
             return False
         for option in options(site.value(site.call.func)):
@@ -74,9 +76,14 @@ def _inside(site: Site, value: object, depth: int) -> Place | None:
     """The call of initialize in a function or what it calls."""
     if not isinstance(value, Function) or isinstance(value.node, ast.Lambda) or depth > _DEPTH:
         return None
-    file = value.place.file
-    if not file.says("distributed") and depth == _DEPTH:
+    if depth == _DEPTH and not value.place.file.says("distributed"):
         return None
+    question = "leads to initialize", value.node, depth
+    return site.program.of_node(question, lambda: _looked_into(site, value, depth))
+
+
+def _looked_into(site: Site, value: Function, depth: int) -> Place | None:
+    file = value.place.file
     for scope in (file.walked(file.scope(value.node)),):
         for call in scope.calls:
             for option in options(site.program.value(file, call.func)):

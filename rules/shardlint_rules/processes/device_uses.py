@@ -60,12 +60,27 @@ def uses(program: Program, place: Place, depth: int = 0) -> Iterator[Use]:
             yield from _called(program, file, parent, depth)
         case ast.Attribute(attr=attr) if attr in _OWN:
             yield Use(Place(file, parent), f"its {attr.replace('_', ' ')}", "own")
+        case ast.For() | ast.comprehension() if parent.iter is node or parent.target is node:
+            for name in each_of(file, parent):
+                yield from _named(program, file, name, depth)
+        case ast.Call(func=ast.Name(id="enumerate" | "list" | "sorted" | "reversed")):
+            yield from uses(program, Place(file, parent), depth)
         case ast.Call():
             yield from _argument(program, file, parent, node, depth)
         case ast.keyword():
             call = file.parent(parent)
             if isinstance(call, ast.Call):
                 yield from _argument(program, file, call, parent, depth)
+
+
+def each_of(file: FileFacts, loop: ast.For | ast.comprehension) -> Iterator[ast.Name]:
+    """The names that a loop over devices gives them one by one, where nothing asks whose they are."""
+    whole = loop if isinstance(loop, ast.For) else file.parent(loop)
+    text = file.text(whole) if whole is not None else "addressable"
+    for name in loop.target.elts[1:] if isinstance(loop.target, ast.Tuple) else [loop.target]:
+        if isinstance(name, ast.Name) and f"{name.id}.process_index" not in text:
+            if "addressable" not in text and "local_" not in text:
+                yield name
 
 
 def _stored(program: Program, file: FileFacts, target: ast.expr, depth: int) -> Iterator[Use]:

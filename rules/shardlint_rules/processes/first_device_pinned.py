@@ -21,8 +21,9 @@ class FirstDevicePinned(Rule):
     ## What it does
     Reports `jax.devices()[0]`, `jax.devices("cpu")[0]` and `next(iter(jax.devices()))` where the device is what an
     array is put on (`device_put`, `SingleDeviceSharding`, `device=`), the default device, or what memory statistics are
-    asked of; also through names, attributes, helpers and their parameters. Only in programs for several processes:
-    something that runs with the file calls `jax.distributed.initialize`, or the file itself asks which process it is.
+    asked of, and `jax.devices()` of which a loop asks each for its memory; also through names, attributes, helpers and
+    their parameters. Only in programs for several processes: something that runs with the file calls
+    `jax.distributed.initialize`, or the file itself asks which process it is.
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -51,11 +52,17 @@ class FirstDevicePinned(Rule):
         if site.program.project.is_test(site.file.path):
             return
         taken = list(_first_of(site, site.call))
-        if not taken:
+        if not taken and not site.program.project.anywhere(site.file.path, "memory_stats"):
             return
         why = self._several(site)
         if why is None or self._of_one(site, site.call):
             return
+        each = (
+            one for one in self._reaching(site, site.call) if one.kind == "own" and not _caught(one.place)
+        )
+        asked = next(each, None) if not taken else None
+        if asked is not None:
+            yield self._finding(site, site.call, asked, why, "some of these devices are another process's")
         for node in taken:
             use = next(self._reaching(site, node), None)
             if use is not None:
@@ -82,7 +89,7 @@ class FirstDevicePinned(Rule):
         """Whether process 0 alone comes here, or a program of one process alone."""
         return guard(site.program, site.file, node) is not None or alone(site.program, Place(site.file, node))
 
-    def _finding(self, site: Site, node: ast.expr, use: Use, why: str) -> Finding:
+    def _finding(self, site: Site, node: ast.expr, use: Use, why: str, those: str = "") -> Finding:
         where = (
             ""
             if use.place.file is site.file and use.place.line == node.lineno
@@ -92,6 +99,8 @@ class FirstDevicePinned(Rule):
         )
         if use.kind == "own":
             says = f"On all processes but the first this device is another process's, and {use.what}{where} raise."
+            if those:
+                says = f"With several processes {those}, and {use.what}{where} raise."
         else:
             says = (
                 f"On all processes but the first this device is another process's: {use.what}{where} on it there "
@@ -102,9 +111,9 @@ class FirstDevicePinned(Rule):
             )
         return site.finding(
             node,
-            "a device of process 0",
+            "the devices of all processes" if those else "a device of process 0",
             says,
-            help="take the first of jax.local_devices()",
+            help="ask those of jax.local_devices()" if those else "take the first of jax.local_devices()",
             fix=self._fix(site, node),
             form=use.kind,
             why=why,
@@ -142,6 +151,11 @@ def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
                         yield owner
         case ast.Assign(targets=[ast.Tuple(elts=[ast.Name() as one, ast.Starred()])]):
             yield one
+
+
+def _caught(place: Place) -> bool:
+    """Whether what a place raises is caught at once."""
+    return any(isinstance(outer, ast.Try) and outer.handlers for outer in place.file.ancestors(place.node))
 
 
 def _is_list(site: Site, name: ast.Name) -> bool:

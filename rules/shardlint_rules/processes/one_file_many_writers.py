@@ -21,6 +21,9 @@ _OPEN = {
     "fsspec.open": 1,
 }
 _NEAR = (r"(?:)process_index\(\)|host_id\(\)",)
+_WRITES = re.compile(
+    r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$"
+)
 _BARRIER = "sync_global_devices"
 _OWN = re.compile(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null")
 
@@ -58,7 +61,8 @@ class OneFileManyWriters(Rule):
         path = self._written(site)
         if path is None or _names_the_process(site, path):
             return
-        if not self._shared(site, function) or self._by_one(site, function):
+        form = self._shared(site, function)
+        if not form or self._by_one(site, function):
             return
         what = " ".join(site.text(path).split())
         yield site.finding(
@@ -66,9 +70,15 @@ class OneFileManyWriters(Rule):
             "all processes write it",
             f"All processes write `{what}` here, where other work is left to one by its index: they write over each "
             "other.",
-            help="put it under `if jax.process_index() == 0:`, in front of the barrier",
-            form="barrier",
-            why=f"`{function.name}` meets at a barrier, and asks for the index of the process",
+            help="put it under `if jax.process_index() == 0:`"
+            + (", in front of the barrier" if form == "barrier" else ""),
+            form=form,
+            why=f"`{function.name}` "
+            + (
+                "meets at a barrier, and asks for the index of the process"
+                if form == "barrier"
+                else "leaves another write to one process"
+            ),
         )
 
     def _written(self, site: Site) -> ast.expr | None:
@@ -83,8 +93,8 @@ class OneFileManyWriters(Rule):
         written = isinstance(mode, ast.Constant) and str(mode.value).startswith(("w", "x"))
         return site.call.args[0] if written and site.call.args else None
 
-    def _shared(self, site: Site, function: Scope) -> bool:
-        """Whether the function meets at a barrier, and leaves something to one process."""
+    def _shared(self, site: Site, function: Scope) -> str:
+        """Whether the function meets at a barrier and leaves something to one process, or another write."""
         file = site.file
         calls = file.walked(function).calls
         meets = any(
@@ -92,10 +102,15 @@ class OneFileManyWriters(Rule):
             for call in calls
             for one in options(site.value(call.func))
         )
-        return meets and any(
-            isinstance(one, ast.If) and first(site.program, Place(file, one.test)) is not None
+        tests = [
+            one
             for one in function.statements
-        )
+            if isinstance(one, ast.If) and first(site.program, Place(file, one.test)) is not None
+        ]
+        if meets and tests:
+            return "barrier"
+        others = (one for test in tests for one in ast.walk(test) if isinstance(one, ast.Call))
+        return "beside" if any(_WRITES.search(site.text(one.func)) for one in others) else ""
 
     def _by_one(self, site: Site, function: Scope) -> bool:
         """Whether one process alone comes here, or to each call of the function."""

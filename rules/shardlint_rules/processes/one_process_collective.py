@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardlint.program.processes import First, first, leaves
+from shardlint.program.processes import First, decorated, first, leaves
 from shardlint.program.values import Place
-from shardlint.program.whole_program import Together, joined
-from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.program.whole_program import COLLECTIVES, Together, global_calls, joined
+from shardlint.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.starting import short
@@ -22,9 +22,10 @@ class OneProcessCollective(Rule):
     ## What it does
     Reports `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal` and Orbax's `save` and
     `restore` under `if jax.process_index() == 0:`, under a flag, property or function that asks it
-    (`is_main_process()`), in the `else` of its opposite, or after `if jax.process_index() != 0: return`; also where a
-    function of the project makes the call. The same call on the other side of the condition is right, and so is one in
-    a program of one process.
+    (`is_main_process()`), in the `else` of its opposite, after `if jax.process_index() != 0: return`, or in a function
+    whose decorator does so; also where a function of the project makes the call. The same call on the other side of the
+    condition is right, and so is one in a program of one process. Possible: a jitted function under such a condition
+    that is given an array which `make_array_from_process_local_data` and the like made.
 
     ## Why it hurts
     The process that makes the call waits for the others, which never come: the program hangs, until a timeout ends it.
@@ -44,12 +45,16 @@ class OneProcessCollective(Rule):
             near=r"process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id",
             saying=("if ", "if("),
         ),
+        Calls(*COLLECTIVES, near=("@",)),
+        Methods("save", "restore", "wait_until_finished", near=("orbax",)),
     )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call under the condition."""
         statement = site.syntax
+        if isinstance(statement, ast.Call):
+            yield from self._decorated(site, statement)
         if not isinstance(statement, ast.If):
             return
         found = first(site.program, Place(site.file, statement.test))
@@ -63,6 +68,55 @@ class OneProcessCollective(Rule):
             start = (*one.through, one.place)[0]
             if one.name not in others and not alone(site.program, start):
                 yield self._finding(site, statement, found, one)
+        yield from self._global(site, statement, found, inside, outside)
+
+    def _decorated(self, site: Site, call: ast.Call) -> Iterator[Finding]:
+        """A call in a function that a decorator lets one process alone run."""
+        function = site.scope.function()
+        if function is None or not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return
+        one = next(joined(site.program, site.file, [call]), None)
+        guard = decorated(site.program, site.file, function.node) if one is not None else None
+        if one is None or one.place.node is not call or guard is None or alone(site.program, one.place):
+            return
+        sure = guard.proven and one.sure
+        text = site.text(guard.test)
+        yield site.finding(
+            call,
+            "one process alone",
+            f"`@{text}` lets one process alone run `{function.name}`, and {one.name.rpartition('.')[2]} waits for all "
+            "of them: the program hangs.",
+            help="make this call on all processes, and let one of them use what it gives",
+            certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
+            form="" if sure else "by-name" if one.sure else "maybe",
+            why=one.why if one.why else "" if guard.proven else f"`@{text}` says so by its name",
+        )
+
+    def _global(
+        self,
+        site: Site,
+        statement: ast.If,
+        found: First,
+        inside: Sequence[ast.stmt],
+        outside: Sequence[ast.stmt],
+    ) -> Iterator[Finding]:
+        """Computations with arrays that all processes hold a part of."""
+        others = {name for _, name, _ in global_calls(site.program, site.file, outside)}
+        for call, name, made in global_calls(site.program, site.file, inside):
+            if name in others or alone(site.program, Place(site.file, call)):
+                continue
+            test = " ".join(site.text(statement.test).split())
+            yield site.finding(
+                call,
+                "one process alone",
+                f"By `{test}` one process alone comes here, and {name} computes with an array of which all processes "
+                f"hold a part ({made}): they must all run it, and this one waits for them.",
+                help="compute on all processes, and let one of them use the result",
+                certainty=Certainty.POSSIBLE,
+                form="global-array",
+                why=f"{made} makes a global array",
+            )
+            return
 
     def _finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
         start = (*one.through, one.place)[0]

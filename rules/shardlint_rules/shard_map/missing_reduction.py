@@ -76,6 +76,9 @@ class MissingReduction(Rule):
     def _finding(self, site: Site, ran: Ran, leaf: Leaf, axes: Axes, node: ast.AST) -> Finding:
         off = ran.mapped.check == "off"
         updated = leaf.origin is not None and leaf.origin.node is node and isinstance(node, ast.Call)
+        updated = updated and not site.text(node).startswith(
+            ("jax.lax.axis_index", "lax.axis_index", "axis_index")
+        )
         what = "gradients that were reduced over no axis" if updated else "a result that differs along"
         label = f"{what}, declared the same along {shown(axes)}" if updated else f"varies over {shown(axes)}"
         return site.finding(
@@ -93,9 +96,9 @@ def _unreduced(site: Site, ran: Ran) -> Iterator[tuple[Leaf, Axes, ast.AST]]:
     sizes = _sizes(ran)
     for leaf, named, spec in against(site.program, ran.result, ran.mapped.out_specs):
         left = frozenset(
-            axis for axis in leaf.over - named if axis not in leaf.reduced and sizes.get(str(axis)) != 1
+            axis for axis in leaf.sure - named if axis not in leaf.reduced and sizes.get(str(axis)) != 1
         )
-        if not left or leaf.open:
+        if not left:
             continue
         origin = leaf.origin
         if (

@@ -18,6 +18,7 @@ class PerShardStatistics(Rule):
     ## What it does
     Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of
     an argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
+    Possible: a mean, sum or variance with `keepdims=True`, as a normalisation takes it.
 
     ## Why it hurts
     Each device sees its own piece of the dimension: each is normalised, sorted or added up by itself, and the pieces
@@ -46,7 +47,8 @@ class PerShardStatistics(Rule):
             if node in done or ran.mapped.api != "jax.shard_map" or _communicates(ran, event):
                 continue
             done.add(node)
-            sure = not event.note.endswith("?")
+            sure = not event.note.endswith(("?", "+"))
+            again = event.note.endswith("+")
             yield site.finding(
                 node,
                 f"along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
@@ -54,8 +56,12 @@ class PerShardStatistics(Rule):
                 f"communicates over {shown(event.axes)}.",
                 help="leave the dimension whole in in_specs, or reduce over the axis too",
                 certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
-                form="" if sure else "last",
-                why="" if sure else "the spec's last entry is taken for the last dimension",
+                form="" if sure else "normalised" if again else "last",
+                why=""
+                if sure
+                else "keepdims puts the result over the dimension again"
+                if again
+                else "the spec's last entry is taken for the last dimension",
             )
 
 

@@ -61,7 +61,7 @@ def _unmapped(result: Local, axes: Value) -> Iterator[Leaf]:
 
 
 def _differs(leaf: Leaf) -> bool:
-    return any(axis not in leaf.reduced for axis in leaf.over) and not leaf.open
+    return any(axis not in leaf.reduced for axis in leaf.sure)
 
 
 def _none(node: ast.expr) -> ast.expr:

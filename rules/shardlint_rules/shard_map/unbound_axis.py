@@ -9,7 +9,7 @@ from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.mapped import collectives
 from shardlint.program.signatures import JITS, wrappings
-from shardlint.program.values import Function, Value, Wrapped
+from shardlint.program.values import Api, Function, Value, Wrapped
 from shardlint.program.varying import Event
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
@@ -39,9 +39,10 @@ class UnboundAxis(Rule):
 
     ## What it does
     Follows functions given to `jax.jit` and reports those that come to a collective (`psum`, `pmean`, `all_gather`,
-    ...) over a named axis with no `shard_map`, `pmap` or `vmap(axis_name=)` on the way; and functions given to
-    `pmap` that come to one over another axis than its `axis_name`. The usual way to it: a loss that averages over the
-    devices in the training step is compiled by itself for the evaluation.
+    ...) over a named axis with no `shard_map`, `pmap` or `vmap(axis_name=)` on the way; functions given to `pmap` that
+    come to one over another axis than its `axis_name`; and functions given to `shard_map` that come to one over an axis
+    which its mesh does not have. The usual way to it: a loss that averages over the devices in the training step is
+    compiled by itself for the evaluation.
 
     ## Why it hurts
     Tracing raises `NameError: unbound axis name`, often only when the first evaluation is reached.
@@ -55,13 +56,16 @@ class UnboundAxis(Rule):
     name = "unbound-axis"
     harm = Harm.CRASH
     assumes = False
-    wakes = (Calls(*JITS, near=_NEAR), Calls("jax.pmap"))
+    wakes = (Calls(*JITS, near=_NEAR), Calls("jax.pmap", "jax.shard_map"))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each function."""
         if site.api == "jax.pmap":
             yield from self._pmapped(site)
+            return
+        if site.api == "jax.shard_map":
+            yield from self._sharded(site)
             return
         for one in wrappings(site.program, site.file, site.call, site.form):
             definition = _definition(one.inner)
@@ -76,13 +80,7 @@ class UnboundAxis(Rule):
                     break
 
     def _pmapped(self, site: Site) -> Iterator[Finding]:
-        around = site.scope.function()
-        if (
-            around is not None
-            and site.region.traced != "never"
-            and around.parent is not None
-            and _nested(site)
-        ):
+        if _nested(site):
             return
         for ran in runs(site):
             if ran.mapped.axis is not None and not isinstance(ran.mapped.axis, str):
@@ -98,6 +96,27 @@ class UnboundAxis(Rule):
                     yield self._finding(site, event, node, f"jax.pmap with {named}")
                     break
 
+    def _sharded(self, site: Site) -> Iterator[Finding]:
+        """Collectives of a body over axes that the mesh of the very shard_map does not have."""
+        for ran in runs(site):
+            names = ran.mapped.mesh.axis_names if ran.mapped.mesh is not None else None
+            if names is None or _nested(site):
+                continue
+            for event in ran.events:
+                if event.kind != "collective" or not _sure(event) or set(event.axes) <= set(names):
+                    continue
+                place = event.seen_from(site.file)
+                missing = shown(axis for axis in event.axes if axis not in names)
+                yield site.finding(
+                    place.node if place is not None else site.call,
+                    f"the mesh has no axis {missing}{elsewhere(site, event)}",
+                    f"On {site.on('jax')} this raises when it is traced: the mesh of the shard_map has the axes "
+                    f"{shown(names)}.",
+                    help="name an axis of the mesh",
+                    certainty=Certainty.PROVEN,
+                )
+                break
+
     def _finding(self, site: Site, event: Event, node: ast.AST, under: str) -> Finding:
         return site.finding(
             node,
@@ -112,6 +131,13 @@ class UnboundAxis(Rule):
 
 
 def _nested(site: Site) -> bool:
+    """Whether the mapped function is mapped again, or made where another one maps."""
+    for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.stmt):
+            break
+        made = site.value(outer.func) if isinstance(outer, ast.Call) else None
+        if isinstance(made, Api) and made.name in _BINDERS:
+            return True
     return any(one in site.region.by for one in ("pmap", "shard_map", "vmap"))
 
 

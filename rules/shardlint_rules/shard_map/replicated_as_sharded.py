@@ -1,0 +1,100 @@
+"""SL410."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from shardlint.program.mapped import Ran, against
+from shardlint.program.values import Function, Wrapped
+from shardlint.program.varying import Axis
+from shardlint.rule import Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.runs import MAPPING, runs, shown
+
+# A dimension that is made to hold an entry for each device.
+_ON_PURPOSE = re.compile(
+    r"\[(?:\w+\.)?(?:None|newaxis)|expand_dims|broadcast_to|reshape\(\(?1\b|atleast_1d|stack\("
+)
+
+
+class ReplicatedAsSharded(Rule):
+    """A result of `shard_map` that is the same on all devices is declared to be split over them.
+
+    ## What it does
+    Follows the values of the body of a `shard_map` to its results, and reports one that was reduced over an axis
+    (`psum`, `pmean`, `all_gather`) and varies no more along it, where its out spec names that axis. Not in tests, which
+    look at the copies.
+
+    ## Why it hurts
+    The copies are put one after another: the result is as many times longer as there are devices along the axis. It
+    raises where its shape matters, and is wrong where it does not: a norm, a sum, a broadcast. The check does not ask
+    for it.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12 with 8 devices: a gradient of 4 numbers comes back with 32, its sum is 8 times too large.
+    A dimension that is made for the devices (`loss[None]`) is left alone, and so is what goes through code that is not
+    seen.
+    """
+
+    code = "SL410"
+    name = "replicated-as-sharded"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    assumes = True
+    wakes = MAPPING
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each axis."""
+        done: set[str] = set()
+        if site.program.project.is_test(site.file.path):
+            return
+        for ran in runs(site):
+            if ran.mapped.api != "jax.shard_map" or _on_purpose(ran):
+                continue
+            for axes, node in _whole(site, ran):
+                if shown(axes) in done:
+                    continue
+                done.add(shown(axes))
+                yield site.finding(
+                    node,
+                    f"the same on all devices along {shown(axes)}",
+                    f"On {site.on('jax')} the copies are put one after another: the result is as many times as long as "
+                    f"what each device returns as there are devices along {shown(axes)}.",
+                    help=f"leave {shown(axes)} out of this out spec",
+                    form="reduced",
+                    why="a collective reduced it, and nothing after that tells the devices apart",
+                )
+
+
+def _whole(site: Site, ran: Ran) -> Iterator[tuple[list[Axis], ast.AST]]:
+    """The axes that out specs name along which their results do not vary, and where to say so."""
+    mesh = ran.mapped.mesh
+    sizes = dict(zip(mesh.axis_names or (), mesh.sizes, strict=False)) if mesh is not None else {}
+    settings = ran.mapped.settings.keywords.get("out_specs")
+    for leaf, named, spec in against(site.program, ran.result, ran.mapped.out_specs):
+        if not leaf.traced:
+            continue
+        same = [
+            one for one in named if leaf.same_over(one) and one in leaf.reduced and sizes.get(str(one)) != 1
+        ]
+        if not same:
+            continue
+        call = getattr(spec, "call", None)
+        node: ast.AST = site.call
+        if settings is not None and settings.file is site.file:
+            node = settings.node
+            place = call.place if call is not None else None
+            if place is not None and place.file is site.file:
+                node = next((one for one in ast.walk(settings.node) if one is place.node), node)
+        yield same, node
+
+
+def _on_purpose(ran: Ran) -> bool:
+    """Whether the body makes a dimension for the devices."""
+    inner = ran.mapped.inner
+    while isinstance(inner, Wrapped):
+        inner = inner.inner
+    return not isinstance(inner, Function) or bool(_ON_PURPOSE.search(inner.place.file.text(inner.node)))
