@@ -121,7 +121,7 @@ class Log:
     main = f"import jax\nimport helper\ndef main(p):\n    {before}\n    jax.distributed.initialize()\n"
     whole = program(tmp_path, main=main, helper=helper, defaults="import jax\nN = jax.device_count()\n")
     place = call(whole, tmp_path / "main.py", "jax.distributed.initialize()")
-    found = Backend(whole.evaluator, whole.evaluator.linker).before(place)
+    found = Backend(whole).before(place)
     assert (found is not None) is starts
 
 
