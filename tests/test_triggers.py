@@ -9,7 +9,7 @@ from pathlib import Path
 from shardlint.dispatch import Wakes, sites
 from shardlint.facts import read_facts
 from shardlint.program import Program
-from shardlint.rule import Attributes, Finding, Harm, Keywords, Rule
+from shardlint.rule import Attributes, Finding, Harm, Imports, Keywords, Rule
 from shardlint.site import Site
 from shardlint.sources.text import decode
 from shardlint.targets import Target, Targets
@@ -71,3 +71,32 @@ def test_what_runs_together(tmp_path: Path) -> None:
     names = [file.path.name for file in program.together(home)]
     assert names[0] == "main.py"
     assert set(names[1:]) == {"model.py", "inner.py", "runs.py", "layers.py"}
+
+
+class Importing(Rule):
+    code = "XX2"
+    name = "importing"
+    harm = Harm.CRASH
+    wakes = (Imports("jax"),)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        yield from ()
+
+
+def test_imports(tmp_path: Path) -> None:
+    text = (
+        "import os, jax.numpy as jnp\nfrom jaxtyping import Array\nfrom .jax import local\n\n\ndef f():\n"
+        "    from jax import (\n        devices,\n        jit as compiled,\n    )\n    return jnp.ones(devices())\n"
+    )
+    path = tmp_path / "a.py"
+    path.write_text(text)
+    wakes = Wakes.of([Importing()])
+    hits = wakes.screen.hits(text.encode())
+    triggers = wakes.triggers(hits, text.encode(), lambda module: True)
+    found = [
+        (site.form, site.written)
+        for site in sites(
+            Program(tmp_path), read_facts(decode(path, text.encode()), path), wakes, Targets({}), triggers
+        )
+    ]
+    assert found == [("import", "jax.numpy"), ("import", "jax.devices"), ("import", "jax.jit")]

@@ -125,6 +125,26 @@ class Log:
     assert (found is not None) is starts
 
 
+def test_imports_in_circles_start_the_backend_for_every_question(tmp_path: Path) -> None:
+    whole = program(
+        tmp_path,
+        main="import one\nimport jax\njax.distributed.initialize()\n",
+        again="import two\nimport jax\njax.distributed.initialize()\n",
+        quiet="import calm\nimport jax\njax.distributed.initialize()\n",
+        one="import two\n",
+        two="import one\nimport three\n",
+        three="import jax\nDEVICES = jax.devices()\n",
+        calm="import calm\n",
+    )
+    found = {}
+    for name in ("main", "again", "quiet", "main"):
+        started = Backend(whole).before(call(whole, tmp_path / f"{name}.py", "jax.distributed.initialize()"))
+        found[name] = started and [one.file.path.stem for one in (*started.through, started.place)]
+    assert found == {
+        "main": ["main", "one", "two", "three"], "again": ["again", "two", "three"], "quiet": None,
+    }  # fmt: skip
+
+
 def test_calls_for_all_processes_are_followed(tmp_path: Path) -> None:
     helper = f"{IMPORTS}def host(tree):\n    return jax.tree.map(multihost_utils.process_allgather, tree)\n"
     main = "import helper\ndef save(x):\n    return helper.host(x)\ndef other(x):\n    return x\n"
