@@ -27,6 +27,8 @@ class LogicalRules:
     """Rules in order: each a logical name and the mesh axes it stands for, none where it is left whole on purpose."""
 
     rules: tuple[tuple[str, tuple[str, ...]], ...]
+    configured: bool = False
+    """They stand in a configuration file, of which a project may have one for each of several models."""
 
     @property
     def names(self) -> frozenset[str]:
@@ -138,4 +140,4 @@ def _literal(value: object) -> LogicalRules | None:
         if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
             return None
         found.append((item[0], tuple(names)))
-    return LogicalRules(tuple(found))
+    return LogicalRules(tuple(found), configured=True)

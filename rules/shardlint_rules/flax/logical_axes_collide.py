@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.program.logical import LogicalRules
-from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.flax.logical_names import named_under_rules
 
@@ -19,7 +19,8 @@ class LogicalAxesCollide(Rule):
     ## What it does
     Reports a name in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` for which every rule asks for a mesh
     axis that another name of the same array has taken, where all rules are known (given with the call, set in the
-    project's code, or listed in its YAML or TOML configs).
+    project's code, or listed in its YAML or TOML configs). Where only some of the configured lists that have rules for these
+    names do so it is possible: the others may be of another model.
 
     ## Why it hurts
     A mesh axis splits one dimension of an array. Linen gives it to the name whose rule stands first in the list, and
@@ -49,19 +50,30 @@ class LogicalAxesCollide(Rule):
         if found is None:
             return
         names, tables = found
+        known = {name for _, name in names}
+        asked = [table for table in tables if any(ruled in known for ruled, _ in table.rules)]
         for node, name in names:
-            lost = [one for table in tables if (one := _lost([n for _, n in names], name, table))]
+            lost = [
+                (table, one)
+                for table in asked
+                if (one := _lost([n for _, n in names], name, table)) is not None
+            ]
             if not lost:
                 continue
-            axes, winner = lost[0]
+            # Configurations may be of several models: under which of them this one runs, the text does not say.
+            always = len(lost) == len(asked) or not all(table.configured for table, _ in lost)
+            axes, winner = lost[0][1]
             shown = " and ".join(repr(axis) for axis in axes)
-            where = "" if len(tables) == 1 else " in one of the lists of rules"
+            where = "" if len(lost) == len(asked) else " in one of the lists of rules"
             yield site.finding(
                 node,
                 f"{shown}, which the rule of {name!r} asks for{where}, goes to {winner!r}",
                 f"On {site.on('flax')} linen leaves this dimension whole on every device: a mesh axis splits one "
                 "dimension of an array.",
                 help=f'give {name!r} another mesh axis, or a last rule ("{name}", None) if it is to stay whole here',
+                certainty=Certainty.PROVEN if always else Certainty.POSSIBLE,
+                form="" if always else "one-of-the-lists",
+                why="" if always else f"of {len(asked)} lists of rules for these names {len(lost)} do so",
             )
 
 
