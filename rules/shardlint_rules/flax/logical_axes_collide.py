@@ -19,7 +19,7 @@ class LogicalAxesCollide(Rule):
     ## What it does
     Reports a name in `nn.with_logical_partitioning` or `nn.logical_to_mesh_axes` for which every rule asks for a mesh
     axis that another name of the same array has taken, where all rules are known (given with the call, set in the
-    project's code, or listed in its YAML or TOML configs). Where only some of the configured lists that have rules for these
+    project's code, or listed in its YAML or TOML configs). Where only some of the configured lists with rules for these
     names do so it is possible: the others may be of another model.
 
     ## Why it hurts
