@@ -59,8 +59,13 @@ class Context:
         return self.complete and not self.contexts
 
     def only(self, *kinds: ContextKind) -> bool:
-        """Proven: on every way there is a mesh in context and all are of these kinds."""
-        return self.complete and not self.bare and all(context.kind in kinds for context in self.contexts)
+        """Proven: on every way there is a mesh in context and all are of these kinds. Not of code nothing leads to."""
+        return (
+            self.complete
+            and not self.bare
+            and bool(self.contexts)
+            and all(context.kind in kinds for context in self.contexts)
+        )
 
 
 class Contexts:

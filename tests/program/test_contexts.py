@@ -172,3 +172,10 @@ def test_both_are_seen_around(ask: Ask) -> None:
 )
 def test_through_other_files(ask: Ask, files: dict[str, str], found: str) -> None:
     assert context(ask, "def f(): here()\n", files) == found
+
+
+def test_nothing_is_in_context_in_code_that_only_calls_itself(ask: Ask) -> None:
+    asked = ask(BEFORE + "@jax.jit\ndef f(x):\n    here()\n    return f(x)\n")
+    found = asked.program.context(*asked.node("here()", "a.py", -1))
+    assert not found.contexts
+    assert not found.only("with mesh", "set_mesh")
