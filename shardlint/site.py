@@ -328,6 +328,11 @@ class Site:
         """The site's own call or name as a libcst node."""
         return self.island(self.syntax)
 
+    def given_to(self, node: ast.AST, function: str) -> list[Edit]:
+        """Edits that make an expression, which stays where it is, the argument of a call."""
+        first, last = self.file.span(node)
+        return [Edit(first, first, f"{function}("), Edit(last, last, ")")]
+
     def replace(self, node: ast.AST, replacement: cst.CSTNode | str) -> Edit:
         """Replace a node by a libcst node or by text."""
         start, end = self.file.span(node)

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.program.contexts import MeshContext
 from shardlint.program.values import Place
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.flax.linen import CONSTRAINTS, RULES_CONTEXTS, constrains_anywhere
 
@@ -118,7 +118,7 @@ class LinenConstraintIgnored(Rule):
             return None
         name, imports = site.spell("jax.set_mesh")
         text = f"{name}({mesh.place.text()})"
-        edits: list[Edit] = [site.replace(mesh.place.node, text), *imports]
+        edits = [*site.given_to(mesh.place.node, name), *imports]
         return site.fix(Safety.UNSAFE, f"write {text}", edits, _WHY)
 
 

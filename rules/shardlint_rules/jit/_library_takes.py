@@ -33,7 +33,6 @@ _JIT = Takes(
     ),
     any_number=True,
 )  # fmt: skip
-_GLOBAL = ("global_mesh", "pspecs")
 TAKES = {
     "jax.jit": _JIT,
     "jax.device_put": Takes(("x",), 1, ("device", "src", "donate", "may_alias"), any_number=True),
@@ -50,8 +49,6 @@ TAKES = {
     "jax.experimental.mesh_utils.create_device_mesh": Takes(
         ("mesh_shape",), 1, ("devices", "contiguous_submeshes", "allow_split_physical_axes"), any_number=True
     ),
-    "jax.experimental.multihost_utils.host_local_array_to_global_array": Takes(("local_inputs", *_GLOBAL), 3),
-    "jax.experimental.multihost_utils.global_array_to_host_local_array": Takes(("global_inputs", *_GLOBAL), 3),
     "jax.tree.map": Takes(("f", "tree"), 2, ("is_leaf",), any_number=True),
 }  # fmt: skip
 """By canonical name."""
@@ -80,6 +77,8 @@ def wrong_of(api: str, arguments: CallArguments, partial: bool) -> Wrong | None:
             help = f"write {close[0]}=" if close else f"it takes {', '.join(takes.known)}"
             return Wrong(keyword, f"it takes no `{keyword}`", help)
     given = len(arguments.positional)
+    if any(keyword in _OTHERS for keyword in arguments.keywords):
+        return None  # it may stand for what seems to be missing
     if arguments.open_positional or arguments.open_keywords:
         return None
     if given > len(takes.named) and not takes.any_number:

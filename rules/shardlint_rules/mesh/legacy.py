@@ -229,8 +229,7 @@ def set_instead(site: Site, item: ast.withitem) -> list[Edit]:
     name, imports = site.spell("jax.set_mesh")
     node, target = item.context_expr, item.optional_vars
     if target is None:
-        first, last = site.file.span(node)
-        return [Edit(first, first, f"{name}("), Edit(last, last, ")"), *imports]
+        return [*site.given_to(node, name), *imports]
     statement = site.file.parent(item)
     assert isinstance(statement, ast.With)
     line = site.file.source.offset(statement.lineno, 0)
