@@ -139,7 +139,7 @@ def _checked(mistake: Mistake, folder: Path, certainty: str, laid_out: float) ->
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         return Result(mistake.id, unavailable=f"check takes more than {_LIMIT} seconds")
-    if run.returncode not in (0, 1):
+    if run.returncode not in (0, 1) and not run.stdout.startswith("{"):  # a file that does not parse is a miss
         reason = (run.stderr.strip().splitlines() or [f"exit code {run.returncode}"])[-1]
         return Result(mistake.id, unavailable=f"check could not be run: {reason[-200:]}")
     findings = [finding for finding in json.loads(run.stdout)["findings"] if mistake.hit_by(finding)]
