@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import tokenize
 from collections.abc import Iterator, Sequence
 
 from shardlint.rule import Edit
 from shardlint.sources.text import Source
-from shardlint.splice import Layer, forward
+from shardlint.splice import Layer, forward, same_program
 
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
@@ -27,7 +26,7 @@ def aligned(before: Source, layer: Layer, wraps: Sequence[Layer], after: str) ->
     except (tokenize.TokenError, SyntaxError):
         return Layer(())
     found = Layer.of(list(_edits(after, shifts)))
-    return found if found.edits and _same(after, found.made(after)) else Layer(())
+    return found if found.edits and same_program(after, found.made(after)) else Layer(())
 
 
 def _moved(
@@ -83,11 +82,3 @@ def _edits(text: str, shifts: dict[int, int]) -> Iterator[Edit]:
         elif by < 0 and not line[:-by].strip(" "):
             yield Edit(start, start - by, "")
         start += len(line) + 1
-
-
-def _same(one: str, two: str) -> bool:
-    try:
-        trees = [ast.dump(ast.parse(text.removeprefix("\ufeff"))) for text in (one, two)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return trees[0] == trees[1]

@@ -10,8 +10,7 @@ from typing import AnyStr
 
 @lru_cache(maxsize=128)
 def _compiled(pattern: AnyStr) -> re.Pattern[AnyStr]:
-    blank, end = (rb"[ \t]*(?:", rb")") if isinstance(pattern, bytes) else (r"[ \t]*(?:", r")")
-    return re.compile(blank + pattern + end, re.MULTILINE)
+    return re.compile(pattern, re.MULTILINE)
 
 
 def beginning(text: AnyStr, pattern: AnyStr, saying: tuple[AnyStr, ...]) -> Iterator[int]:
@@ -25,9 +24,11 @@ def beginning(text: AnyStr, pattern: AnyStr, saying: tuple[AnyStr, ...]) -> Iter
     if pattern.startswith(anywhere):
         yield from _within(text, pattern[len(anywhere) :], saying)
         return
-    newline: AnyStr = b"\n" if isinstance(text, bytes) else "\n"
-    compiled = _compiled(pattern)
-    for start in sorted(_starts(text, newline, saying)):
+    newline, blank, end = (
+        (b"\n", rb"[ \t]*(?:", rb")") if isinstance(pattern, bytes) else ("\n", r"[ \t]*(?:", r")")
+    )
+    compiled = _compiled(blank + pattern + end)
+    for start in _starts(text, newline, saying):
         if compiled.match(text, start) is not None:
             yield start
 
@@ -36,7 +37,7 @@ def _within(text: AnyStr, pattern: AnyStr, saying: tuple[AnyStr, ...]) -> Iterat
     """Where a pattern matches in lines, outside of what may be a comment: one place in each."""
     newline, mark = (b"\n", b"#") if isinstance(text, bytes) else ("\n", "#")
     last = -1
-    for place in _matching(text, _searched(pattern), saying):
+    for place in _matching(text, _compiled(pattern), saying):
         start = text.rfind(newline, 0, place) + 1
         if start != last and text.find(mark, start, place) < 0:
             last = start
@@ -57,18 +58,15 @@ def _matching(text: AnyStr, compiled: re.Pattern[AnyStr], saying: tuple[AnyStr, 
     yield from sorted(places)
 
 
-@lru_cache(maxsize=128)
-def _searched(pattern: AnyStr) -> re.Pattern[AnyStr]:
-    return re.compile(pattern, re.MULTILINE)
-
-
-def _starts(text: AnyStr, newline: AnyStr, words: tuple[AnyStr, ...]) -> set[int]:
-    """Where the lines begin that hold one of the words."""
+def _starts(text: AnyStr, newline: AnyStr, words: tuple[AnyStr, ...]) -> list[int]:
+    """Where the lines begin that hold one of the words, or all of them where there is none."""
+    if not words:
+        return [0, *(found.end() for found in _compiled(newline).finditer(text))]
     starts: set[int] = set()
-    for word in words or (newline,):
+    for word in words:
         at = text.find(word)
         while at >= 0:
-            starts.add(text.rfind(newline, 0, at) + 1 if words else at + 1)
-            end = text.find(newline, at + len(word) - 1) if words else at + 1
+            starts.add(text.rfind(newline, 0, at) + 1)
+            end = text.find(newline, at + len(word) - 1)
             at = text.find(word, end) if end >= 0 else -1
-    return starts if words else starts | {0}
+    return sorted(starts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -50,6 +51,15 @@ class Layer:
                 return edit.start
             shift += len(edit.text) - (edit.end - edit.start)
         return offset - shift
+
+
+def same_program(one: str, two: str) -> bool:
+    """Whether two texts parse, and to the same tree: they differ in layout alone."""
+    try:
+        trees = [ast.dump(ast.parse(text.removeprefix("\ufeff"))) for text in (one, two)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return trees[0] == trees[1]
 
 
 def forward(layers: Sequence[Layer], offset: int) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import io
 import tokenize
 import tomllib
@@ -12,7 +11,7 @@ from tokenize import TokenInfo
 
 from shardlint.rule import Edit
 from shardlint.sources.text import Source
-from shardlint.splice import Layer
+from shardlint.splice import Layer, same_program
 
 # Lines that are longer are so for a reason of their own; where all are short, this much is usual.
 _USUAL, _NARROW = 88, 80
@@ -56,7 +55,7 @@ def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer
     for _ in range(_PASSES):
         breaks = Layer.of(_breaks(after, lines, length, before.newline)) if lines else Layer(())
         text = breaks.made(after)
-        if not breaks.edits or not _same(after, text):
+        if not breaks.edits or not same_program(after, text):
             break
         layers.append(breaks)
         lines = {number for edit in breaks.edits for number in _lines(text, _start(breaks, edit), edit.text)}
@@ -83,14 +82,6 @@ def _grown(before: Source, layer: Layer, after: str, length: int) -> Iterator[in
 def _lines(text: str, start: int, part: str) -> range:
     first = text.count("\n", 0, start) + 1
     return range(first, first + part.count("\n") + 1)
-
-
-def _same(one: str, two: str) -> bool:
-    try:
-        trees = [ast.dump(ast.parse(text.removeprefix("\ufeff"))) for text in (one, two)]
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return False
-    return trees[0] == trees[1]
 
 
 def _breaks(text: str, numbers: Iterable[int], length: int, newline: str) -> Iterator[Edit]:

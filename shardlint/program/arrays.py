@@ -16,6 +16,7 @@ from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.program.shapes import ELEMENTWISE, PRODUCTS, Shape, shape_of
+from shardlint.program.signatures import COMPILING
 from shardlint.program.values import (
     Api,
     Computed,
@@ -40,7 +41,6 @@ _PLACING = {
     "jax.reshard": "out_shardings",
     "equinox.filter_shard": "device_or_shardings",
 }
-_JITS = ("jax.jit", "jax.experimental.pjit.pjit", "equinox.filter_jit", "flax.nnx.jit")
 # They give an array like their first argument, split the same way.
 _KEEPING = ELEMENTWISE | {f"jax.numpy.{name}" for name in ("copy", "ones_like", "zeros_like")}
 _REDUCING = frozenset(
@@ -145,7 +145,7 @@ class Arrays:
         callee = self.evaluator.value(Place(place.file, node.func), env)
         arguments = self.evaluator.arguments(place, env)
         first = arguments.positional[0] if arguments.positional else None
-        if isinstance(callee, Wrapped) and callee.api.name in _JITS:
+        if isinstance(callee, Wrapped) and callee.api.name in COMPILING:
             return self._compiled(callee, place)
         if isinstance(callee, Api):
             if callee.name in _PLACING:

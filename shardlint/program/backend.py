@@ -12,6 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts
+from shardlint.program.signatures import COMPILING
 from shardlint.program.values import Api, ClassValue, Function, ModuleValue, Place, Wrapped, options
 
 if TYPE_CHECKING:
@@ -39,7 +40,7 @@ zeros_like ones_like full_like stack concatenate sqrt exp log tri tril triu
 """.split()
 )
 _RUN_AT_ONCE = (ast.ClassDef, ast.With, ast.AsyncWith, ast.Try, ast.TryStar)
-_JITS = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap", "equinox.filter_jit", "flax.nnx.jit")
+_COMPILED = (*COMPILING, "jax.pmap")
 
 
 @dataclass(frozen=True)
@@ -195,7 +196,7 @@ class _Running:
             if callee.name in STARTS or callee.name in _ARRAYS:
                 yield Started(place)
             return
-        if isinstance(callee, Wrapped) and callee.api.name in _JITS:
+        if isinstance(callee, Wrapped) and callee.api.name in _COMPILED:
             yield Started(place)
             return
         function = self._function(callee)

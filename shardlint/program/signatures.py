@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from shardlint.program.evaluate import Evaluator
 
 JITS = ("jax.jit", "jax.experimental.pjit.pjit")
+COMPILING = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
 # Their keywords, by what they say of arguments (and results).
 SHARDING_SETTINGS = ("in_shardings", "out_shardings")
 DONATE_SETTINGS = ("donate_argnums", "donate_argnames")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts
 from shardlint.program.reach import lookup
+from shardlint.program.signatures import COMPILING
 from shardlint.program.values import Api, ClassValue, Function, Made, Place, Wrapped, options
 
 if TYPE_CHECKING:
@@ -36,7 +37,6 @@ GLOBAL = frozenset(
         f"{_UTILS}host_local_array_to_global_array",
     )
 )
-_COMPILED = ("jax.jit", "jax.experimental.pjit.pjit", "equinox.filter_jit", "flax.nnx.jit")
 _SAVING = ("save", "restore", "wait_until_finished")
 
 
@@ -157,7 +157,7 @@ def global_calls(
 def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
     """The name of a compiled function that a call runs."""
     for option in options(program.evaluator.value(Place(file, call.func))):
-        if isinstance(option, Wrapped) and option.api.name in _COMPILED:
+        if isinstance(option, Wrapped) and option.api.name in COMPILING:
             return f"`{ast.unparse(call.func)}`"
         if isinstance(option, Api) and option.name.startswith("jax.numpy."):
             return option.name
@@ -174,7 +174,7 @@ def made_global(program: Program, file: FileFacts, node: ast.expr, depth: int = 
         for option in options(program.evaluator.value(Place(file, node.func))):
             if isinstance(option, Api) and option.name in GLOBAL:
                 return option.name
-            if isinstance(option, Wrapped) and option.api.name in _COMPILED:
+            if isinstance(option, Wrapped) and option.api.name in COMPILING:
                 return next(
                     filter(None, (made_global(program, file, one, depth + 1) for one in node.args)), ""
                 )
