@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
-from shardlint.facts import NOWHERE, FileFacts
+from shardlint.facts import NOWHERE, FileFacts, last_name
 from shardlint.program import Program, api
 from shardlint.program.values import Api, Made, Value, Wrapped, options
 from shardlint.rule import (
@@ -337,16 +337,12 @@ def _aliases(file: FileFacts, node: ast.AST) -> Iterator[str]:
     if isinstance(node, ast.alias) and node.asname:
         yield node.asname
     parent = file.parent(node)
-    if isinstance(parent, ast.Call) and parent.args[:1] == [node] and _last(parent.func) == "partial":
+    if isinstance(parent, ast.Call) and parent.args[:1] == [node] and last_name(parent.func) == "partial":
         node, parent = parent, file.parent(parent)  # `pmap = functools.partial(jax.pmap, axis_name="batch")`
     if isinstance(parent, ast.Assign) and parent.value is node:
         for target in parent.targets:
             if isinstance(target, ast.Name | ast.Attribute):
                 yield target.id if isinstance(target, ast.Name) else target.attr
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 _Met = tuple[ast.AST, Api, Form, Iterable[Rule]]

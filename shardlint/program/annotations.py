@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from shardlint.facts import last_name
 from shardlint.program.values import Constant, Place, Value
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ def annotated(evaluator: Evaluator, place: Place) -> list[Value]:
             parts = [node.left, node.right]
             return [one for part in parts for one in annotated(evaluator, Place(place.file, part))]
         case ast.Subscript():
-            last = node.value.attr if isinstance(node.value, ast.Attribute) else getattr(node.value, "id", "")
+            last = last_name(node.value)
             inside = node.slice
             first = inside.elts[0] if isinstance(inside, ast.Tuple) and inside.elts else inside
             if last == "Union":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts import last_name
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.values import Api, Function, Made, Place, Value, Wrapped, options
 
@@ -28,7 +29,7 @@ def _harmless(statement: ast.stmt) -> bool:
         case ast.Expr(value=ast.Constant()):
             return True
         case ast.Expr(value=ast.Call(func=func)):
-            name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+            name = last_name(func)
             return name in _SAYING
         case ast.Assign(targets=targets):
             return all(_local(target) for target in targets)

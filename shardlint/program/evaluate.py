@@ -10,7 +10,7 @@ import ast
 import builtins
 from collections.abc import Callable, Hashable
 
-from shardlint.facts import Binding, FileFacts, Scope
+from shardlint.facts import Binding, FileFacts, Scope, called_name
 from shardlint.program import api
 from shardlint.program.annotations import annotated
 from shardlint.program.calling import Calling
@@ -390,7 +390,7 @@ class Evaluator:
         if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) and scope.parent is not None:
             args = [*scope.node.args.posonlyargs, *scope.node.args.args]
             if scope.parent.kind == "class" and args and args[0] is binding.node:
-                decorators = {_last_name(decorator) for decorator in scope.node.decorator_list}
+                decorators = {called_name(decorator) for decorator in scope.node.decorator_list}
                 if "staticmethod" not in decorators:
                     cls = ClassValue(Place(place.file, scope.parent.node))
                     return cls if "classmethod" in decorators else Made(cls, None)
@@ -468,14 +468,6 @@ def _opaque(inner: Value, decorator: Value) -> Value:
     """A function behind a decorator we know nothing of: kept, so that its calls can still be told."""
     written = decorator.written if isinstance(decorator, Api) else "an unknown decorator"
     return Wrapped(Api("", written), inner, None)
-
-
-def _last_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Call):
-        node = node.func
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def scope_label(scope: Scope) -> str:

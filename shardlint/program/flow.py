@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, last_name
 from shardlint.program import api
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.needs import Remembered
@@ -512,6 +512,6 @@ def spelled(place: Place) -> str:
     node = place.node
     while isinstance(node, ast.Call):
         inner = node.args[0] if node.args else None
-        last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        last = last_name(node.func)
         node = inner if last == "partial" and inner is not None else node.func
     return place.file.text(node)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, called_name
 
 _IMPORT_ERRORS = {
     "ImportError",
@@ -40,9 +40,9 @@ def _expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
         return False
     for outer in file.ancestors(node):
         if isinstance(outer, ast.With | ast.AsyncWith):
-            if any(_last_name(item.context_expr) in _EXPECTING for item in outer.items):
+            if any(called_name(item.context_expr) in _EXPECTING for item in outer.items):
                 return True
-        elif (isinstance(outer, ast.Call) and _last_name(outer) in _EXPECTING) or (
+        elif (isinstance(outer, ast.Call) and called_name(outer) in _EXPECTING) or (
             isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
             and any("xfail" in file.text(decorator) for decorator in outer.decorator_list)
         ):
@@ -59,10 +59,10 @@ def _expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
 def _expects(file: FileFacts, node: ast.AST) -> bool:
     for outer in file.ancestors(node):
         if isinstance(outer, ast.With) and any(
-            _last_name(item.context_expr) in _EXPECTING for item in outer.items
+            called_name(item.context_expr) in _EXPECTING for item in outer.items
         ):
             return True
-        if isinstance(outer, ast.Call) and _last_name(outer) in _EXPECTING:
+        if isinstance(outer, ast.Call) and called_name(outer) in _EXPECTING:
             return True
     return False
 
@@ -132,7 +132,7 @@ def _early_exit(file: FileFacts, node: ast.AST) -> bool:
 def _leaves_by_version(file: FileFacts, statement: ast.If) -> bool:
     last = statement.body[-1]
     leaves = isinstance(last, ast.Return | ast.Raise | ast.Continue) or (
-        isinstance(last, ast.Expr) and _last_name(last.value) in ("skip", "exit", "skipTest", "importorskip")
+        isinstance(last, ast.Expr) and called_name(last.value) in ("skip", "exit", "skipTest", "importorskip")
     )
     return leaves and _tests_version(file, statement.test)
 
@@ -169,7 +169,7 @@ def _speaks_of_release(file: FileFacts, node: ast.expr) -> bool:
     asked = [
         part.args[0]
         for part in ast.walk(node)
-        if isinstance(part, ast.Call) and _last_name(part) in _ASKING and part.args
+        if isinstance(part, ast.Call) and called_name(part) in _ASKING and part.args
     ]
     return any(not (isinstance(subject, ast.Name) and subject.id in ("self", "cls")) for subject in asked)
 
@@ -178,8 +178,8 @@ def _suppresses(context: ast.expr) -> bool:
     """`with contextlib.suppress(ImportError)`."""
     return (
         isinstance(context, ast.Call)
-        and _last_name(context) == "suppress"
-        and any(_last_name(kind) in _IMPORT_ERRORS for kind in context.args)
+        and called_name(context) == "suppress"
+        and any(called_name(kind) in _IMPORT_ERRORS for kind in context.args)
     )
 
 
@@ -187,15 +187,7 @@ def _catches(handler: ast.ExceptHandler) -> bool:
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(_last_name(kind) in _IMPORT_ERRORS for kind in types)
-
-
-def _last_name(node: ast.expr) -> str:
-    if isinstance(node, ast.Call):
-        node = node.func
-    if isinstance(node, ast.Attribute):
-        return node.attr
-    return node.id if isinstance(node, ast.Name) else ""
+    return any(called_name(kind) in _IMPORT_ERRORS for kind in types)
 
 
 def tested(file: FileFacts, node: ast.AST) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts, Scope
+from shardlint.facts import FileFacts, Scope, last_name
 from shardlint.program.buffers import Buffer, Memory, Story, Use, merged
 from shardlint.program.donation import Donations
 from shardlint.program.evaluation import Evaluation
@@ -220,5 +220,5 @@ def _always(test: ast.expr) -> bool:
 def _may_swallow(context: ast.expr) -> bool:
     """Whether a `with` may go on after an error in its body."""
     name = context.func if isinstance(context, ast.Call) else context
-    last = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
+    last = last_name(name)
     return str(last).startswith(_SWALLOWING)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, last_name
 from shardlint.program.reach import lookup
 from shardlint.program.values import ClassValue, Function, Made, Place, Value, options
 
@@ -119,10 +119,10 @@ def _index(program: Program, place: Place) -> bool | None:
     if is_index(program, place):
         return True
     node = place.node
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    name = last_name(node)
     if isinstance(node, ast.Call):
         func = node.func
-        name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+        name = last_name(func)
     return False if _RANK.match(name) and name not in ("host", "pid") else None
 
 
@@ -146,7 +146,7 @@ def _on_one(op: ast.cmpop, number: int, turned: bool) -> bool | None:
 
 def _named(node: ast.AST) -> First | None:
     """By its name: `is_main_process`."""
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    name = last_name(node)
     if _FIRST.match(name) and _SURE.search(name):
         return First(True, False)
     return None
@@ -251,7 +251,7 @@ def decorated(
         made = [one for one in found if isinstance(one, Function) and isinstance(one.node, ast.FunctionDef)]
         if made and all(_for_one(program, one) for one in made) and len(made) == len(found):
             return Guard(decorator, all(_for_one(program, one) == "proven" for one in made))
-        name = maker.attr if isinstance(maker, ast.Attribute) else getattr(maker, "id", "")
+        name = last_name(maker)
         if not made and _ONLY.match(name):
             return Guard(decorator, False)
     return None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, last_name
 from shardlint.program.reach import lookup
 from shardlint.program.signatures import COMPILING
 from shardlint.program.values import Api, ClassValue, Function, Made, Place, Wrapped, options
@@ -128,7 +128,7 @@ def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | Non
     if any(_SAVERS.match(one.api) for one in kinds):
         return Together(f"Orbax's {func.attr}", Place(file, call))
     holder = func.value
-    name = holder.attr if isinstance(holder, ast.Attribute) else getattr(holder, "id", "")
+    name = last_name(holder)
     if _NAMED_SAVER.search(name) and not any(isinstance(one.by, ClassValue) for one in kinds):
         if file.says("orbax"):
             place = Place(file, call)

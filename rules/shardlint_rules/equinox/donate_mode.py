@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from shardlint.facts import last_name
 from shardlint.program import api
 from shardlint.program.signatures import DONATE_SETTINGS, STATIC_SETTINGS
 from shardlint.program.values import Api, ClassValue, Constant, Function, Items, Made, options
@@ -195,7 +196,7 @@ def _type_is_no_array(annotation: ast.expr) -> bool:
         return annotation.value is None or annotation.value in _NOT_ARRAYS
     if isinstance(annotation, ast.Subscript):
         inner = annotation.value
-        last = inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", "")
+        last = last_name(inner)
         return _type_is_no_array(annotation.slice) if last == "Optional" else last in ("Literal", "type")
-    last = annotation.attr if isinstance(annotation, ast.Attribute) else getattr(annotation, "id", "")
+    last = last_name(annotation)
     return last in _NOT_ARRAYS

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from shardlint.facts import last_name
 from shardlint.program.meshes import is_sharding, is_spec, leaves
 from shardlint.program.reach import lookup
 from shardlint.program.values import Constant, Items, Parameter, options
@@ -98,7 +99,7 @@ def _unwrapped(node: ast.expr) -> ast.expr:
     """`if_array(sharding)`: filter_shard leaves what is no array alone by itself."""
     if (
         isinstance(node, ast.Call)
-        and _last_name(node.func) == "if_array"
+        and last_name(node.func) == "if_array"
         and len(node.args) == 1
         and not node.keywords
     ):
@@ -106,14 +107,10 @@ def _unwrapped(node: ast.expr) -> ast.expr:
     return node
 
 
-def _last_name(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
 def _refuse_parts(site: Site, node: ast.expr) -> None:
     """Inside a tree of shardings None and `if_array` mean nothing to filter_shard."""
     inside = [part for part in ast.walk(node) if isinstance(part, ast.Name | ast.Attribute)]
-    if any(_last_name(part) == "if_array" for part in inside):
+    if any(last_name(part) == "if_array" for part in inside):
         raise NotRewritten("if_array stands inside a tree of shardings")
     if isinstance(node, ast.Tuple | ast.List | ast.Dict) and _holds_none(site, node):
         raise NotRewritten(f"`{site.text(node)}` holds None, which filter_shard refuses for an array")

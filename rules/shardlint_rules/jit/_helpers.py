@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.facts import last_name
 from shardlint.program.values import Function, options
 from shardlint.rule import Lines
 from shardlint.site import Site
@@ -30,7 +31,7 @@ def own_calls(site: Site) -> Iterator[tuple[ast.Call, Function]]:
     ]
     for part in parts:
         for call in ast.walk(part):
-            if not isinstance(call, ast.Call) or not NAMES.search(_last(call.func)):
+            if not isinstance(call, ast.Call) or not NAMES.search(last_name(call.func)):
                 continue
             found = options(site.value(call.func))
             if len(found) == 1 and isinstance(found[0], Function) and _plain(found[0]):
@@ -44,10 +45,6 @@ def _plain(function: Function) -> bool:
         return False
     scope = function.place.file.home(node)
     return len(function.place.file.bindings(scope, node.name)) == 1
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
 
 
 def gives_nothing(node: ast.FunctionDef) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import Scope
+from shardlint.facts import Scope, last_name
 from shardlint.program.signatures import JITS
 from shardlint.program.values import ClassValue, Function, Made, Parameter, Unknown, Wrapped, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
@@ -229,8 +229,7 @@ def _named_step(site: Site, node: ast.AST) -> bool:
     """Whether a node is a call of what comes from elsewhere and is named a step."""
     if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name | ast.Attribute):
         return False
-    name = node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
-    if not _STEP.search(name):
+    if not _STEP.search(last_name(node.func)):
         return False
     return all(isinstance(one, Parameter | Unknown) for one in options(site.value(node.func)))
 

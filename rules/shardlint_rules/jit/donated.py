@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, Scope
+from shardlint.facts import FileFacts, Scope, last_name
 from shardlint.program import Program
 from shardlint.program.buffers import Held, Story
 from shardlint.program.donation import PMAP, Argument, DonatingCall
@@ -87,7 +87,7 @@ def _flat(target: ast.expr) -> list[ast.expr]:
 
 def _last(node: ast.expr) -> str:
     """The last name of an expression, without what says which value it is."""
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    name = last_name(node)
     return _WORDS.sub("", _WORDS.sub("", name))
 
 

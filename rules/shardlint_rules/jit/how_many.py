@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, last_name
 from shardlint.program import Program
 from shardlint.program.annotations import annotated
 from shardlint.program.reach import lookup
@@ -103,7 +103,7 @@ def _counted(program: Program, file: FileFacts, node: ast.expr) -> str | None:
                 if isinstance(one, Api) and one.name in _COUNTS:
                     return _COUNTS[one.name]
         return None
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    name = last_name(node)
     if name == "size" and isinstance(node, ast.Attribute) and "mesh" in file.text(node.value).lower():
         return "devices"
     if _NUMBERED.search(name) or (_NUMBER.search(name) and name.lower().endswith(("size", "count", "ism"))):
@@ -112,7 +112,7 @@ def _counted(program: Program, file: FileFacts, node: ast.expr) -> str | None:
 
 
 def _by_name(node: ast.expr) -> Alone | None:
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    name = last_name(node)
     what = "processes" if re.search("(?i)process|host|distributed", name) else "devices"
     if _ALONE.search(name):
         return Alone(True, what, False)

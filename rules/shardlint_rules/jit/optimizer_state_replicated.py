@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.facts import last_name
 from shardlint.program.meshes import leaves
 from shardlint.program.reach import lookup
 from shardlint.program.values import Value, options
@@ -62,12 +63,8 @@ class OptimizerStateReplicated(Rule):
             )
 
 
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-
-
 def _is_state(node: ast.expr) -> bool:
-    return bool(_STATE.search(_last(node))) or (isinstance(node, ast.Call) and _last(node.func) == "init")
+    return bool(_STATE.search(last_name(node))) or (isinstance(node, ast.Call) and last_name(node.func) == "init")
 
 
 def _replicates(site: Site, function: ast.Lambda) -> bool:
@@ -97,12 +94,12 @@ def _beside(site: Site) -> ast.expr | None:
         outer = site.file.parent(parent) if isinstance(parent, ast.keyword) else parent
         if isinstance(outer, ast.Call):
             named = [(one.arg or "", one.value) for one in outer.keywords]
-            named += [(_last(one), one) for one in outer.args]
+            named += [(last_name(one), one) for one in outer.args]
         elif isinstance(outer, ast.Dict):
             keys = [one.value if isinstance(one, ast.Constant) else "" for one in outer.keys]
             named = [(str(key), value) for key, value in zip(keys, outer.values, strict=True)]
         elif isinstance(outer, ast.Tuple | ast.List):
-            named = [(_last(one), one) for one in outer.elts]
+            named = [(last_name(one), one) for one in outer.elts]
         else:
             continue
         for name, value in named:

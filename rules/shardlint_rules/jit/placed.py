@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.facts import last_name
 from shardlint.program.shardings import PLACING
 from shardlint.program.values import Api, Constant, Wrapped, options
 from shardlint.site import Site
@@ -71,7 +72,7 @@ def placed_later(site: Site, node: ast.AST) -> bool:
 
 
 def _says_it_places(call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = last_name(call.func)
     return any(word in name.lower() for word in ("shard", "place", "put", "constrain", "replicate"))
 
 
@@ -87,7 +88,7 @@ def _is_placing(site: Site, node: ast.AST) -> bool:
 
 
 def _looks(site: Site, call: ast.Call) -> bool:
-    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    name = last_name(call.func)
     return any(word in name.lower() for word in ("assert", "allclose", "equal", "print"))
 
 

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.facts import last_name
 from shardlint.program.shapes import shape_of, shape_of_value
 from shardlint.program.values import (
     CallArguments,
@@ -139,4 +140,4 @@ def _counts(site: Site, value: Value, depth: int) -> bool:
 def _last(node: ast.AST) -> str:
     if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
         return str(node.slice.value)
-    return node.attr if isinstance(node, ast.Attribute) else str(getattr(node, "id", ""))
+    return last_name(node)

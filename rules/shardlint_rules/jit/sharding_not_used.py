@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, Scope
+from shardlint.facts import FileFacts, Scope, last_name
 from shardlint.program.signatures import Parameters, of_definition
 from shardlint.program.values import (
     Api,
@@ -194,7 +194,7 @@ def _stands_for_another(site: Site, scope: Scope) -> bool:
 def _loads(call: ast.Call) -> bool:
     """Whether a call loads arrays, by its name."""
     func = call.func
-    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    name = last_name(func)
     return name in _LOADING or name.startswith(("load_", "restore_", "read_"))
 
 

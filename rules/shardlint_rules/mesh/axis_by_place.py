@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts import last_name
 from shardlint.rule import Certainty, Finding, Harm, Keywords, Rule
 from shardlint.site import Site
 
@@ -42,7 +43,7 @@ class AxisByPlace(Rule):
                 pass
             case _:
                 return
-        called = names.attr if isinstance(names, ast.Attribute) else getattr(names, "id", "")
+        called = last_name(names)
         if not called.endswith("axis_names") or self._single(site, names):
             return
         yield site.finding(

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from shardlint.certainty import Certainty
+from shardlint.facts import last_name
 from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
 
@@ -54,7 +55,7 @@ class AxisOffByOne(Rule):
         index = _one_less(count) if count is not None else None
         if count is None or index is None:
             return
-        name = index.attr if isinstance(index, ast.Attribute) else getattr(index, "id", "")
+        name = last_name(index)
         if not _INDEX.search(name) or _COUNT.search(name):
             return
         yield site.finding(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts import last_name
 from shardlint.program.meshes import MESH_MAKERS
 from shardlint.program.signatures import of_definition
 from shardlint.program.values import Api, Function, Value, options
@@ -74,9 +75,9 @@ class DeviceOrderLost(Rule):
                 return self._becomes_mesh(site, outer, depth + 1)
             case ast.Call(func=ast.Attribute(attr="update" | "extend", value=ast.Name() as held)):
                 return self._named(site, held, depth)
-            case ast.Call(func=func) if _last(func) in _HOLDING:
+            case ast.Call(func=func) if last_name(func) in _HOLDING:
                 found = self._becomes_mesh(site, outer, depth + 1)
-                return (outer, True) if found is not None and _last(func) == "sorted" else found
+                return (outer, True) if found is not None and last_name(func) == "sorted" else found
             case ast.Call(func=func):
                 return (outer, False) if self._makes(site, outer, node) else None
             case ast.Assign(targets=[ast.Name() as held]) | ast.AnnAssign(target=ast.Name() as held):
@@ -119,10 +120,6 @@ def _makes_of(value: Value, call: ast.Call, argument: ast.AST) -> bool:
     return name is not None and any(
         isinstance(part, ast.Name) and part.id == name
         for made in ast.walk(value.node)
-        if isinstance(made, ast.Call) and _last(made.func) in ("Mesh", "make_mesh", "create_device_mesh")
+        if isinstance(made, ast.Call) and last_name(made.func) in ("Mesh", "make_mesh", "create_device_mesh")
         for part in ast.walk(made)
     )
-
-
-def _last(node: ast.expr) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else str(getattr(node, "id", ""))

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from shardlint.certainty import Certainty
+from shardlint.facts import last_name
 from shardlint.program.values import Items, options
 from shardlint.rule import Finding, Harm, Lines, Rule, Safety
 from shardlint.site import Site
@@ -61,7 +62,7 @@ class NoTuple(Rule):
                 said = ""
             case _:
                 return
-        name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+        name = last_name(target)
         if _ONE_OR_MORE.search(said) or not (_TUPLE.match(said) if said else _HOLDING.search(name)):
             return
         written = isinstance(value, ast.Constant) and isinstance(value.value, str)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from shardlint.certainty import Certainty
-from shardlint.facts import FileFacts, Scope
+from shardlint.facts import FileFacts, Scope, last_name
 from shardlint.program.meshes import is_sharding, is_spec
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Finding, Harm, Lines, Rule
@@ -153,7 +153,7 @@ def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
 
 def _kind(node: ast.AST) -> bool:
     """A question about what kind of thing a leaf is: what is no array has no spec."""
-    name = _last(node.func) if isinstance(node, ast.Call) else ""
+    name = last_name(node.func) if isinstance(node, ast.Call) else ""
     return name in ("isinstance", "hasattr", "getattr", "callable", "issubclass", "type") or name.startswith(
         "is_"
     )
@@ -161,7 +161,7 @@ def _kind(node: ast.AST) -> bool:
 
 def _of_shape(node: ast.AST) -> bool:
     return isinstance(node, ast.Attribute | ast.Name) and bool(
-        {"ndim", "shape", "size", "rank", "is_scalar", "isscalar", "numel", "shapes"} & {_last(node)}
+        {"ndim", "shape", "size", "rank", "is_scalar", "isscalar", "numel", "shapes"} & {last_name(node)}
     )
 
 
@@ -199,7 +199,7 @@ def _is_spec(site: Site, node: ast.expr) -> bool:
     if is_spec(value) or is_sharding(value):
         return True
     last = node.func if isinstance(node, ast.Call) else node
-    name = last.attr if isinstance(last, ast.Attribute) else getattr(last, "id", "")
+    name = last_name(last)
     return bool(_SPEC.search(name))
 
 
@@ -225,7 +225,7 @@ def _mapping(site: Site, use: ast.expr) -> ast.Call | None:
             case ast.Call(args=[first, *_]) if first is inner:
                 if _maps(site, outer.func):
                     return outer
-                if _last(outer.func) != "partial":
+                if last_name(outer.func) != "partial":
                     return None
             case _:
                 return None
@@ -234,13 +234,9 @@ def _mapping(site: Site, use: ast.expr) -> ast.Call | None:
 
 
 def _maps(site: Site, called: ast.expr) -> bool:
-    if not _MAPPING.search(_last(called)):
+    if not _MAPPING.search(last_name(called)):
         return False
     return not any(isinstance(one, Api) and one.name in _NO_TREE for one in options(site.value(called)))
-
-
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else str(getattr(node, "id", ""))
 
 
 def _used_as_specs(file: FileFacts, call: ast.Call) -> bool:
@@ -248,7 +244,7 @@ def _used_as_specs(file: FileFacts, call: ast.Call) -> bool:
     parent = file.parent(call)
     match parent:
         case ast.Assign(targets=[ast.Name() | ast.Attribute() as target]) | ast.AnnAssign(target=target):
-            return bool(_SPEC.search(_last(target)))
+            return bool(_SPEC.search(last_name(target)))
         case ast.keyword(arg=str() as name):
             return bool(_SPEC.search(name))
         case ast.Return():

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.certainty import Certainty
-from shardlint.facts import Scope
+from shardlint.facts import Scope, last_name
 from shardlint.program.meshes import Spec
 from shardlint.program.values import Made
 from shardlint.rule import Calls, Finding, Harm, Rule
@@ -149,7 +149,7 @@ def _specs_around(site: Site) -> Iterator[ast.Call]:
     while scope.kind in ("lambda", "comprehension") and scope.parent is not None:
         scope = scope.parent
     for call in site.file.walked(scope).calls:
-        if _last(call.func) == _last(site.call.func):
+        if last_name(call.func) == last_name(site.call.func):
             value = site.value(call)
             if isinstance(value, Made) and value.api == site.api:
                 yield call
@@ -201,10 +201,6 @@ def _dotted(node: ast.AST) -> str:
         case ast.Subscript(value=inner, slice=ast.Constant(value=str() as name)):
             return f"{_dotted(inner)}.{name.lower()}"
     return ""
-
-
-def _last(node: ast.AST) -> str:
-    return node.attr if isinstance(node, ast.Attribute) else str(getattr(node, "id", ""))
 
 
 def _text(site: Site, node: ast.expr) -> str | None:

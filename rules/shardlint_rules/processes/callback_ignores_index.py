@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, last_name
 from shardlint.program.values import Function, Items, Made, Place, Value, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
@@ -94,7 +94,7 @@ def _values(node: ast.expr) -> Iterator[ast.expr]:
     if isinstance(node, ast.Subscript):
         yield from _values(node.value)
     elif isinstance(node, ast.Call) and node.args:
-        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        name = last_name(node.func)
         if name in ("asarray", "array"):
             yield from _values(node.args[0])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, last_name
 from shardlint.program import Program
 from shardlint.program.processes import assigned
 from shardlint.program.reach import lookup
@@ -125,7 +125,7 @@ def _call(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Diff
             if len(returns) == 1 and returns[0].value is not None:
                 return differing(program, Place(inside, returns[0].value), depth + 1)
             return None
-    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    name = last_name(func)
     if isinstance(func, ast.Attribute) and name in _METHODS:
         found = differing(program, Place(file, func.value), depth)
         if found is not None:

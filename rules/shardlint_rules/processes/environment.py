@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
+from shardlint.facts import last_name
+
 
 @dataclass(frozen=True)
 class Setting:
@@ -51,5 +53,5 @@ def _called(call: ast.Call) -> Setting | None:
 
 
 def _is_environment(node: ast.expr) -> bool:
-    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    name = last_name(node)
     return name == "environ"

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, last_name
 from shardlint.program.processes import asks_itself, several
 from shardlint.program.values import Made, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
@@ -131,7 +131,7 @@ class LocalAndGlobalCounts(Rule):
     def _beside(self, site: Site, product: _Product) -> Iterator[Finding]:
         """The same factor is multiplied by all devices elsewhere in the program."""
         for factor in product.factors:
-            name = factor.attr if isinstance(factor, ast.Attribute) else getattr(factor, "id", "")
+            name = last_name(factor)
             if not _PER_DEVICE.search(name) or _FEEDING.search(self._around(site, product)):
                 continue
             pattern = rf"(?:){re.escape(name)}\s*\*\s*(?:jax\.)?device_count\(\)"
@@ -206,7 +206,7 @@ def _name(file: FileFacts, node: ast.expr) -> str:
     parent = file.parent(node)
     match parent:
         case ast.Assign(targets=[target]) | ast.AnnAssign(target=target):
-            return target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
+            return last_name(target)
         case ast.keyword(arg=str() as name):
             return name
         case ast.Return():
