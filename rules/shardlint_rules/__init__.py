@@ -50,6 +50,7 @@ RULES = {
     "SL236": "shardlint_rules.jit.call_does_not_fit:CallDoesNotFit",
     "SL237": "shardlint_rules.jit.result_is_none:ResultIsNone",
     "SL238": "shardlint_rules.jit.sharding_never_used:ShardingNeverUsed",
+    "SL239": "shardlint_rules.jit.update_not_donated:UpdateNotDonated",
     "SL301": "shardlint_rules.mesh.unknown_axis:UnknownAxis",
     "SL302": "shardlint_rules.mesh.duplicate_axis:DuplicateAxis",
     "SL303": "shardlint_rules.mesh.spec_longer_than_array:SpecLongerThanArray",

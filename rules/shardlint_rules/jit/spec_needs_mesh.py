@@ -141,7 +141,7 @@ class SpecNeedsMesh(Rule):
         nodes = [one.node for one in specs] or [one for one in _arguments(site) if _called_spec(site, one)]
         if not nodes or any(site.anywhere(word) for word in _SERVING):
             return
-        if site.api == _PUT or site.form == "partial" and site.decorated is None:
+        if site.api == _PUT or (site.form == "partial" and site.decorated is None):
             context = site.program.around(site.file, site.call)
         else:
             context = site.program.call_context(site.file, jitted(site))
