@@ -51,6 +51,7 @@ RULES = {
     "SL237": "shardlint_rules.jit.result_is_none:ResultIsNone",
     "SL238": "shardlint_rules.jit.sharding_never_used:ShardingNeverUsed",
     "SL239": "shardlint_rules.jit.update_not_donated:UpdateNotDonated",
+    "SL240": "shardlint_rules.jit.whole_on_one_device:WholeOnOneDevice",
     "SL301": "shardlint_rules.mesh.unknown_axis:UnknownAxis",
     "SL302": "shardlint_rules.mesh.duplicate_axis:DuplicateAxis",
     "SL303": "shardlint_rules.mesh.spec_longer_than_array:SpecLongerThanArray",
