@@ -45,7 +45,7 @@ class UpdateNotDonated(Rule):
 
     ## Why it hurts
     Until the call is done parameters and optimizer state are in memory twice, the old and the new, though nobody
-    reads the old again. Models that would fit run out of memory.
+    uses the old any more. Models that would fit run out of memory.
 
     ## Use instead
     Donate it. The array that was given is deleted then: what else holds it must not read it again.
@@ -60,6 +60,7 @@ class UpdateNotDonated(Rule):
     name = "update-not-donated"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
+    likely = ("in-a-loop", "once")
     wakes = (Calls(*_JITS, near=_NEAR), Uses(*_JITS, near=_NEAR))
     forms = ("call", "partial", "name", "import")
     fixes = "none"
@@ -85,7 +86,7 @@ class UpdateNotDonated(Rule):
             site.syntax,
             f"{names} {'are' if len(shared) > 1 else 'is'} bound again to what this returns",
             f"On {site.on('jax')} the old and the new {names} are in memory together until the call is done, though "
-            "nothing reads the old again.",
+            "only the new is used from then on.",
             help=f"donate {'them' if len(shared) > 1 else 'it'}: donate_argnums=({positions},)"
             if len(shared) == 1
             else f"donate them: donate_argnums=({positions})",

@@ -59,6 +59,7 @@ class WholeOnOneDevice(Rule):
     name = "whole-on-one-device"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
+    likely = ("joined", "constant")
     wakes = (Calls(_PUT, f"jax.lax.{_CONSTRAINT}", near=_NEAR), Methods(_CONSTRAINT, near=_NEAR))
     forms = ("call", "method")
     fixes = "safe"
