@@ -60,7 +60,6 @@ class UpdateNotDonated(Rule):
     name = "update-not-donated"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("in-a-loop", "once")
     wakes = (Calls(*_JITS, near=_NEAR), Uses(*_JITS, near=_NEAR))
     forms = ("call", "partial", "name", "import")
     fixes = "none"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.facts import FileFacts, last_name
 from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Constant, Function, Made, options
+from shardlint.program.shapes import shape_of
+from shardlint.program.values import Api, Constant, Function, Made, Place, options
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.site import Site
 
@@ -19,7 +21,7 @@ _RANDOM = ("normal", "uniform", "truncated_normal", "randint", "bernoulli", "bit
 _JOINED = ("stack", "concatenate", "tile", "repeat", "broadcast_to", "vstack", "hstack")
 _MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _NEAR = tuple(f"{name}(" for name in (*_CONSTANT, *_RANDOM, *_JOINED))
-_SMALL = 1 << 16
+_SMALL = 1 << 20
 _DEPTH = 4
 
 
@@ -59,7 +61,7 @@ class WholeOnOneDevice(Rule):
     name = "whole-on-one-device"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("joined", "constant")
+    likely = ("joined",)
     wakes = (Calls(_PUT, f"jax.lax.{_CONSTRAINT}", near=_NEAR), Methods(_CONSTRAINT, near=_NEAR))
     forms = ("call", "method")
     fixes = "safe"
@@ -142,6 +144,9 @@ def _source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) -> _Sou
         if option.name in _MAPS and len(node.args) > 1:
             return _mapped(site, file, node.args[0], depth + 1)
         form = _form(site, file, node, option.name)
+        known = shape_of(site.program.evaluator, Place(file, node)) if form else None
+        if known is not None and all(known) and math.prod(one or 0 for one in known) <= _SMALL:
+            return None
         return _Source(file, node, form) if form else None
     return None
 
