@@ -40,7 +40,7 @@ class UpdateNotDonated(Rule):
     Reports a `jax.jit`, `pjit` or `pmap` without `donate_argnums` and `donate_argnames` of a function that returns an
     update of an argument (`state.apply_gradients(...)`, `optax.apply_updates(params, updates)`,
     `state.replace(opt_state=...)`), where its calls bind the result to the name that they give:
-    `state = step(state, batch)`.
+    `state = step(state, batch)`, or in a loop `out = learn(state)` and then `state = out.state`.
     Only functions that speak of an optimizer, and not in tests and benchmarks.
 
     ## Why it hurts
@@ -107,17 +107,41 @@ def _calls(site: Site) -> Iterator[Place]:
         ends = site.program.flow.calls(Place(site.file, site.call))
     else:
         return
-    for end in ends.found[:_MOST]:
-        if end.kind == "called" and isinstance(end.place.node, ast.Call):
-            if not is_test(end.place.file, end.place.node):
-                yield end.place
+    called = [end.place for end in ends.found[:_MOST] if end.kind == "called"]
+    for place in called or (_handed_out(site) if site.form == "call" else ()):
+        if isinstance(place.node, ast.Call) and not is_test(place.file, place.node):
+            yield place
+
+
+def _handed_out(site: Site) -> Iterator[Place]:
+    """Calls of what a function returns as one of several: `step, state = setup(config)`."""
+    scope, parent = site.scope.function(), site.file.parent(site.syntax)
+    target = parent.targets[0] if isinstance(parent, ast.Assign) and len(parent.targets) == 1 else None
+    if not isinstance(target, ast.Name) or scope is None or not isinstance(scope.node, ast.FunctionDef):
+        return
+    last = scope.node.body[-1]
+    elements = last.value.elts if isinstance(last, ast.Return) and isinstance(last.value, ast.Tuple) else []
+    at = next((i for i, one in enumerate(elements) if isinstance(one, ast.Name) and one.id == target.id), None)
+    if at is None:
+        return
+    for end in site.program.flow.ends(site.file, scope.node).found[:_MOST]:
+        file, outer = end.place.file, end.place.file.parent(end.place.node)
+        given = outer.targets[0] if isinstance(outer, ast.Assign) and end.kind == "called" else None
+        if not isinstance(given, ast.Tuple) or len(given.elts) != len(elements):
+            continue
+        name = given.elts[at]
+        for use in file.mentions_in(file.home(given), name.id) if isinstance(name, ast.Name) else ():
+            call = file.parent(use)
+            if isinstance(call, ast.Call) and call.func is use:
+                yield Place(file, call)
 
 
 def _updates(site: Site, place: Place) -> list[_Update]:
     """The arguments of a call that it updates and binds again."""
     file, call = place.file, place.node
     assert isinstance(call, ast.Call)
-    bound = _bound(file, call)
+    again = _fed_again(file, call)
+    bound = _bound(file, call) | again
     function = _jitted(site, place)
     if not bound or function is None or function.parameters is None:
         return []
@@ -131,7 +155,7 @@ def _updates(site: Site, place: Place) -> list[_Update]:
             continue
         parameter = taken[0]
         update = site.program.lifetimes.donations.updates.of(function.inner, parameter)
-        if update is not None and update.whole:
+        if name in again or (update is not None and update.whole):
             found.append(_Update(parameter, index + late, name, place, looped))
     return found
 
@@ -147,7 +171,8 @@ def _jitted(site: Site, place: Place) -> Jitted | None:
     if any(function.setting(name) is not None for name in DONATE_SETTINGS):
         return None
     inner = function.inner.place
-    return function if _TRAINING.search(inner.text()) else None
+    whole = bool(_fed_again(place.file, place.node)) and any(inner.file.says(word) for word in _NEAR)
+    return function if whole or _TRAINING.search(inner.text()) else None
 
 
 def _bound(file: FileFacts, call: ast.Call) -> set[str]:
@@ -157,6 +182,22 @@ def _bound(file: FileFacts, call: ast.Call) -> set[str]:
         return set()
     targets = [part for target in parent.targets for part in (getattr(target, "elts", None) or [target])]
     return {file.text(one) for one in targets if isinstance(one, ast.Name | ast.Attribute)}
+
+
+def _fed_again(file: FileFacts, call: ast.Call) -> set[str]:
+    """The names that a loop binds to a part of a call's result, for the next turn: `state = out.state`."""
+    parent, loop = file.parent(call), loop_around(file, call)
+    if loop is None or not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+        return set()
+    result = parent.targets[0]
+    if not isinstance(result, ast.Name):
+        return set()
+    found = set()
+    for node in loop.body:
+        if isinstance(node, ast.Assign) and node.lineno > call.lineno and isinstance(node.value, ast.Attribute):
+            if isinstance(node.value.value, ast.Name) and node.value.value.id == result.id:
+                found |= {one.id for one in node.targets if isinstance(one, ast.Name)}
+    return found
 
 
 def _kept(file: FileFacts, argument: ast.expr, name: str) -> bool:
