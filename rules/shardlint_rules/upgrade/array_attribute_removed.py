@@ -48,6 +48,7 @@ class ArrayAttributeRemoved(Rule):
     code = "SL906"
     name = "array-attribute-removed"
     harm = Harm.REMOVED
+    likely = ("called-sharding",)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.21"}
     wakes = (
         Attributes("device_buffer", "device_buffers"),
