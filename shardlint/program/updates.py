@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, last_name
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.needs import Remembered
 from shardlint.program.signatures import Definition
@@ -31,6 +31,7 @@ jax.lax.dynamic_update_slice_in_dim jax.numpy.zeros_like jax.numpy.ones_like
 )
 # The second one does.
 _SECOND = frozenset(("jax.tree.map", "jax.tree.map_with_path", "equinox.tree_at"))
+_CONSTRAINTS = ("with_sharding_constraint", "with_logical_constraint")
 _METHODS = frozenset(("apply_gradients", "replace", "_replace", "copy", "update_state"))
 _AT = frozenset(
     ("set", "add", "multiply", "divide", "power", "min", "max", "apply", "mul", "sub", "subtract")
@@ -238,7 +239,10 @@ class _Body:
             return self._of(call.args[2])
         if isinstance(func, ast.Attribute) and func.attr in _METHODS and not name:
             return self._of(func.value)
-        return self._through(call)
+        found = self._through(call)
+        if not found and not name and call.args and last_name(func) in _CONSTRAINTS:
+            return self._of(call.args[0])  # the project's own, around jax's
+        return found
 
     def _through(self, call: ast.Call) -> Parts:
         """What a function of the project, or a gradient, returns of it."""

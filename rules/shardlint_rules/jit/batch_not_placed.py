@@ -17,6 +17,7 @@ from shardlint_rules.jit.placed import asks_for_a_place
 
 _JITTED = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
 _STEP = re.compile(r"(?i)(^|_)(step|predict|forward|eval|evaluate)(_|$)")
+_BATCH = re.compile(r"(?i)batch|inputs|images|tokens|examples")
 # What says that something places arrays, by its name.
 _PLACING = (
     "shard",
@@ -49,7 +50,8 @@ class BatchNotPlaced(Rule):
     ## What it does
     Reports a call of a jitted function in a loop that is given the loop's batch as it comes, where another loop of the
     same class or module puts its batches with a sharding first, itself or through a function beside it. Also a call of
-    what is named a step (`self.eval_step`) and comes from elsewhere, where the other loop calls such a one too.
+    what is named a step (`self.eval_step`) and comes from elsewhere, where the other loop calls such a one too; and of
+    a batch that is put with a spec of no axes (`P()`) where the other loop splits its own.
 
     ## Why it hurts
     A batch from a loader lies on the host, bound to no device. jit puts it whole on every device of the mesh that the
@@ -87,6 +89,15 @@ class BatchNotPlaced(Rule):
         if where is None or not (site.shardings.shards(site.value(where)) or named):
             return
         text = " ".join(site.text(where).split())
+        for argument, name in _replicated(site, loop):
+            yield site.finding(
+                argument,
+                f"`{name}` is put whole on every device",
+                f"On {site.on('jax')} every device gets all of it and computes all of it: the spec names no axis.",
+                help=f"split it as the other loop does: {text}",
+                form="replicated-beside",
+                why=f"the loop at line {loop.lineno} puts its batch with `{text}`",
+            )
         for fed in _others(site, loop):
             yield site.finding(
                 fed.argument,
@@ -169,6 +180,25 @@ def _others(site: Site, loop: ast.For) -> Iterator[_Fed]:
         if isinstance(other, ast.For) and other is not loop and not _around(site, other, loop):
             if not _places(site, other) and not is_test(site.file, other):
                 yield from _fed(site, other, any(_named_step(site, one) for one in ast.walk(loop)))
+
+
+def _replicated(site: Site, loop: ast.For) -> Iterator[tuple[ast.expr, str]]:
+    """What other loops of the class or module put with a spec of no axes, though it is their batch."""
+    for other in ast.walk(_together(site).node):
+        if not isinstance(other, ast.For) or other is loop or _around(site, other, loop):
+            continue
+        if is_test(site.file, other):
+            continue
+        names = _names(other.target)
+        for call in ast.walk(other):
+            if not isinstance(call, ast.Call) or len(call.args) != 2 or last_name(call.func) != "device_put":
+                continue
+            batch = call.args[0]
+            if isinstance(batch, ast.Name) and batch.id in names and _BATCH.search(batch.id):
+                parts = site.sharding_parts(site.value(call.args[1]))
+                spec = site.spec_of(parts[1]) if parts is not None else None
+                if spec is not None and not spec.open and not any(one.axes for one in spec.entries):
+                    yield call.args[1], batch.id
 
 
 def _around(site: Site, one: ast.For, loop: ast.For) -> bool:

@@ -14,6 +14,9 @@ from shardlint.site import Site
 from shardlint_rules.jit.results import returned_by
 
 _REDUCING = frozenset("sum mean min max prod any all argmax argmin std var item".split())
+# With one argument these give a scalar, whatever it is.
+_SCALARS = ("jax.numpy.linalg.norm", "optax.global_norm", "optax.tree.norm", "jax.numpy.vdot")
+_MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _DEPTH = 6
 _SAME = ("functools.partial", "jax.checkpoint")
 
@@ -76,7 +79,7 @@ def _another_shape(site: Site, file: FileFacts, name: str, node: ast.expr, depth
         case ast.BinOp():
             return sliced(node, name) or (differs(node.left) and differs(node.right))
         case ast.Call():
-            return _reduces(site, file, name, node)
+            return _reduces(site, file, name, node) or _reduces_leaves(site, file, node, depth)
         case ast.Name() if depth < _DEPTH:
             bindings, _ = lookup(file, node, node.id)
             only = bindings[0] if len(bindings) == 1 and bindings[0].kind == "assign" else None
@@ -114,12 +117,25 @@ def _cuts(index: ast.expr) -> bool:
     return isinstance(index, ast.Constant) and isinstance(index.value, int)
 
 
+def _reduces_leaves(site: Site, file: FileFacts, call: ast.Call, depth: int) -> bool:
+    """Whether a call is a `tree.map` that makes a scalar of each leaf."""
+    found = options(site.program.evaluator.value(Place(file, call.func)))
+    if not call.args or not all(isinstance(one, Api) and one.name in _MAPS for one in found):
+        return False
+    function = call.args[0]
+    if not isinstance(function, ast.Lambda) or not function.args.args:
+        return False
+    return _another_shape(site, file, function.args.args[0].arg, function.body, depth + 1)
+
+
 def _reduces(site: Site, file: FileFacts, name: str, call: ast.Call) -> bool:
     """Whether a call gives a scalar, or the parameter with fewer dimensions."""
     func = call.func
     if not isinstance(func, ast.Attribute) or any(one.arg == "keepdims" for one in call.keywords):
         return False
     found = options(site.program.evaluator.value(Place(file, func)))
+    if all(isinstance(option, Api) and option.name in _SCALARS for option in found):
+        return not call.keywords and (len(call.args) == 1 or func.attr == "vdot")
     if all(isinstance(option, Api) and option.name.startswith("jax.numpy.") for option in found):
         if func.attr not in _REDUCING:
             return False

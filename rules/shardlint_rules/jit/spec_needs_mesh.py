@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from shardlint.program.contexts import SET_KINDS, Context, ContextKind, MeshContext
-from shardlint.program.values import Made
+from shardlint.program.values import Made, Parameter, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
@@ -28,6 +29,9 @@ _FRESH = (
     *(f"jax.numpy.{name}" for name in ("ones", "zeros", "full", "arange", "linspace", "eye", "empty")),
     *(f"jax.random.{name}" for name in ("normal", "uniform", "randint")),
 )
+# What sets a mesh that `jax.jit` and `device_put` read, or may.
+_SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "sharding_in_types")
+_SPEC_NAME = re.compile(r"(^|_)(partition_?specs?|pspecs?)$")
 _WHY = "it names one mesh for good, where the context could have changed"
 
 
@@ -41,7 +45,8 @@ class SpecNeedsMesh(Rule):
 
     With `--certainty possible` also where not all ways are known and a mesh is at hand: the function, or one around
     it, is given a mesh that nobody is seen to enter; or a constraint stands before the `with mesh:` of its
-    own function.
+    own function; or nothing that runs with a `jax.jit` or `device_put` calls `jax.set_mesh`, which alone serves them:
+    whoever uses it would have to.
 
     ## Why it hurts
     A spec names the axes of a mesh it does not have, so the call raises: `RuntimeError: ... requires a
@@ -83,7 +88,9 @@ class SpecNeedsMesh(Rule):
         specs = [one for one in given(site) if one.certain]
         problem = self._problem(site) if specs and not _asks_first(site) else None
         if problem is None:
-            yield from self._unproven(site, specs) if site.wants("entered-below", "mesh-parameter") else ()
+            if site.wants("entered-below", "mesh-parameter", "never-set"):
+                found = list(self._unproven(site, specs))
+                yield from found or self._never_set(site, specs)
             return
         label, message = problem
         help = "give it a NamedSharding, or call it under jax.set_mesh(mesh)"
@@ -125,6 +132,32 @@ class SpecNeedsMesh(Rule):
             certainty=Certainty.POSSIBLE,
             form="mesh-parameter",
             why=f"`{parameter.name}` is a parameter, and nothing that is seen enters it",
+        )
+
+    def _never_set(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
+        """Not all ways to the call are known, and nothing that runs with it sets a mesh that would serve it."""
+        if site.api not in (_JIT, _PUT) or site.program.project.is_test(site.file.path) or _asks_first(site):
+            return
+        nodes = [one.node for one in specs] or [one for one in _arguments(site) if _called_spec(site, one)]
+        if not nodes or any(site.anywhere(word) for word in _SERVING):
+            return
+        if site.api == _PUT or (site.form == "partial" and site.decorated is None):
+            context = site.program.around(site.file, site.call)
+        else:
+            context = site.program.call_context(site.file, jitted(site))
+        if not all(one.kind == "with mesh" for one in context.contexts):
+            return
+        error = "ValueError" if site.api == _PUT else "RuntimeError"
+        what = "device_put" if site.api == _PUT else "jax.jit"
+        yield site.finding(
+            nodes[0],
+            "a spec alone does not say which mesh",
+            f"On {site.on('jax')} this raises {error} unless whoever runs it has called jax.set_mesh: `with mesh:` is "
+            f"not read by {what}.",
+            help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
+            certainty=Certainty.POSSIBLE,
+            form="never-set",
+            why="nothing that runs with this calls jax.set_mesh",
         )
 
     def _problem(self, site: Site) -> tuple[str, str] | None:
@@ -207,6 +240,16 @@ class SpecNeedsMesh(Rule):
 def _arguments(site: Site) -> list[ast.expr]:
     found = [site.argument(name) for name in TAKERS[site.api]]
     return [one for one in found if one is not None]
+
+
+def _called_spec(site: Site, node: ast.expr) -> bool:
+    """Whether an argument is what the function is given, and called a spec."""
+    if not isinstance(node, ast.Name) or not _SPEC_NAME.search(node.id):
+        return False
+    outermost = [one for one in site.file.ancestors(node) if isinstance(one, ast.FunctionDef)][-1:]
+    if any(re.search(r"NamedSharding|named_sharding", site.text(one)) for one in outermost):
+        return False
+    return all(isinstance(one, Parameter) for one in options(site.value(node)))
 
 
 def _asks_first(site: Site) -> bool:

@@ -11,7 +11,7 @@ from shardlint.program import Program
 from shardlint.program.processes import assigned
 from shardlint.program.reach import lookup
 from shardlint.program.signatures import parameters_of
-from shardlint.program.values import Api, Function, Place, options
+from shardlint.program.values import Api, ClassValue, Function, Place, options
 
 _DEPTH = 5
 _MOST = 40
@@ -21,6 +21,13 @@ _TARGETS = {
     "jax.default_device": (0, "new_val"),
     "jax.sharding.SingleDeviceSharding": (0, "device"),
     "jax.config.update": (1, "val"),
+}
+# What puts a part on each device of a list.
+_LISTS = {
+    "jax.device_put_sharded": (1, "devices"),
+    "jax.device_put_replicated": (1, "devices"),
+    "flax.jax_utils.replicate": (1, "devices"),
+    "flax.jax_utils.prefetch_to_device": (2, "devices"),
 }
 _CREATORS = ("jax.numpy.", "jax.jit", "jax.random.")
 _OWN = ("memory_stats", "live_buffers")
@@ -150,16 +157,21 @@ def _argument(program: Program, file: FileFacts, call: ast.Call, given: ast.AST,
                 yield Use(Place(file, call), found, "placed")
             elif option.name == "jax.sharding.SingleDeviceSharding":
                 yield from uses(program, Place(file, call), depth + 1)
+            elif name in _LISTS and _is_given(call, given, *_LISTS[name]):
+                yield Use(Place(file, call), f"what {name.rpartition('.')[2]} puts", "all")
         elif isinstance(option, Function):
             yield from _parameter(program, file, call, given, option, depth)
+        elif isinstance(option, ClassValue):
+            made = _init(program, option)
+            if made is not None:
+                yield from _parameter(program, file, call, given, made, depth)
 
 
 def _target(file: FileFacts, name: str, call: ast.Call, given: ast.AST) -> str | None:
     """What a library function does with a device that is given to it."""
     keyword = given.arg if isinstance(given, ast.keyword) else None
     if name in _TARGETS:
-        at, parameter = _TARGETS[name]
-        here = keyword == parameter if keyword else at < len(call.args) and call.args[at] is given
+        here = _is_given(call, given, *_TARGETS[name])
         if name == "jax.config.update":
             first = call.args[0] if call.args else None
             here = here and isinstance(first, ast.Constant) and first.value == "jax_default_device"
@@ -168,6 +180,23 @@ def _target(file: FileFacts, name: str, call: ast.Call, given: ast.AST) -> str |
     if keyword == "device" and name.startswith(_CREATORS):
         return "what is made"
     return None
+
+
+def _init(program: Program, cls: ClassValue) -> Function | None:
+    """The `__init__` that a class or one of its bases has."""
+    for one in program.evaluator.lineage(cls):
+        inside = one.place.file
+        bound = inside.bindings(inside.scope(one.node), "__init__")
+        if bound and isinstance(bound[0].node, ast.FunctionDef):
+            return Function(Place(inside, bound[0].node), True, one)
+    return None
+
+
+def _is_given(call: ast.Call, given: ast.AST, at: int, parameter: str) -> bool:
+    """Whether an argument is the one for a parameter of a library function."""
+    if isinstance(given, ast.keyword):
+        return given.arg == parameter
+    return at < len(call.args) and call.args[at] is given
 
 
 def _parameter(

@@ -13,6 +13,8 @@ from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.device_uses import Use, uses
 
 _LOCAL = "jax.local_devices"
+# Without these nothing needs all devices of a list to be of this process.
+_OF_LISTS = ("memory_stats", "device_put_sharded", "device_put_replicated", "flax.jax_utils")
 
 
 class FirstDevicePinned(Rule):
@@ -22,8 +24,10 @@ class FirstDevicePinned(Rule):
     Reports `jax.devices()[0]`, `jax.devices("cpu")[0]` and `next(iter(jax.devices()))` where the device is what an
     array is put on (`device_put`, `SingleDeviceSharding`, `device=`), the default device, or what memory statistics are
     asked of, and `jax.devices()` of which a loop asks each for its memory; also through names, attributes, helpers and
-    their parameters. Only in programs for several processes: something that runs with the file calls
-    `jax.distributed.initialize`, or the file itself asks which process it is.
+    their parameters. Before jax 0.10 also `jax.devices()` that come to `device_put_sharded`, `device_put_replicated`,
+    `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
+    with the file calls `jax.distributed.initialize`, or the file itself asks which process it is; possible where only
+    another file asks.
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -34,7 +38,9 @@ class FirstDevicePinned(Rule):
     Safe: `jax.local_devices()` lists the devices of this process, and with one process they are all there are.
 
     ## Evidence
-    Two processes of four devices on jax 0.12: process 0 computes, process 1 raises where it reads the array. Recorded
+    Two processes of four devices on jax 0.12: process 0 computes, process 1 raises where it reads the array. On 0.5.3
+    and 0.8.3 the functions that put a part on each device raise on every process ("Cannot copy array to
+    non-addressable device"); with flax 0.12.12 on jax 0.12 they make one array over all of them. Recorded
     in scenic, big_vision, paxml, EasyDeL, skrl and torch_xla, of which most fixed several places.
     """
 
@@ -52,28 +58,30 @@ class FirstDevicePinned(Rule):
         if site.program.project.is_test(site.file.path):
             return
         taken = list(_first_of(site, site.call))
-        if not taken and not site.program.project.anywhere(site.file.path, "memory_stats"):
+        if not taken and not any(site.anywhere(word) for word in _OF_LISTS):
             return
-        why = self._several(site)
-        if why is None or self._of_one(site, site.call):
+        why, where = self._several(site)
+        if not why or (where and not site.wants("elsewhere")) or self._of_one(site, site.call):
             return
-        each = (
-            one for one in self._reaching(site, site.call) if one.kind == "own" and not _caught(one.place)
-        )
+        each = (one for one in self._reaching(site, site.call) if _of_list(site, one))
         asked = next(each, None) if not taken else None
         if asked is not None:
-            yield self._finding(site, site.call, asked, why, "some of these devices are another process's")
+            yield self._finding(
+                site, site.call, asked, why, where, "some of these devices are another process's"
+            )
         for node in taken:
-            use = next(self._reaching(site, node), None)
+            use = next((one for one in self._reaching(site, node) if one.kind != "all"), None)
             if use is not None:
-                yield self._finding(site, node, use, why)
+                yield self._finding(site, node, use, why, where)
 
-    def _several(self, site: Site) -> str | None:
+    def _several(self, site: Site) -> tuple[str, str]:
+        """What shows that there are several processes, and the form where that is not in the file or certain."""
         if asks_itself(site.file):
-            return "this file asks for the processes there are"
-        if several(site.program, site.file) == "initialized":
-            return "a file that runs with this one calls jax.distributed.initialize"
-        return None
+            return "this file asks for the processes there are", ""
+        found = several(site.program, site.file)
+        if found == "initialized":
+            return "a file that runs with this one calls jax.distributed.initialize", ""
+        return ("a file that runs with this one asks which process it is", "elsewhere") if found else ("", "")
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
         for use in uses(site.program, Place(site.file, node)):
@@ -89,7 +97,7 @@ class FirstDevicePinned(Rule):
         """Whether process 0 alone comes here, or a program of one process alone."""
         return guard(site.program, site.file, node) is not None or alone(site.program, Place(site.file, node))
 
-    def _finding(self, site: Site, node: ast.expr, use: Use, why: str, those: str = "") -> Finding:
+    def _finding(self, site: Site, node: ast.expr, use: Use, why: str, form: str, those: str = "") -> Finding:
         where = (
             ""
             if use.place.file is site.file and use.place.line == node.lineno
@@ -97,7 +105,9 @@ class FirstDevicePinned(Rule):
             if use.place.file is site.file
             else f" ({use.place.file.path.name}:{use.place.line})"
         )
-        if use.kind == "own":
+        if use.kind == "all":
+            says = f"With several processes {those}, and {use.what}{where} raises: it needs devices of this process."
+        elif use.kind == "own":
             says = f"On all processes but the first this device is another process's, and {use.what}{where} raise."
             if those:
                 says = f"With several processes {those}, and {use.what}{where} raise."
@@ -113,9 +123,11 @@ class FirstDevicePinned(Rule):
             node,
             "the devices of all processes" if those else "a device of process 0",
             says,
-            help="ask those of jax.local_devices()" if those else "take the first of jax.local_devices()",
+            help=f"{'give' if use.kind == 'all' else 'ask'} those of jax.local_devices()"
+            if those
+            else "take the first of jax.local_devices()",
             fix=self._fix(site, node),
-            form=use.kind,
+            form=form or use.kind,
             why=why,
         )
 
@@ -151,6 +163,13 @@ def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
                         yield owner
         case ast.Assign(targets=[ast.Tuple(elts=[ast.Name() as one, ast.Starred()])]):
             yield one
+
+
+def _of_list(site: Site, use: Use) -> bool:
+    """Whether a use needs all devices of a list to be of this process, and raises where they are not."""
+    if use.kind == "all":
+        return site.runs("jax", "<0.10")  # from then on what flax has left of it takes any devices
+    return use.kind == "own" and not _caught(use.place)
 
 
 def _caught(place: Place) -> bool:

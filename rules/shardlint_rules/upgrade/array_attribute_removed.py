@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts import last_name
+from shardlint.program.values import Made, options
 from shardlint.rule import Attributes, Certainty, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.upgrade.arrays import Shown, shown_as_array
@@ -18,6 +20,10 @@ _INSTEAD = {
 }
 
 
+_WITH_SPEC = "with_spec"
+_SHARDING = "jax.sharding.NamedSharding"
+
+
 class ArrayAttributeRemoved(Rule):
     """An attribute of arrays that the project's release of jax does not have.
 
@@ -25,7 +31,8 @@ class ArrayAttributeRemoved(Rule):
     Reports `x.device()`, `x.device_buffer` and `x.device_buffers`, which jax 0.4.27 removed (deprecated from
     0.4.21 and 0.4.22 on), where the text shows that `x` is a jax array: a function of jax made it, it is the data of a
     shard, it was tested for, annotated as one, or read as only arrays are (`x.addressable_shards`). `device_buffer` and
-    `device_buffers` also where nothing that runs with this has an attribute of its own by that name.
+    `device_buffers` also where nothing that runs with this has an attribute of its own by that name. And
+    `sharding.with_spec(spec)`, which `NamedSharding` has no more since jax 0.6.2.
 
     ## Why it hurts
     The attribute raises `AttributeError`, and `x.device()` `TypeError` where `device` is a property again.
@@ -34,14 +41,20 @@ class ArrayAttributeRemoved(Rule):
     Safe: it raised before, and jax's changelog names what stands for it.
 
     ## Evidence
-    jax's changelog for 0.4.21, 0.4.22 and 0.4.27; arrays of jax 0.4.30, 0.4.38, 0.5.3, 0.9.2 and 0.12 were asked.
+    jax's changelog for 0.4.21, 0.4.22 and 0.4.27; arrays of jax 0.4.30, 0.4.38, 0.5.3, 0.9.2 and 0.12 were asked, and
+    shardings of 0.5.3 (has `with_spec`), 0.6.2 and later (have `update`).
     """
 
     code = "SL906"
     name = "array-attribute-removed"
     harm = Harm.REMOVED
+    likely = ("called-sharding",)
     holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.21"}
-    wakes = (Attributes("device_buffer", "device_buffers"), Methods("device", near=("(?:)\\.device\\(\\)",)))
+    wakes = (
+        Attributes("device_buffer", "device_buffers"),
+        Methods("device", near=("(?:)\\.device\\(\\)",)),
+        Methods(_WITH_SPEC),
+    )
     in_version_checks = False
     fixes = "safe"
 
@@ -52,6 +65,9 @@ class ArrayAttributeRemoved(Rule):
             return
         if in_a_bridge(site) or (node.attr == "device" and _given(site)):
             return
+        if node.attr == _WITH_SPEC:
+            yield from self._with_spec(site, node)
+            return
         shown = shown_as_array(site, node.value) or self._by_name(site, node)
         if shown is None:
             return
@@ -61,6 +77,25 @@ class ArrayAttributeRemoved(Rule):
             f"On {site.on('jax')} {_happens(site, node.attr)}: jax 0.4.27 removed {_shown(node.attr)} of arrays.",
             help=f"write {_INSTEAD[node.attr]}",
             fix=self._fix(site, node),
+            certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
+            form=shown.form,
+            why=shown.why,
+        )
+
+    def _with_spec(self, site: Site, node: ast.Attribute) -> Iterator[Finding]:
+        """`sharding.with_spec(spec)`: of what is a sharding, or is called one."""
+        if site.form != "method" or site.runs("jax", "<0.6.2") or len(site.call.args) != 1:
+            return
+        shown = _shown_as_sharding(site, node.value)
+        if shown is None or site.call.keywords:
+            return
+        text = f"{site.text(node.value)}.update(spec={site.text(site.call.args[0])})"
+        yield site.finding(
+            site.syntax,
+            "jax 0.6.2 removed it",
+            f"On {site.on('jax')} this raises AttributeError: jax 0.6.2 removed NamedSharding.with_spec.",
+            help=f"write {text}",
+            fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)]),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
             form=shown.form,
             why=shown.why,
@@ -91,6 +126,19 @@ class ArrayAttributeRemoved(Rule):
 
 def _given(site: Site) -> bool:
     return bool(site.call.args or site.call.keywords)
+
+
+def _shown_as_sharding(site: Site, node: ast.expr) -> Shown | None:
+    """What shows that an expression is a sharding; None where nothing does."""
+    found = options(site.value(node))
+    if all(isinstance(one, Made) and one.api == _SHARDING for one in found):
+        return Shown()
+    if isinstance(node, ast.Attribute) and node.attr == "sharding":
+        return shown_as_array(site, node.value) or Shown("of-a-value", "`.sharding` is read of it")
+    own = site.program.project.holding(site.file.path, (f"def {_WITH_SPEC}",))
+    if "sharding" not in last_name(node).lower() or any(True for _ in own):
+        return None
+    return Shown("called-sharding", f"`{site.text(node)}` is called a sharding, and only those of jax had it")
 
 
 def _is_own(node: ast.expr) -> bool:

@@ -1,0 +1,205 @@
+"""SL240."""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.facts import FileFacts, last_name
+from shardlint.program.reach import lookup
+from shardlint.program.shapes import shape_of
+from shardlint.program.values import Api, Constant, Function, Made, Place, options
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.site import Site
+
+_PUT = "jax.device_put"
+_CONSTRAINT = "with_sharding_constraint"
+_CONSTANT = ("zeros", "ones", "full", "empty")
+_RANDOM = ("normal", "uniform", "truncated_normal", "randint", "bernoulli", "bits")
+_JOINED = ("stack", "concatenate", "tile", "repeat", "broadcast_to", "vstack", "hstack")
+_MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
+_NEAR = tuple(f"{name}(" for name in (*_CONSTANT, *_RANDOM, *_JOINED))
+_SMALL = 1 << 20
+_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class _Source:
+    """What makes the whole array: the call, and whether it joins others."""
+
+    file: FileFacts
+    call: ast.Call
+    form: str
+
+
+class WholeOnOneDevice(Rule):
+    """An array is made whole on one device and only then spread over the mesh.
+
+    ## What it does
+    Reports `device_put(x, sharding)`, and eager constraints, where `x` is what `jnp.zeros`, `jax.random.normal` and the
+    like make, or what `jnp.stack`, `concatenate`, `tile` and `broadcast_to` join (`jnp.stack([x] * n)`), and the
+    sharding splits it. Also of a `tree.map` of a function that makes them. Small arrays and tests are left alone.
+
+    ## Why it hurts
+    The function of jax.numpy puts its result on the first device. That device needs room for all of what the mesh is
+    to share, and sends it out again: the program runs out of memory there, or starts slowly.
+
+    ## Use instead
+    `jnp.zeros(shape, dtype, device=sharding)`, which makes each shard where it belongs; a function under
+    `jax.jit(make, out_shardings=sharding)`; `np.stack`, which stays on the host.
+
+    ## Fix safety
+    Safe: the array is the same, with the same sharding.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12: bytes of live arrays on the first device before `device_put`.
+    """
+
+    code = "SL240"
+    name = "whole-on-one-device"
+    harm = Harm.COST
+    certainty = Certainty.POSSIBLE
+    likely = ("joined",)
+    wakes = (Calls(_PUT, f"jax.lax.{_CONSTRAINT}", near=_NEAR), Methods(_CONSTRAINT, near=_NEAR))
+    forms = ("call", "method")
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for what is placed."""
+        if len(site.call.args) < 2 or site.program.project.is_test(site.file.path):
+            return
+        array, sharding = site.call.args[:2]
+        source = _source(site, site.file, array)
+        if source is None or not _splits(site, sharding) or site.region.traced == "always":
+            return
+        made = source.file.text(source.call.func)
+        where = "" if source.call is array else f" (line {source.call.lineno})"
+        yield site.finding(
+            array,
+            f"`{made}` makes all of it on one device",
+            f"On {site.on('jax')} the first device needs room for the whole array: `{made}`{where} makes it there, and "
+            "it is spread over the mesh afterwards.",
+            help=_help(source.form, made),
+            fix=self._fix(site, source, sharding) if source.call is array else None,
+            form=source.form,
+            why="what is placed is made here, and its sharding splits it",
+        )
+
+    def _fix(self, site: Site, source: _Source, sharding: ast.expr) -> Fix | None:
+        """`jnp.zeros(shape, device=sharding)` in place of the two calls, for a NamedSharding."""
+        call = source.call
+        if source.form != "constant" or site.api != _PUT or len(site.call.args) + len(site.call.keywords) != 2:
+            return None
+        if any(one.arg in ("device", None) for one in call.keywords) or not site.runs("jax", ">=0.4.38"):
+            return None
+        if any(isinstance(one, ast.Starred) for one in call.args) or not _is_named(site, sharding):
+            return None
+        inner = site.text(call)
+        text = f"{inner[: inner.rindex(')')].rstrip().rstrip(',')}, device={site.text(sharding)})"
+        edits: list[Edit] = [site.replace(site.call, text)]
+        return site.fix(Safety.SAFE, f"write {text}", edits)
+
+
+def _help(form: str, made: str) -> str:
+    if form == "constant":
+        return f"{made}(..., device=sharding) makes each shard on its own device"
+    if form == "random":
+        return "make it in a function under jax.jit(make, out_shardings=sharding)"
+    return "place the parts before they are joined, or join them on the host with numpy"
+
+
+def _is_named(site: Site, sharding: ast.expr) -> bool:
+    return all(isinstance(one, Made) and site.sharding_parts(one) for one in options(site.value(sharding)))
+
+
+def _splits(site: Site, sharding: ast.expr) -> bool:
+    """Whether a sharding splits an array: surely, or by its name, where it comes from elsewhere."""
+    value = site.value(sharding)
+    if site.shardings.shards(value):
+        return True
+    if any(isinstance(one, Made | Constant | Api) for one in options(value)):
+        return False
+    name = last_name(sharding).lower()
+    return "shard" in name and not any(word in name for word in ("replica", "single", "empty", "host", "rep"))
+
+
+def _source(site: Site, file: FileFacts, node: ast.expr, depth: int = 0) -> _Source | None:
+    """The call that makes all of an array; the first of several that may."""
+    if depth > _DEPTH:
+        return None
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(file, node, node.id)
+        values = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
+        if not values or len(values) < len(bindings):
+            return None
+        found = [_source(site, file, one, depth + 1) for one in values]
+        return found[0] if all(found) else None
+    if not isinstance(node, ast.Call):
+        return None
+    for option in options(site.program.value(file, node.func)):
+        if not isinstance(option, Api):
+            return None
+        if option.name in _MAPS and len(node.args) > 1:
+            return _mapped(site, file, node.args[0], depth + 1)
+        form = _form(site, file, node, option.name)
+        known = shape_of(site.program.evaluator, Place(file, node)) if form else None
+        if known is not None and all(known) and math.prod(one or 0 for one in known) <= _SMALL:
+            return None
+        return _Source(file, node, form) if form else None
+    return None
+
+
+def _mapped(site: Site, file: FileFacts, function: ast.expr, depth: int) -> _Source | None:
+    """What a function that is mapped over a tree makes, whatever it returns."""
+    for option in options(site.program.value(file, function)):
+        if not isinstance(option, Function):
+            return None
+        inside, node = option.place.file, option.node
+        if isinstance(node, ast.Lambda):
+            return _source(site, inside, node.body, depth)
+        returned = [one.value for one in ast.walk(node) if isinstance(one, ast.Return)]
+        found = [_source(site, inside, one, depth) if one is not None else None for one in returned]
+        return found[0] if found and all(found) else None
+    return None
+
+
+def _form(site: Site, file: FileFacts, call: ast.Call, name: str) -> str:
+    """How a call makes an array on the default device; "" for one that is small, placed, or not made by it."""
+    last = name.rpartition(".")[2]
+    if any(one.arg in ("device", "out_sharding", None) for one in call.keywords) or not call.args:
+        return ""
+    if name.startswith("jax.numpy.") and last in _CONSTANT:
+        return "" if _small(site, file, call.args[0]) else "constant"
+    if name.startswith("jax.random.") and last in _RANDOM and len(call.args) > 1:
+        return "" if _small(site, file, call.args[1]) else "random"
+    if name.startswith("jax.numpy.") and last in _JOINED:
+        return "joined" if last in ("tile", "broadcast_to") or _many(call.args[0]) else ""
+    return ""
+
+
+def _many(node: ast.expr) -> bool:
+    """`[x] * n`, or a list that is computed."""
+    return isinstance(node, ast.ListComp) or (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult))
+
+
+def _small(site: Site, file: FileFacts, shape: ast.expr) -> bool:
+    """Whether a shape has one dimension or none, or few elements, as far as it is written."""
+    if isinstance(shape, ast.Name):
+        bindings, _ = lookup(file, shape, shape.id)
+        written = [one.value for one in bindings if one.kind == "assign"]
+        shape = written[0] if len(written) == 1 and written[0] is not None else shape
+    if isinstance(shape, ast.Constant):
+        return True
+    if not isinstance(shape, ast.Tuple | ast.List):
+        return isinstance(shape, ast.Attribute) and shape.attr != "shape"
+    if len(shape.elts) < 2 and not any(isinstance(one, ast.Starred) for one in shape.elts):
+        return True
+    size = 1
+    for one in shape.elts:
+        value = site.program.value(file, one)
+        if not isinstance(value, Constant) or not isinstance(value.value, int):
+            return False
+        size *= value.value
+    return size <= _SMALL
