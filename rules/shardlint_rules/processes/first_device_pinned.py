@@ -26,8 +26,7 @@ class FirstDevicePinned(Rule):
     asked of, and `jax.devices()` of which a loop asks each for its memory; also through names, attributes, helpers and
     their parameters. Before jax 0.10 also `jax.devices()` that come to `device_put_sharded`, `device_put_replicated`,
     `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
-    with the file calls `jax.distributed.initialize`, or the file itself asks which process it is; possible where only
-    another file asks.
+    with the file calls `jax.distributed.initialize`, or the file itself asks which process it is.
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -60,28 +59,25 @@ class FirstDevicePinned(Rule):
         taken = list(_first_of(site, site.call))
         if not taken and not any(site.anywhere(word) for word in _OF_LISTS):
             return
-        why, where = self._several(site)
-        if not why or (where and not site.wants("elsewhere")) or self._of_one(site, site.call):
+        why = self._several(site)
+        if why is None or self._of_one(site, site.call):
             return
         each = (one for one in self._reaching(site, site.call) if _of_list(site, one))
         asked = next(each, None) if not taken else None
         if asked is not None:
-            yield self._finding(
-                site, site.call, asked, why, where, "some of these devices are another process's"
-            )
+            yield self._finding(site, site.call, asked, why, "some of these devices are another process's")
         for node in taken:
             use = next((one for one in self._reaching(site, node) if one.kind != "all"), None)
             if use is not None:
-                yield self._finding(site, node, use, why, where)
+                yield self._finding(site, node, use, why)
 
-    def _several(self, site: Site) -> tuple[str, str]:
-        """What shows that there are several processes, and the form where that is not in the file or certain."""
+    def _several(self, site: Site) -> str | None:
+        """What shows that there are several processes. That another file asks which it is was right in 3 of 12."""
         if asks_itself(site.file):
-            return "this file asks for the processes there are", ""
-        found = several(site.program, site.file)
-        if found == "initialized":
-            return "a file that runs with this one calls jax.distributed.initialize", ""
-        return ("a file that runs with this one asks which process it is", "elsewhere") if found else ("", "")
+            return "this file asks for the processes there are"
+        if several(site.program, site.file) == "initialized":
+            return "a file that runs with this one calls jax.distributed.initialize"
+        return None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
         for use in uses(site.program, Place(site.file, node)):
@@ -97,7 +93,7 @@ class FirstDevicePinned(Rule):
         """Whether process 0 alone comes here, or a program of one process alone."""
         return guard(site.program, site.file, node) is not None or alone(site.program, Place(site.file, node))
 
-    def _finding(self, site: Site, node: ast.expr, use: Use, why: str, form: str, those: str = "") -> Finding:
+    def _finding(self, site: Site, node: ast.expr, use: Use, why: str, those: str = "") -> Finding:
         where = (
             ""
             if use.place.file is site.file and use.place.line == node.lineno
@@ -127,7 +123,7 @@ class FirstDevicePinned(Rule):
             if those
             else "take the first of jax.local_devices()",
             fix=self._fix(site, node),
-            form=form or use.kind,
+            form=use.kind,
             why=why,
         )
 
