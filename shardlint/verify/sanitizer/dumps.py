@@ -37,7 +37,7 @@ def wanted(name: str) -> bool:
     are not.
     """
     return ".spmd-partitioner." in name or name.endswith(
-        (".before_optimizations.txt", ".cpu_after_optimizations.txt", "module.mlir")
+        (".before_optimizations.txt", ".cpu_after_optimizations.txt", "module.mlir", ".jsonl")
     )
 
 

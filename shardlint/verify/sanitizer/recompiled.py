@@ -49,6 +49,9 @@ def _placed_anew(mine: Sequence[Compiled], seconds: float, run: Run) -> list[str
         if before.devices == 1 or after.devices == 1 or shapes[0] != shapes[1]:
             continue
         moved = changed(before, after)
+        # Plain data parallelism: what is on every device after the first step was given from the host.
+        if all(text.partition(" not placed -> ")[2].startswith("whole on each") for text in moved):
+            continue
         large = {f"{leaf.where} {leaf.array}" for leaf in after.arguments if run.is_large(leaf, after)}
         if moved and (seconds >= _SECONDS or any(text.startswith(tuple(large)) for text in moved)):
             return moved

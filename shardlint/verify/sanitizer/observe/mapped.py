@@ -1,0 +1,60 @@
+"""Where functions were mapped over devices: the line of the `shard_map` or `pmap`, by the function it was given.
+
+An operation only knows the lines that led to its call.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from .frames import user_line
+from .sink import quiet
+
+_lines: dict[str, list[Any]] = {}
+
+
+def install(jax: Any) -> None:
+    """Watch `jax.shard_map` and `jax.pmap`, where a release has them."""
+    for name in ("shard_map", "pmap"):
+        if inspect.isroutine(getattr(jax, name, None)):
+            setattr(jax, name, watched(getattr(jax, name)))
+
+
+def install_old(module: Any) -> None:
+    """Watch `shard_map` where it was before."""
+    module.shard_map = watched(module.shard_map)
+
+
+def watched(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`shard_map` or `pmap`, which note whom they were given."""
+
+    @functools.wraps(function)
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        _note(args[0] if args else kwargs.get("f", kwargs.get("fun")))
+        return function(*args, **kwargs)
+
+    return mapped
+
+
+@quiet
+def _note(function: Any) -> None:
+    line = user_line()
+    while isinstance(function, functools.partial):
+        function = function.func
+    if line is None or function is None:
+        return
+    code = getattr(inspect.unwrap(function), "__code__", None)
+    if code is not None:
+        _lines.setdefault(_key(code.co_name, code.co_filename, code.co_firstlineno), line)
+
+
+def line_of(source: str) -> list[Any] | None:
+    """The line for what jax calls a function: `total at /home/me/train.py:7`."""
+    return _lines.get(source)
+
+
+def _key(name: str, file: str, line: int) -> str:
+    return f"{name} at {file}:{line}"

@@ -1,0 +1,122 @@
+"""One `shard_map` or `pmap` of a program: what its specs say of each result against what the body computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from . import mapped
+from .frames import is_user, of_traceback
+from .manual import Names, Region, Value, inner, walk
+
+
+def regions(jaxpr: Any) -> Iterator[Any]:
+    """The operations in a program that begin a manual region."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in ("shard_map", "xla_pmap"):
+            yield eqn
+            continue
+        for param in eqn.params.values():
+            for each in param if isinstance(param, (tuple, list)) else (param,):
+                body = inner(each)
+                if hasattr(body, "eqns"):
+                    yield from regions(body)
+
+
+def judge(eqn: Any) -> dict[str, Any]:
+    """What was seen in a region, and where it was made and called."""
+    pmap = eqn.primitive.name == "xla_pmap"
+    taken, given, sizes, checked = _of_pmap(eqn) if pmap else _of_shard_map(eqn)
+    body = inner(eqn.params["call_jaxpr" if pmap else "jaxpr"])
+    region = Region(sizes)
+    values = walk(body, [Value(axes, True) for axes in taken], region)
+    info = getattr(body, "debug_info", None) or getattr(eqn.params.get("jaxpr"), "debug_info", None)
+    source = str(getattr(info, "func_src_info", "") or "")
+    made_at = mapped.line_of(source)
+    called = of_traceback(eqn.source_info.traceback)
+    if not checked:
+        for at, (value, axes) in enumerate(zip(values, given, strict=False)):
+            _result(at, value, axes, body.outvars[at], info, region, called)
+    return {
+        "seen": region.seen,
+        "function": source.split(" at ")[0],
+        "defined": _place(source),
+        "made": made_at,
+        "called": called[:4],
+        "collectives": region.collectives,
+        "axes": sizes,
+        "pmap": pmap or _is_pmap(eqn, body),
+        "checked": checked,
+    }
+
+
+def _result(at: int, value: Value, axes: Names, atom: Any, info: Any, region: Region, called: list[Any]) -> None:
+    """A result that differs where it is said to be the same, or is the same where it is said to be split."""
+    if value.loose or not value.given:
+        return
+    eqn = region.maker.get(atom)
+    lines = of_traceback(eqn.source_info.traceback)[:4] if eqn is not None else called[:4]
+    paths = getattr(info, "result_paths", None) or ()
+    paths = paths() if callable(paths) else paths
+    name = str(paths[at]).removeprefix("result") if at < len(paths) else f"[{at}]"
+    shape = list(getattr(atom.aval, "shape", ()))
+    manual = frozenset(region.sizes)
+    facts = {"lines": lines, "result": name, "shape": shape}
+    if differs := sorted((value.over & manual) - axes):
+        region.seen.append({"what": "differs", "axes": differs, **facts})
+    size = 1
+    for part in shape:
+        size *= part
+    if size > 1 and (equal := sorted((axes & manual) - value.over)):
+        reduced = eqn is not None and region.collectives
+        if reduced:
+            region.seen.append({"what": "equal", "axes": equal, **facts})
+
+
+def _of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
+    params = eqn.params
+    if "in_names" in params:
+        taken = [_flat(names.values()) for names in params["in_names"]]
+        given = [_flat(names.values()) for names in params["out_names"]]
+    else:
+        taken = [_flat(spec or ()) for spec in params["in_specs"]]
+        given = [_flat(spec or ()) for spec in params["out_specs"]]
+    mesh = {str(name): int(size) for name, size in dict(params["mesh"].shape).items()}
+    auto = {str(axis) for axis in params.get("auto", ())}
+    manual = {str(axis) for axis in params.get("newly_manual_axes", params.get("manual_axes", mesh))} - auto
+    checked = bool(params.get("check_vma", params.get("check_rep", False)))
+    return taken, given, {name: size for name, size in mesh.items() if name in manual and size > 1}, checked
+
+
+def _of_pmap(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
+    params = eqn.params
+    axis = str(params["axis_name"])
+    taken = [frozenset() if at is None else frozenset((axis,)) for at in params["in_axes"]]
+    given = [frozenset() if at is None else frozenset((axis,)) for at in params["out_axes"]]
+    return taken, given, {axis: int(params["global_axis_size"] or params["axis_size"])}, False
+
+
+def _flat(parts: Any) -> Names:
+    found: set[str] = set()
+    for part in parts:
+        names: Sequence[Any] = part if isinstance(part, (tuple, list)) else (part,)
+        found.update(str(name) for name in names if name is not None)
+    return frozenset(found)
+
+
+def _is_pmap(eqn: Any, body: Any) -> bool:
+    """Whether a `shard_map` is how jax 0.8 and later write a `pmap`: one axis, each device its row of all."""
+    taken = eqn.params.get("in_specs", ())
+    return (
+        len(eqn.params["mesh"].shape) == 1
+        and bool(body.invars)
+        and not eqn.params.get("check_vma", False)
+        and any(spec and variable.aval.shape[:1] == (1,) for spec, variable in zip(taken, body.invars, strict=False))
+        and any(one.file_name.endswith("pmap.py") for one in getattr(eqn.source_info.traceback, "frames", ())[:60])
+    )
+
+
+def _place(source: str) -> list[Any] | None:
+    name, _, place = source.partition(" at ")
+    file, _, line = place.rpartition(":")
+    return [file, int(line), name] if line.isdigit() and is_user(file) else None
