@@ -7,9 +7,11 @@ writes what it sees as lines of JSON (`sink`), and no hook changes what the hook
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
-from . import environ, imports, libraries, lowered, mapped, meshes, placed, ran, warned
+from . import eager, environ, imports, libraries, lowered, mapped, meshes, placed, ran, warned
+from .sink import quiet
 
 
 def begin() -> None:
@@ -22,5 +24,18 @@ def begin() -> None:
 
 
 def _with_jax(jax: Any) -> None:
-    for part in (warned, meshes, placed, mapped, lowered, ran, environ):
-        part.install(jax)
+    _keep_out_of_sight()
+    for part in (warned, meshes, placed, mapped, lowered, ran, environ, eager):
+        quiet(part.install)(jax)
+
+
+@quiet
+def _keep_out_of_sight() -> None:
+    """What stands between the program and jax here is no line of the user's, in errors nor in operations."""
+    from jax._src import source_info_util, traceback_util
+
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    source_info_util.register_exclusion(here)
+    for name in sorted(os.listdir(here)):  # noqa: PTH208
+        if name.endswith(".py"):
+            traceback_util.register_exclusion(os.path.join(here, name))  # noqa: PTH118

@@ -80,6 +80,13 @@ def of_traceback(traceback: Any) -> list[list[Any]]:
     return found
 
 
+def place(source: str) -> list[Any] | None:
+    """What jax calls a function, `total at /home/me/train.py:7`, as its place; None for one that is not the user's."""
+    name, _, place = source.partition(" at ")
+    file, _, line = place.rpartition(":")
+    return [file, int(line), name] if line.isdigit() and is_user(file) else None
+
+
 def discarded(frame: FrameType | None) -> list[Any] | None:
     """The user's line at which the result of the call that `frame` is in the middle of is thrown away, or None.
 

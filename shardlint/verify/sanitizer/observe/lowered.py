@@ -7,12 +7,15 @@ import weakref
 from typing import Any
 
 from . import program, region
-from .frames import is_user, stack
+from .frames import place, stack
 from .sink import quiet, write
 
 # What is known of a computation, and of the executable made from it; both are jax's own objects.
 computations: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
 executables: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+current: list[str] = []
+"""What is being lowered, as jax calls it: `step at /home/me/train.py:12`."""
 
 
 def install(jax: Any) -> None:
@@ -31,8 +34,10 @@ def install(jax: Any) -> None:
 def _lowering(lower: Any, pmap: bool) -> Any:
     @functools.wraps(lower)
     def lowered(*args: Any, **kwargs: Any) -> Any:
-        computation = lower(*args, **kwargs)
         closed = kwargs.get("closed_jaxpr", args[0] if args else None)
+        current[:] = [_source(closed)]
+        computation = lower(*args, **kwargs)
+        current.clear()
         _lowered(closed, computation, kwargs, pmap)
         return computation
 
@@ -61,12 +66,12 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool) -> None:
     jaxpr = getattr(closed, "jaxpr", closed)
     if not hasattr(jaxpr, "eqns"):
         return
-    info = getattr(jaxpr, "debug_info", None) or getattr(closed, "_debug_info", None)
-    source = str(getattr(info, "func_src_info", "") or "")
+    info = _info(closed)
+    source = _source(closed)
     lines = stack()
     facts: dict[str, Any] = {
         "name": source.split(" at ")[0] or str(getattr(computation, "_name", "")),
-        "defined": _place(source),
+        "defined": place(source),
         "arguments": _names(getattr(info, "arg_names", None)),
         "results": [name.removeprefix("result") for name in _names(getattr(info, "result_paths", None))],
         "work": program.work(jaxpr),
@@ -97,12 +102,14 @@ def _body_of_pmap(kwargs: Any, jaxpr: Any, facts: dict[str, Any]) -> None:
     ), "checked": False})  # fmt: skip
 
 
+def _info(closed: Any) -> Any:
+    return getattr(getattr(closed, "jaxpr", closed), "debug_info", None) or getattr(closed, "_debug_info", None)
+
+
+def _source(closed: Any) -> str:
+    return str(getattr(_info(closed), "func_src_info", "") or "")
+
+
 def _names(given: Any) -> list[str]:
     given = given() if callable(given) else given
     return [str(name) for name in given or ()]
-
-
-def _place(source: str) -> list[Any] | None:
-    name, _, place = source.partition(" at ")
-    file, _, line = place.rpartition(":")
-    return [file, int(line), name] if line.isdigit() and is_user(file) else None

@@ -7,11 +7,11 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import meshes
+from . import meshes, ran
 from .frames import discarded, stack
 from .sink import quiet, write
 
-_depth = [0]
+_LEAST = 4096
 
 
 def install(jax: Any) -> None:
@@ -49,8 +49,21 @@ def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: An
     line = discarded(caller)
     if line is not None:
         write("discarded", name=name, line=line, what=_shapes((result,)), bytes=_bytes(jax, result))
+    if name == "jax.device_put":
+        _lies(jax, result)
     if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
         _none(jax, name, result)
+
+
+def _lies(jax: Any, result: Any) -> None:
+    """Where arrays lie that were placed on several devices, one of each type and spec."""
+    for path, one in jax.tree_util.tree_flatten_with_path(result)[0][:400]:
+        sharding = getattr(one, "sharding", None)
+        if isinstance(one, jax.core.Tracer) or sharding is None or len(getattr(sharding, "device_set", ())) < 2:
+            continue
+        if ran.nbytes(one) >= _LEAST:
+            facts = ran.leaf(jax.tree_util.keystr(path), one, 0)
+            write("put", **{key: facts[key] for key in ("name", "shape", "dtype", "bytes", "held", "spec", "devices")})
 
 
 def _asked_none(args: Any, kwargs: Any) -> bool:

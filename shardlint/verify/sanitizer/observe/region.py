@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from . import mapped
-from .frames import is_user, of_traceback
+from .frames import of_traceback, place
 from .manual import Names, Region, Value, inner, walk
 
 
@@ -28,19 +28,15 @@ def judge(eqn: Any) -> dict[str, Any]:
     pmap = eqn.primitive.name == "xla_pmap"
     taken, given, sizes, checked = _of_pmap(eqn) if pmap else _of_shard_map(eqn)
     body = inner(eqn.params["call_jaxpr" if pmap else "jaxpr"])
-    region = Region(sizes)
-    values = walk(body, [Value(axes, True) for axes in taken], region)
     info = getattr(body, "debug_info", None) or getattr(eqn.params.get("jaxpr"), "debug_info", None)
     source = str(getattr(info, "func_src_info", "") or "")
     made_at = mapped.line_of(source)
     called = of_traceback(eqn.source_info.traceback)
-    if not checked:
-        for at, (value, axes) in enumerate(zip(values, given, strict=False)):
-            _result(at, value, axes, body.outvars[at], info, region, called)
+    region = judge_body(body, taken, given, sizes, checked, called, info)
     return {
         "seen": region.seen,
         "function": source.split(" at ")[0],
-        "defined": _place(source),
+        "defined": place(source),
         "made": made_at,
         "called": called[:4],
         "collectives": region.collectives,
@@ -50,7 +46,27 @@ def judge(eqn: Any) -> dict[str, Any]:
     }
 
 
-def _result(at: int, value: Value, axes: Names, atom: Any, info: Any, region: Region, called: list[Any]) -> None:
+def judge_body(
+    body: Any,
+    taken: list[Names],
+    given: list[Names],
+    sizes: dict[str, int],
+    checked: bool,
+    called: list[Any],
+    info: Any = None,
+) -> Region:
+    """A body, with the axes its arguments vary over and those its results are split over."""
+    region = Region(sizes)
+    manual = frozenset(sizes)
+    values = walk(body, [Value(axes & manual, True) for axes in taken], region)
+    for at, (value, axes) in enumerate(zip(values, given, strict=False)):
+        _result(at, value, axes, body.outvars[at], info, region, called, checked)
+    return region
+
+
+def _result(
+    at: int, value: Value, axes: Names, atom: Any, info: Any, region: Region, called: list[Any], checked: bool
+) -> None:
     """A result that differs where it is said to be the same, or is the same where it is said to be split."""
     if value.loose or not value.given:
         return
@@ -62,7 +78,7 @@ def _result(at: int, value: Value, axes: Names, atom: Any, info: Any, region: Re
     shape = list(getattr(atom.aval, "shape", ()))
     manual = frozenset(region.sizes)
     facts = {"lines": lines, "result": name, "shape": shape}
-    if differs := sorted((value.over & manual) - axes):
+    if not checked and (differs := sorted((value.over & manual) - axes)):
         region.seen.append({"what": "differs", "axes": differs, **facts})
     size = 1
     for part in shape:
@@ -76,11 +92,11 @@ def _result(at: int, value: Value, axes: Names, atom: Any, info: Any, region: Re
 def _of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
     params = eqn.params
     if "in_names" in params:
-        taken = [_flat(names.values()) for names in params["in_names"]]
-        given = [_flat(names.values()) for names in params["out_names"]]
+        taken = [flat(names.values()) for names in params["in_names"]]
+        given = [flat(names.values()) for names in params["out_names"]]
     else:
-        taken = [_flat(spec or ()) for spec in params["in_specs"]]
-        given = [_flat(spec or ()) for spec in params["out_specs"]]
+        taken = [flat(spec or ()) for spec in params["in_specs"]]
+        given = [flat(spec or ()) for spec in params["out_specs"]]
     mesh = {str(name): int(size) for name, size in dict(params["mesh"].shape).items()}
     auto = {str(axis) for axis in params.get("auto", ())}
     manual = {str(axis) for axis in params.get("newly_manual_axes", params.get("manual_axes", mesh))} - auto
@@ -96,7 +112,7 @@ def _of_pmap(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
     return taken, given, {axis: int(params["global_axis_size"] or params["axis_size"])}, False
 
 
-def _flat(parts: Any) -> Names:
+def flat(parts: Any) -> Names:
     found: set[str] = set()
     for part in parts:
         names: Sequence[Any] = part if isinstance(part, (tuple, list)) else (part,)
@@ -114,9 +130,3 @@ def _is_pmap(eqn: Any, body: Any) -> bool:
         and any(spec and variable.aval.shape[:1] == (1,) for spec, variable in zip(taken, body.invars, strict=False))
         and any(one.file_name.endswith("pmap.py") for one in getattr(eqn.source_info.traceback, "frames", ())[:60])
     )
-
-
-def _place(source: str) -> list[Any] | None:
-    name, _, place = source.partition(" at ")
-    file, _, line = place.rpartition(":")
-    return [file, int(line), name] if line.isdigit() and is_user(file) else None

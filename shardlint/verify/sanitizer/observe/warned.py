@@ -8,7 +8,8 @@ import types
 import warnings
 from typing import Any
 
-from .frames import stack
+from . import lowered
+from .frames import place, stack
 from .sink import quiet, write
 
 _ABOUT = ("donated", "jit-of-pmap", "harding", "replicat")
@@ -43,4 +44,5 @@ def _noted(message: Any, category: Any) -> None:
         return
     lines = stack()
     if lines:
-        write("warning", text=text, category=kind.__name__, lines=lines)
+        defined = place(lowered.current[0]) if lowered.current else None
+        write("warning", text=text, category=kind.__name__, lines=lines, defined=defined)

@@ -27,7 +27,7 @@ def mesh_unused(events: Events, least: int) -> Iterator[Found]:
         if spread < most["work"] / 2:
             yield _alone(most, meshes[-1], most["taken"] or most["given"])
         return
-    if any(one["devices"] > 1 for one in ran) or any(leaf["devices"] > 1 for one in ran for leaf in one["taken"]):
+    if any(events.of("put")) or any(one["devices"] > 1 for one in ran) or any(leaf["devices"] > 1 for one in ran for leaf in one["taken"]):
         return
     largest = max(alone, key=lambda one: max((leaf["bytes"] for leaf in one["given"]), default=0), default=None)
     if largest is not None and max((leaf["bytes"] for leaf in largest["given"]), default=0) >= least:
@@ -43,8 +43,9 @@ def _alone(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any
         see.append(("defined", line(one["defined"])))
     see += [("made", first(leaf["made"])) for leaf in leaves[:2] if leaf["made"]]
     return Found(
-        "one-device", one["name"], first(one["lines"]),
-        f"{one['name']} runs on one device: nothing it takes is placed on the mesh of {count} devices ({axes})",
+        "one-device", one["name"] if one["defined"] else function(one["lines"][0]), first(one["lines"]),
+        (f"{one['name']} runs" if one["defined"] else "this runs") +
+        f" on one device: nothing it takes is placed on the mesh of {count} devices ({axes})",
         tuple(f"{leaf['name']} {array(leaf)} on {leaf['spec']}" for leaf in leaves),
         "place the arrays with jax.device_put(x, NamedSharding(mesh, P(...))), or make them in a jit with out_shardings",
         sum(leaf["bytes"] for leaf in leaves), see=tuple(dict.fromkeys(see)),
@@ -60,6 +61,9 @@ def left_behind(events: Events, least: int) -> Iterator[Found]:
     """Arrays whole on one device beside others of their shape that are split."""
     split: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     told: set[Any] = set()
+    for one in events.of("put"):
+        if one["held"] < one["bytes"]:
+            split.setdefault(array(one), ({}, one))
     for one in events.of("ran"):
         for leaf in one["taken"]:
             if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"]:

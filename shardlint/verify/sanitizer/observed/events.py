@@ -25,7 +25,8 @@ class Events:
     @property
     def devices(self) -> int:
         """The most devices that a program's results, or arrays it took, lay on."""
-        leaves = (leaf["devices"] for one in self.of("ran") for leaf in (*one["taken"], *one["given"]))
+        leaves = [leaf["devices"] for one in self.of("ran") for leaf in (*one["taken"], *one["given"])]
+        leaves += [one["devices"] for one in self.of("put")]
         return max((*(one["devices"] for one in self.of("ran")), *leaves), default=0)
 
     @property

@@ -19,12 +19,10 @@ _WHAT_IS_READ = {
 
 def discarded(events: Events) -> Iterator[Found]:
     """Results of placements that nobody takes."""
-    seen = set()
-    for one in events.of("discarded"):
+    # Of one that calls another the outer is the user's, and written last.
+    last = {(tuple(one["line"])): one for one in events.of("discarded")}
+    for one in last.values():
         place = line(one["line"])
-        if place in seen:
-            continue
-        seen.add(place)
         what = f" of {one['what']}" if one["what"] else ""
         yield Found(
             "discarded", function(one["line"]), place,
@@ -154,5 +152,5 @@ def warnings(events: Events, told: set[str]) -> Iterator[Found]:
             "donation" if donated else "warning", function(one["lines"][0]), place,
             f"jax warns: {text}",
             advice="return an array of the same shape, type and sharding, or do not donate it" if donated else "",
-            code="SL223" if donated else "",
+            code="SL223" if donated else "", see=(("defined", line(one["defined"])),) if one["defined"] else (),
         )  # fmt: skip
