@@ -12,7 +12,7 @@ import weakref
 from types import SimpleNamespace
 from typing import Any
 
-from . import region
+from . import mapped, region
 from .frames import stack
 from .sink import quiet, write
 
@@ -149,8 +149,10 @@ def _judge(record: _Record, specs: Any) -> None:
     given = [region.flat(one.values() if isinstance(one, dict) else one or ()) for one in specs]
     body = SimpleNamespace(eqns=record.eqns, invars=record.invars, outvars=record.outvars, constvars=())
     seen = region.judge_body(body, record.taken, given, record.sizes, record.checked, [record.lines[0]])
-    name = record.eqns[0].source_info.traceback.frames if record.eqns else []
+    place = next((eqn.source_info.traceback.frames[0] for eqn in record.eqns if eqn.source_info.traceback.frames), None)
+    name = place.function_name.rpartition(".")[2] if place is not None else ""
+    made = mapped.of_function(name, place.file_name) if place is not None else None
     write(
-        "region", seen=seen.seen, function=name[0].function_name if name else "", defined=None, made=None,
+        "region", seen=seen.seen, function=name, defined=None, made=made,
         called=record.lines[:4], collectives=seen.collectives, axes=record.sizes, pmap=False, checked=record.checked,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from .frames import of_traceback
+from .frames import of_traceback, place
 
 Names = frozenset[str]
 _NONE: Names = frozenset()
@@ -54,15 +54,22 @@ class Region:
     seen: list[dict[str, Any]] = field(default_factory=list)
     maker: dict[Any, Any] = field(default_factory=dict)
     known: dict[Any, Value] = field(default_factory=dict)
+    where: dict[Any, list[Any]] = field(default_factory=dict)
+    at: list[Any] = field(default_factory=list)
+    """The user's lines of the library function that is walked through: jax keeps those of its first use."""
     collectives: int = 0
     told: set[Any] = field(default_factory=set)
 
     def tell(self, what: str, eqn: Any, **facts: Any) -> None:
-        lines = of_traceback(eqn.source_info.traceback)
+        lines = self.lines(eqn)
         key = (what, tuple(map(str, lines[:1])), str(facts.get("axes")))
         if lines and key not in self.told:
             self.told.add(key)
             self.seen.append({"what": what, "lines": lines[:4], **facts})
+
+    def lines(self, eqn: Any) -> list[Any]:
+        """The user's lines that led to an operation."""
+        return self.at or of_traceback(eqn.source_info.traceback)
 
 
 def inner(param: Any) -> Any:
@@ -92,6 +99,7 @@ def walk(jaxpr: Any, values: Sequence[Value], region: Region) -> list[Value]:
             results = [joined] * len(eqn.outvars)
         for variable, value in zip(eqn.outvars, results, strict=False):
             known[variable] = value
+            region.where[variable] = region.lines(eqn)
             if name not in _CALLS:
                 region.maker[variable] = eqn
     return [read(atom) for atom in jaxpr.outvars]
@@ -165,7 +173,7 @@ def _same_numbers(eqn: Any, taken: list[Value], region: Region) -> None:
     size = 1
     for part in shape:
         size *= part
-    if size < 64:
+    if size < 16:
         return
     for at, value in enumerate(taken):
         if not value.random or not value.given or value.loose or hasattr(eqn.invars[at], "val"):
@@ -287,12 +295,25 @@ def _nested(eqn: Any, name: str, taken: list[Value], region: Region) -> list[Val
             for outer, variable in zip(eqn.invars[-len(body.invars) :], body.invars, strict=False):
                 if not hasattr(outer, "val") and outer in region.maker:
                     region.maker[variable] = region.maker[outer]
-            results = walk(body, values, region)
+            results = _through(eqn, body, values, region)
             for variable, atom in zip(eqn.outvars, body.outvars, strict=False):
                 if not hasattr(atom, "val") and atom in region.maker:
                     region.maker[variable] = region.maker[atom]
             return results
     return None
+
+
+def _through(eqn: Any, body: Any, values: list[Value], region: Region) -> list[Value]:
+    """The body of a call; one of a library's is at the line of the user's that called it."""
+    source = str(getattr(getattr(body, "debug_info", None), "func_src_info", "") or "")
+    outermost = not region.at and place(source) is None
+    if outermost:
+        region.at = of_traceback(eqn.source_info.traceback)
+    try:
+        return walk(body, values, region)
+    finally:
+        if outermost:
+            region.at = []
 
 
 def _scan(eqn: Any, taken: list[Value], region: Region) -> list[Value]:
@@ -301,7 +322,7 @@ def _scan(eqn: Any, taken: list[Value], region: Region) -> list[Value]:
     carry = taken[consts : consts + carried]
     results = taken
     for _ in range(_ROUNDS):
-        mute = Region(region.sizes)
+        mute = Region(region.sizes, at=region.at)
         results = walk(body, [*taken[:consts], *carry, *taken[consts + carried :]], mute)
         grown = [old | new for old, new in zip(carry, results, strict=False)]
         if grown == carry:

@@ -56,5 +56,11 @@ def line_of(source: str) -> list[Any] | None:
     return _lines.get(source)
 
 
+def of_function(name: str, file: str) -> list[Any] | None:
+    """The line for a function of a file, where only one of its name was mapped."""
+    lines = [line for key, line in _lines.items() if key.startswith(f"{name} at {file}:")]
+    return lines[0] if len(lines) == 1 else None
+
+
 def _key(name: str, file: str, line: int) -> str:
     return f"{name} at {file}:{line}"

@@ -71,7 +71,7 @@ def _result(
     if value.loose or not value.given:
         return
     eqn = region.maker.get(atom)
-    lines = of_traceback(eqn.source_info.traceback)[:4] if eqn is not None else called[:4]
+    lines = (region.where.get(atom) or called)[:4]
     paths = getattr(info, "result_paths", None) or ()
     paths = paths() if callable(paths) else paths
     name = str(paths[at]).removeprefix("result") if at < len(paths) else f"[{at}]"

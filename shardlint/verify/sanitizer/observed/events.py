@@ -37,11 +37,11 @@ class Events:
         )
 
 
-def read(folder: Path) -> Events:
-    """The events below the folder of a run."""
+def read(folder: Path, names: str = "*.jsonl") -> Events:
+    """The events below the folder of a run, of the processes whose files have such a name."""
     events = Events()
     known: set[str] = set()
-    for file in sorted((folder / "observed").glob("*.jsonl")):
+    for file in sorted((folder / "observed").glob(names)):
         for text in file.read_text("utf-8", "replace").splitlines():
             if text in known:
                 continue
