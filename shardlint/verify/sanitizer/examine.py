@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from shardlint.verify.facts import Line
 from shardlint.verify.sanitizer import placement, rules
@@ -11,7 +13,7 @@ from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Facts, Found, Moved
 from shardlint.verify.sanitizer.functions import Function
 from shardlint.verify.sanitizer.observed import devices, names, regions, requests
-from shardlint.verify.sanitizer.observed.events import Events
+from shardlint.verify.sanitizer.observed.events import Events, first, line
 from shardlint.verify.sanitizer.recompiled import recompiled
 from shardlint.verify.sanitizer.run import Run
 
@@ -42,11 +44,36 @@ def examine(compiled: Sequence[Compiled], large: int, events: Events | None = No
     facts = Facts(functions, compiled=len(compiled), seconds=sum(one.seconds for one in compiled))
     facts.observed = events.devices
     facts.built = [{str(name): int(size) for name, size in one["axes"]} for one in events.of("mesh")]
-    facts.found = _all(compiled, functions, large, events)
+    lines = _Lines(compiled, events)
+    facts.found = [lines.added(found) for found in _all(compiled, functions, large, events)]
     facts.below = max(0, len(_all(compiled, functions, 1, events)) - len(facts.found))
     facts.found.sort(key=lambda found: (_CAUSES.get(found.kind, 1), -found.bytes))
     facts.moved = _moved(functions)
     return facts
+
+
+class _Lines:
+    """Where each function is jitted and called, for findings that know only where it is defined."""
+
+    def __init__(self, compiled: Sequence[Compiled], events: Events) -> None:
+        self._see: dict[tuple[str, int], dict[tuple[str, Line], None]] = defaultdict(dict)
+        for one in events.of("jitted"):
+            self._note(one["defined"], "jitted", line(one["line"]))
+        for one in events.of("ran"):
+            if one["defined"] and one["lines"]:
+                self._note(one["defined"], "called", first(one["lines"]))
+        for each in compiled:
+            if each.function.own and each.function.call.file:
+                place = each.function.line
+                self._note([place.file, place.line], "called", each.function.call)
+
+    def _note(self, place: Sequence[Any], word: str, where: Line) -> None:
+        self._see[str(place[0]), int(place[1])][word, replace(where, function="")] = None
+
+    def added(self, found: Found) -> Found:
+        """A finding with these lines."""
+        known = [one for one in self._see.get((found.line.file, found.line.line), ()) if one[1].line != found.line.line]
+        return replace(found, see=tuple(dict.fromkeys((*found.see, *known[:4]))))
 
 
 # What the program did comes before what came of it.

@@ -78,6 +78,8 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool) -> None:
         "lines": lines,
         "regions": [],
         "pmap": pmap,
+        "moves": program.only_moves(jaxpr),
+        "whole": [],
         "bytes": sum(
             int(getattr(v.aval, "size", 0)) * int(getattr(getattr(v.aval, "dtype", None), "itemsize", 0) or 0)
             for v in jaxpr.invars
@@ -87,12 +89,27 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool) -> None:
     for each in program.asked(jaxpr):
         write("asked", function=facts["name"], **each)
     for eqn in region.regions(jaxpr):
-        seen = region.judge(eqn)
+        seen = region.judge(eqn, lines)
+        facts["whole"] += _wholes(eqn, jaxpr, seen)
         facts["regions"].append(seen)
         if seen["seen"]:
             write("region", **seen)
     if pmap:
         _body_of_pmap(kwargs, jaxpr, facts)
+
+
+def _wholes(eqn: Any, jaxpr: Any, seen: dict[str, Any]) -> list[Any]:
+    """Arguments of the program that a region takes as they are: which, the axes its spec names, and the line."""
+    if eqn.primitive.name != "shard_map" or seen["pmap"]:
+        return []
+    numbers = {variable: at for at, variable in enumerate(jaxpr.invars)}
+    line = seen["made"] or next(iter(seen["called"]), None)
+    taken = region.of_shard_map(eqn)[0]
+    return [
+        [numbers[atom], sorted(axes), line]
+        for atom, axes in zip(eqn.invars, taken, strict=False)
+        if not hasattr(atom, "val") and atom in numbers
+    ]
 
 
 def _body_of_pmap(kwargs: Any, jaxpr: Any, facts: dict[str, Any]) -> None:

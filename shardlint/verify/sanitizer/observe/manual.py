@@ -8,7 +8,7 @@ taken for varying may still be equal everywhere (a ring of `ppermute`): such one
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from .frames import of_traceback, place
@@ -20,6 +20,7 @@ _GATHER = frozenset(("all_gather", "all_gather_invariant"))
 _SCATTER = frozenset(("reduce_scatter", "psum_scatter"))
 _MOVE = frozenset(("ppermute", "all_to_all", "pgather"))
 _RANDOM = frozenset(("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform"))
+_ENDS_RANDOM = frozenset(("dot_general", "conv_general_dilated", "reduce_sum", "reduce_max", "cumsum", "sort"))
 _TYPES = frozenset(("pvary", "pbroadcast", "pcast", "convert_element_type", "copy", "reshape", "broadcast_in_dim"))
 _MIX = frozenset(("mul", "add", "sub", "select_n", "add_any", "div"))
 _CALLS = frozenset(("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint"))
@@ -28,13 +29,13 @@ _ROUNDS = 12
 
 @dataclass(frozen=True)
 class Value:
-    """What is known of a value: the axes it varies over, whether it comes from arguments at all, from random
-    bits, or from what moves pieces around.
+    """What is known of a value: the axes it varies over, whether it comes from arguments at all, the line of
+    random bits it is made of, and whether it comes from what moves pieces around.
     """
 
     over: Names = _NONE
     given: bool = False
-    random: bool = False
+    random: tuple[Any, ...] = ()
     loose: bool = False
     divided: Names = _NONE
     """Axes by whose size it was divided, here or on the way."""
@@ -54,14 +55,15 @@ class Region:
     seen: list[dict[str, Any]] = field(default_factory=list)
     maker: dict[Any, Any] = field(default_factory=dict)
     known: dict[Any, Value] = field(default_factory=dict)
+    arguments: frozenset[Any] = frozenset()
     where: dict[Any, list[Any]] = field(default_factory=dict)
     at: list[Any] = field(default_factory=list)
     """The user's lines of the library function that is walked through: jax keeps those of its first use."""
     collectives: int = 0
     told: set[Any] = field(default_factory=set)
 
-    def tell(self, what: str, eqn: Any, **facts: Any) -> None:
-        lines = self.lines(eqn)
+    def tell(self, what: str, eqn: Any, lines: list[Any] | None = None, **facts: Any) -> None:
+        lines = lines or self.lines(eqn)
         key = (what, tuple(map(str, lines[:1])), str(facts.get("axes")))
         if lines and key not in self.told:
             self.told.add(key)
@@ -137,7 +139,13 @@ def _special(
         return [Value(frozenset(axes_of(eqn)))]
     if name in _RANDOM:
         joined = _join(taken)
-        return [Value(joined.over, joined.given, True, joined.loose)] * len(eqn.outvars)
+        lines = tuple(map(tuple, region.lines(eqn)[:4]))
+        return [Value(joined.over, joined.given, lines, joined.loose)] * len(eqn.outvars)
+    if name in _ENDS_RANDOM:
+        joined = _join(taken)
+        return [replace(joined, random=())] * len(eqn.outvars)
+    if name in ("sub", "add", "add_any"):
+        _all_slices(eqn, region)
     if name in ("div", "mul"):
         return [_scaled(eqn, taken, region)]
     if name in _MIX:
@@ -187,29 +195,23 @@ def _same_numbers(eqn: Any, taken: list[Value], region: Region) -> None:
         ]
         missing = sorted({axis for each in others for axis in each.over} - value.over)
         if missing:
-            region.tell("same-random", eqn, axes=missing)
+            region.tell("same-random", eqn, list(map(list, value.random)), axes=missing)
 
 
 def _collective(eqn: Any, name: str, taken: list[Value], region: Region, consumers: Any) -> list[Value]:
     axes = frozenset(axes_of(eqn))
     region.collectives += 1
-    if eqn.params.get("axis_index_groups") is not None:
-        return [Value(value.over, value.given, value.random, True) for value in taken]
-    if name in _MOVE:
-        return [Value(value.over, value.given, value.random, True, value.divided) for value in taken]
+    taken = [replace(value, random=()) for value in taken]
+    if eqn.params.get("axis_index_groups") is not None or name in _MOVE:
+        return [replace(value, loose=True) for value in taken]
     results = []
     for at, value in enumerate(taken):
         atom, out = eqn.invars[at], eqn.outvars[at] if at < len(eqn.outvars) else None
-        if name in _SCATTER:
-            results.append(Value(value.over | axes, value.given, value.random, value.loose, value.divided))
-        else:
-            results.append(Value(value.over - axes, value.given, value.random, value.loose, value.divided))
-        if name not in _REDUCE | _SCATTER or name in ("pmax", "pmin") or hasattr(atom, "val"):
-            if name in _GATHER:
-                _gathered(eqn, region, consumers)
-            continue
-        mean = _divided_after(consumers.get(out, ()), axes, region)
-        _summed(eqn, atom, value, axes, mean, region)
+        results.append(replace(value, over=value.over | axes if name in _SCATTER else value.over - axes))
+        if name in _GATHER:
+            _gathered(eqn, region, consumers)
+        elif name not in ("pmax", "pmin") and not hasattr(atom, "val"):
+            _summed(eqn, atom, value, axes, _divided_after(consumers.get(out, ()), axes, region), region)
     return results
 
 
@@ -219,12 +221,12 @@ def _summed(eqn: Any, atom: Any, value: Value, axes: Names, mean: bool, region: 
     equal = sorted(axes - value.over)
     aval = getattr(atom, "aval", None)
     if equal and value.given and not value.loose:
-        before = _source(atom, region)
+        before = _source(atom, region, scaled=True)
         summed = before is not None and before.primitive.name in _REDUCE and set(axes_of(before)) & set(equal)
         if mean and summed and "transpose" in str(before.source_info.name_stack):
             if not value.divided & axes:
                 region.tell("mean-of-sum", eqn, axes=equal, sizes=_sizes(equal, region))
-        elif not mean and not back and not value.divided & axes:
+        elif not mean and not back and (summed or not value.divided & axes):
             region.tell("sum-of-equal", eqn, axes=equal, sizes=_sizes(equal, region), again=bool(summed))
     elif not mean and not back and not value.divided & axes:
         made = _source(atom, region)
@@ -248,14 +250,43 @@ def _sizes(axes: Sequence[str], region: Region) -> int:
     return total
 
 
-def _source(atom: Any, region: Region) -> Any:
-    """The operation a value comes from, past what only changes its type or shape."""
+def _source(atom: Any, region: Region, scaled: bool = False) -> Any:
+    """The operation a value comes from, past what only changes its type or shape, or also its scale."""
     for _ in range(_ROUNDS):
         eqn = region.maker.get(atom)
-        if eqn is None or eqn.primitive.name not in _TYPES or hasattr(eqn.invars[0], "val"):
+        if eqn is None:
+            return None
+        given = [each for each in eqn.invars if not hasattr(each, "val")]
+        past = eqn.primitive.name in _TYPES or (scaled and eqn.primitive.name in ("mul", "div", "neg"))
+        if not past or len(given) != 1:
             return eqn
-        atom = eqn.invars[0]
+        atom = given[0]
     return None
+
+
+def _all_slices(eqn: Any, region: Region) -> None:
+    """Each device's own slice of an argument, changed by the sum of all the slices."""
+    for one, other in (eqn.invars, eqn.invars[::-1]):
+        if hasattr(one, "val") or hasattr(other, "val") or _root(one, region) not in region.arguments:
+            continue
+        shape = getattr(eqn.outvars[0].aval, "shape", ())
+        summed = _source(other, region, scaled=True)
+        if not shape or summed is None or summed.primitive.name not in _REDUCE - {"pmax", "pmin"}:
+            continue
+        mixed = sorted(set(axes_of(summed)) & region.known.get(one, Value()).over)
+        taken = region.known.get(summed.invars[0], Value())
+        if mixed and set(mixed) <= taken.over and getattr(other.aval, "shape", None) == shape:
+            region.tell("all-slices", summed, axes=mixed)
+
+
+def _root(atom: Any, region: Region) -> Any:
+    """The variable a value is, past what only changes its type or shape."""
+    for _ in range(_ROUNDS):
+        eqn = region.maker.get(atom)
+        if eqn is None or eqn.primitive.name not in _TYPES | {"squeeze"} or hasattr(eqn.invars[0], "val"):
+            return atom
+        atom = eqn.invars[0]
+    return atom
 
 
 def _divided_after(users: Sequence[Any], axes: Names, region: Region) -> bool:

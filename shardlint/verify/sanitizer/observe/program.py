@@ -42,6 +42,12 @@ def work(jaxpr: Any) -> int:
     return total
 
 
+def only_moves(jaxpr: Any) -> bool:
+    """Whether a program computes nothing: it gives what it takes, somewhere else."""
+    moves = ("sharding_constraint", "device_put", "copy", "copy_p", "jit", "pjit", "reshard")
+    return all(eqn.primitive.name in moves for eqn, _, _ in operations(jaxpr))
+
+
 def asked(jaxpr: Any) -> Iterator[dict[str, Any]]:
     """Constraints whose axes do not divide a dimension, and placements that traced code asks for in vain."""
     for eqn, _, _ in operations(jaxpr):

@@ -17,7 +17,8 @@ from .sink import quiet, write
 
 _LEAST = 4096
 _MOST = 400
-_first: weakref.WeakKeyDictionary[Any, list[Any]] = weakref.WeakKeyDictionary()
+_first: dict[Any, list[Any]] = {}
+_ran: weakref.WeakSet[Any] = weakref.WeakSet()
 _made: dict[int, tuple[Any, list[Any], str]] = {}
 
 
@@ -47,10 +48,14 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
     args = args[len(args) - len(names) :] if 0 < len(names) <= len(args) else args
     lines = stack()
     shardings = [getattr(one, "sharding", None) for one in args]
-    if executable in _first:
-        _spelled(known, names, args, shardings, _first[executable], lines)
+    key = (known["name"], str(known["defined"]), tuple((getattr(one, "shape", ()), str(getattr(one, "dtype", ""))) for one in args))
+    if known["defined"] and key in _first:
+        _spelled(known, names, args, shardings, _first[key], lines)
+    _first[key] = shardings
+    if executable in _ran:
         return None
-    _first[executable] = shardings
+    _ran.add(executable)
+    _gathered(known, names, args, shardings, lines)
     taken = [
         leaf(names[at] if at < len(names) else f"argument {at}", one, at)
         for at, one in enumerate(args[:_MOST])
@@ -82,6 +87,7 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
             lines=before["lines"],
             work=known["work"],
             devices=len(devices),
+            moves=known["moves"],
             taken=before["taken"],
             given=given,
         )
@@ -155,3 +161,17 @@ def _spelled(known: Any, names: Any, args: Any, shardings: Any, before: Any, lin
             found.append([name, spec_text(then), spec_text(now), nbytes(args[at])])
     if found:
         write("spelled", name=known["name"], defined=known["defined"], lines=lines, arguments=found[:8])
+
+
+def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
+    """Arguments that are split, and that a region takes whole along an axis: gathered at each call."""
+    for at, axes, line in known["whole"]:
+        spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
+        if spec is None or shardings[at].is_fully_replicated:
+            continue
+        split = {name for part in spec for name in (part if isinstance(part, tuple) else (part,)) if name}
+        sizes = dict(shardings[at].mesh.shape)
+        lost = sorted(str(name) for name in split - set(axes) if sizes.get(name, 1) > 1)
+        if lost and nbytes(args[at]) >= _LEAST:
+            facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
+            write("taken-whole", name=known["name"], axes=lost, line=line, lines=lines, leaf=facts)

@@ -23,15 +23,16 @@ def regions(jaxpr: Any) -> Iterator[Any]:
                     yield from regions(body)
 
 
-def judge(eqn: Any) -> dict[str, Any]:
+def judge(eqn: Any, lines: list[Any]) -> dict[str, Any]:
     """What was seen in a region, and where it was made and called."""
     pmap = eqn.primitive.name == "xla_pmap"
-    taken, given, sizes, checked = _of_pmap(eqn) if pmap else _of_shard_map(eqn)
+    taken, given, sizes, checked = _of_pmap(eqn) if pmap else of_shard_map(eqn)
     body = inner(eqn.params["call_jaxpr" if pmap else "jaxpr"])
     info = getattr(body, "debug_info", None) or getattr(eqn.params.get("jaxpr"), "debug_info", None)
     source = str(getattr(info, "func_src_info", "") or "")
-    made_at = mapped.line_of(source)
-    called = of_traceback(eqn.source_info.traceback)
+    made_at = mapped.line_of(source) or (mapped.only_pmap() if "pmap.py" in source else None)
+    # What is traced at once from its call has no lines of its own.
+    called = of_traceback(eqn.source_info.traceback) or lines
     region = judge_body(body, taken, given, sizes, checked, called, info)
     return {
         "seen": region.seen,
@@ -41,7 +42,7 @@ def judge(eqn: Any) -> dict[str, Any]:
         "called": called[:4],
         "collectives": region.collectives,
         "axes": sizes,
-        "pmap": pmap or _is_pmap(eqn, body),
+        "pmap": pmap or "pmap.py" in source,
         "checked": checked,
     }
 
@@ -56,7 +57,7 @@ def judge_body(
     info: Any = None,
 ) -> Region:
     """A body, with the axes its arguments vary over and those its results are split over."""
-    region = Region(sizes)
+    region = Region(sizes, arguments=frozenset(body.invars))
     manual = frozenset(sizes)
     values = walk(body, [Value(axes & manual, True) for axes in taken], region)
     for at, (value, axes) in enumerate(zip(values, given, strict=False)):
@@ -71,7 +72,9 @@ def _result(
     if value.loose or not value.given:
         return
     eqn = region.maker.get(atom)
-    lines = (region.where.get(atom) or called)[:4]
+    if eqn is not None and eqn.primitive.name in ("pvary", "pcast", "pbroadcast") or hasattr(atom, "val"):
+        atom = atom if hasattr(atom, "val") or hasattr(eqn.invars[0], "val") else eqn.invars[0]
+    lines = (region.where.get(atom) or (region.where.get(eqn.invars[0]) if eqn is not None else None) or called)[:4]
     paths = getattr(info, "result_paths", None) or ()
     paths = paths() if callable(paths) else paths
     name = str(paths[at]).removeprefix("result") if at < len(paths) else f"[{at}]"
@@ -89,7 +92,7 @@ def _result(
             region.seen.append({"what": "equal", "axes": equal, **facts})
 
 
-def _of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
+def of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
     params = eqn.params
     if "in_names" in params:
         taken = [flat(names.values()) for names in params["in_names"]]
@@ -118,15 +121,3 @@ def flat(parts: Any) -> Names:
         names: Sequence[Any] = part if isinstance(part, (tuple, list)) else (part,)
         found.update(str(name) for name in names if name is not None)
     return frozenset(found)
-
-
-def _is_pmap(eqn: Any, body: Any) -> bool:
-    """Whether a `shard_map` is how jax 0.8 and later write a `pmap`: one axis, each device its row of all."""
-    taken = eqn.params.get("in_specs", ())
-    return (
-        len(eqn.params["mesh"].shape) == 1
-        and bool(body.invars)
-        and not eqn.params.get("check_vma", False)
-        and any(spec and variable.aval.shape[:1] == (1,) for spec, variable in zip(taken, body.invars, strict=False))
-        and any(one.file_name.endswith("pmap.py") for one in getattr(eqn.source_info.traceback, "frames", ())[:60])
-    )

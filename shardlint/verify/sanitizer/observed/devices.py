@@ -75,21 +75,18 @@ def left_behind(events: Events, least: int) -> Iterator[Found]:
         lost = [
             leaf
             for leaf in leaves
-            if leaf["devices"] == 1 and leaf["bytes"] >= least and array(leaf) in split and not _batch(leaf, split)
+            if leaf["devices"] == 1
+            and leaf["bytes"] >= least
+            and array(leaf) in split
+            and split[array(leaf)][1]["name"] != leaf["name"]
         ]
-        if not lost:
+        if not lost or one["moves"]:
             continue
         made = first(lost[0]["made"]) if lost[0]["made"] and not given else first(one["lines"])
         if made in told or not made.file:
             continue
         told.add(made)
         yield _behind(one, lost, split[array(lost[0])][1], made, given)
-
-
-def _batch(leaf: dict[str, Any], split: dict[str, Any]) -> bool:
-    """Whether the split array of this shape is the same argument at another call, and no weight."""
-    like = split[array(leaf)][1]
-    return bool(like["name"] == leaf["name"] and "[" not in leaf["name"] and "." not in leaf["name"])
 
 
 def _behind(one: dict[str, Any], lost: list[dict[str, Any]], like: dict[str, Any], made: Any, given: bool) -> Found:

@@ -25,6 +25,7 @@ def manual(events: Events) -> Iterator[Found]:
                 yield found
             if seen["what"] == "differs":
                 differing |= {line(place) for place in (region["made"], *region["called"]) if place}
+    yield from _taken_whole(events)
     yield from _unequal(events, differing)
     yield from _parted(events)
     for one in events.of("first-only"):
@@ -71,6 +72,11 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "same-random", f"every device along {axes} draws the same random numbers for other data",
             f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
         ),
+        "all-slices": (
+            "summed-twice", f"the gradient of a slice is summed over {axes}, along which each device has another "
+            "slice: all of them are changed by the same sum",
+            f"leave {axes} out of the sum: sum over the axes the data are split over", "SL404",
+        ),
         "untiled": (
             "untiled", f"all_gather over {axes} stacks the parts along a new dimension of the result of {name}",
             "give it tiled=True to put them together", "SL411",
@@ -85,6 +91,24 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     if what == "differs" and region["pmap"]:
         code = "SL414"
     return Found(kind, name, place, message, advice=advice, code=code, see=see)
+
+
+def _taken_whole(events: Events) -> Iterator[Found]:
+    """Arguments that lie split and that a region takes whole."""
+    seen = set()
+    for one in events.of("taken-whole"):
+        leaf, place = one["leaf"], line(one["line"])
+        if (place, leaf["name"]) in seen or leaf["bytes"] * 16 < events.largest:
+            continue
+        seen.add((place, leaf["name"]))
+        axes = " and ".join(map(repr, one["axes"]))
+        yield Found(
+            "gathered", one["name"], place,
+            f"{leaf['name']} {_array(leaf)} lies as {leaf['spec']}, and in_specs ask for it whole along {axes}: it is "
+            "gathered on every device at each call",
+            advice=f"name {axes} in its spec, or place it as the function takes it", bytes=leaf["bytes"],
+            see=(("called", first(one["lines"])),),
+        )  # fmt: skip
 
 
 def _unequal(events: Events, differing: set[Line]) -> Iterator[Found]:
