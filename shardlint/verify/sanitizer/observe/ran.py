@@ -158,7 +158,7 @@ def _spelled(known: Any, names: Any, args: Any, shardings: Any, before: Any, lin
             continue
         if now.is_equivalent_to(then, len(args[at].shape)) and spec_text(now) != spec_text(then):
             name = names[at] if at < len(names) else f"argument {at}"
-            found.append([name, spec_text(then), spec_text(now), nbytes(args[at])])
+            found.append([name, spec_text(then), spec_text(now), [list(args[at].shape), str(args[at].dtype)]])
     if found:
         write("spelled", name=known["name"], defined=known["defined"], lines=lines, arguments=found[:8])
 

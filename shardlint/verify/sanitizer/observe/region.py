@@ -33,7 +33,8 @@ def judge(eqn: Any, lines: list[Any]) -> dict[str, Any]:
     made_at = mapped.line_of(source) or (mapped.only_pmap() if "pmap.py" in source else None)
     # What is traced at once from its call has no lines of its own.
     called = of_traceback(eqn.source_info.traceback) or lines
-    region = judge_body(body, taken, given, sizes, checked, called, info)
+    pmap = pmap or "pmap.py" in source
+    region = judge_body(body, taken, given, sizes, checked, called, info, pmap)
     return {
         "seen": region.seen,
         "function": source.split(" at ")[0],
@@ -42,7 +43,7 @@ def judge(eqn: Any, lines: list[Any]) -> dict[str, Any]:
         "called": called[:4],
         "collectives": region.collectives,
         "axes": sizes,
-        "pmap": pmap or "pmap.py" in source,
+        "pmap": pmap,
         "checked": checked,
     }
 
@@ -55,9 +56,11 @@ def judge_body(
     checked: bool,
     called: list[Any],
     info: Any = None,
+    pmap: bool = False,
 ) -> Region:
     """A body, with the axes its arguments vary over and those its results are split over."""
-    region = Region(sizes, arguments=frozenset(body.invars))
+    # What pmap gives each device is a copy as a rule, not a slice.
+    region = Region(sizes, arguments=frozenset() if pmap else frozenset(body.invars))
     manual = frozenset(sizes)
     values = walk(body, [Value(axes & manual, True) for axes in taken], region)
     for at, (value, axes) in enumerate(zip(values, given, strict=False)):

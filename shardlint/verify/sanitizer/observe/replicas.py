@@ -41,7 +41,7 @@ def equal_rows(jax: Any, names: Sequence[str], args: Sequence[Any]) -> list[tupl
 
 def parted(jax: Any, results: Sequence[Any], names: Sequence[str], equal: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
     """Results of `pmap` that differ by device though arguments of their type were the same on all."""
-    largest = max((one[0][0] * 0 + _count(one[0]) for one in equal), default=0)
+    largest = max((_count(shape) for shape, _, _ in equal), default=0)
     for at, one in _largest(results):
         like = [name for shape, dtype, name in equal if shape == tuple(one.shape) and dtype == str(one.dtype)]
         if not like or _count(one.shape) * 50 < largest or len(one.shape) < 2:
@@ -61,6 +61,9 @@ def rows_differ(jax: Any, one: Any) -> bool:
 def _rows(jax: Any, one: Any) -> list[Any]:
     """A sample of each device's row, where an array of numbers has one for each."""
     sharding = getattr(one, "sharding", None)
+    if sharding is None and getattr(one, "ndim", 0) > 1 and one.shape[0] == jax.local_device_count():
+        rows = [_sample(jax, row) for row in one]
+        return [] if any(row is None for row in rows) else rows
     if sharding is None or len(sharding.device_set) < 2 or one.shape[:1] != (len(sharding.device_set),):
         return []
     shards = list(one.addressable_shards)
@@ -72,7 +75,7 @@ def _rows(jax: Any, one: Any) -> list[Any]:
 
 def _largest(arrays: Sequence[Any]) -> list[tuple[int, Any]]:
     """The largest arrays, that all comes to little time."""
-    real = [(at, one) for at, one in enumerate(arrays) if hasattr(one, "addressable_shards")]
+    real = [(at, one) for at, one in enumerate(arrays) if hasattr(one, "dtype") and getattr(one, "size", 0)]
     return sorted(real, key=lambda pair: -int(pair[1].size))[:_ARRAYS]
 
 

@@ -114,16 +114,23 @@ def _behind(one: dict[str, Any], lost: list[dict[str, Any]], like: dict[str, Any
 def spelled(events: Events) -> Iterator[Found]:
     """Calls that jax takes for new ones because a sharding is spelled another way."""
     seen = set()
+    # What a program gives is spelled in jax's own way; only what was placed by hand can be spelled in another.
+    by_hand = {(array(one), one["spec"]) for one in events.of("put")}
     for one in events.of("spelled"):
         place = first(one["lines"])
-        if place in seen:
+        arguments = [
+            (name, then, now)
+            for name, then, now, (shape, dtype) in one["arguments"]
+            if {(array({"shape": shape, "dtype": dtype}), spec) for spec in (then, now)} <= by_hand
+        ]
+        if place in seen or not arguments:
             continue
         seen.add(place)
-        name, then, now, _ = one["arguments"][0]
+        name, then, now = arguments[0]
         yield Found(
             "spelled", one["name"], place,
             f"{one['name']} is looked up anew though nothing moved: {name} came as {then} and now comes as {now}, "
             "which place it alike and do not compare equal",
-            tuple(f"{name} {then} -> {now}" for name, then, now, _ in one["arguments"]),
+            tuple(f"{name} {then} -> {now}" for name, then, now in arguments),
             "spell the spec in one way, or place the arrays by what the function returns", code="SL215",
         )  # fmt: skip

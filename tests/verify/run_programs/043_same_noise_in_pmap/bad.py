@@ -4,8 +4,8 @@ import numpy as np
 
 
 def loss(w, key, x):
-    noise = jax.random.normal(key, x.shape)
-    return jnp.mean((x @ w + noise - x) ** 2)  # here
+    noise = jax.random.normal(key, x.shape)  # here SL407
+    return jnp.mean((x @ w + noise - x) ** 2)
 
 
 def update(w, key, x):
