@@ -87,6 +87,7 @@ def _all(
     found: list[Found] = []
     for each in functions:
         found += rules.rematerialised(each, run)
+        found += rules.gathered_by_constraint(each, run)
         if each[0].function.own:
             found += rules.donated(each, run)
             found += rules.replicated(each, run)
@@ -95,7 +96,7 @@ def _all(
     found += placement.unused_axes(run)
     found += placement.from_one_device(functions, run)
     found += placement.on_one_device(functions, run)
-    return [*found, *_seen(found, events, large)]
+    return [*found, *devices.batch_whole(events, compiled, large), *_seen(found, events, large)]
 
 
 def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]:

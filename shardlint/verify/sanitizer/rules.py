@@ -105,7 +105,7 @@ def rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     seen: set[Line] = set()
     for one in different(each):
         for warned in one.program.warned:
-            if warned.bytes >= run.limit and warned.line not in seen:
+            if warned.kind == "rematerialised" and warned.bytes >= run.limit and warned.line not in seen:
                 seen.add(warned.line)
                 yield Found(
                     "rematerialised",
@@ -114,5 +114,23 @@ def rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                     f"the compiler makes {warned.message} whole on every device ({size_text(warned.bytes)}) "
                     "only to cut it another way",
                     advice="constrain what comes before it, or after, so that one axis moves at a time",
+                    bytes=warned.bytes,
+                )
+
+
+def gathered_by_constraint(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """Constraints that have an array gathered which is cut again right after."""
+    seen: set[Line] = set()
+    for one in different(each):
+        for warned in one.program.warned:
+            if warned.kind == "forced" and warned.bytes >= run.limit and warned.line not in seen:
+                seen.add(warned.line)
+                yield Found(
+                    "gathered",
+                    one.function.name,
+                    warned.line,
+                    f"this constraint makes {warned.message} on each device ({size_text(warned.bytes)}), and the next "
+                    "operation cuts it again",
+                    advice="name the axes it is split over before and after in the constraint",
                     bytes=warned.bytes,
                 )

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from shardlint.verify.report import size_text
+from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Found
 from shardlint.verify.sanitizer.observed.events import Events, first, function, line
 
-_SHARE = 0.05
+_BATCH = 2**14
 _WORK = 2**16
 
 
@@ -87,6 +88,56 @@ def left_behind(events: Events, least: int) -> Iterator[Found]:
             continue
         told.add(made)
         yield _behind(one, lost, split[array(lost[0])][1], made, given)
+
+
+def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Iterator[Found]:
+    """Arguments from the host that every device gets whole, where another function gets their like split."""
+    split: dict[Any, dict[str, Any]] = {}
+    for one in events.of("ran"):
+        for leaf in one["taken"]:
+            if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"] and leaf["placed"]:
+                split.setdefault(_like(leaf), {**leaf, "by": one["name"], "at": one["defined"]})
+    told = set()
+    for one in events.of("ran"):
+        place = first(one["lines"])
+        if one["devices"] < 2 or not one["defined"] or one["moves"] or place in told:
+            continue
+        lost = [
+            leaf
+            for leaf in one["taken"]
+            if leaf["devices"] < 2
+            and not leaf["placed"]
+            and leaf["bytes"] >= min(least, _BATCH)
+            and split.get(_like(leaf), one)["at"] != one["defined"]
+            and _whole(leaf, one, compiled)
+        ]
+        if lost:
+            told.add(place)
+            like = split[_like(lost[0])]
+            yield Found(
+                "replicated", one["name"], place,
+                f"every device gets {lost[0]['name']} {array(lost[0])} whole and does the same with it: "
+                f"{like['by']} gets {like['name']} as {like['spec']}",
+                tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost),
+                f"place it first: jax.device_put(x, NamedSharding(mesh, {like['spec']}))",
+                sum(leaf["bytes"] for leaf in lost), code="SL235", see=(("defined", line(one["defined"])),),
+            )  # fmt: skip
+
+
+def _like(leaf: dict[str, Any]) -> Any:
+    """What two batches have in common: the argument, its type, and the shape of one example."""
+    return leaf["name"], leaf["dtype"], tuple(leaf["shape"][1:])
+
+
+def _whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compiled]) -> bool:
+    """Whether a function, compiled, has an argument whole on every device."""
+    file, number, _ = one["defined"]
+    return any(
+        argument.where == leaf["name"] and argument.copies == each.partitions
+        for each in compiled
+        if each.partitions > 1 and each.function.line.file == file and each.function.line.line == number
+        for argument in each.arguments
+    )
 
 
 def _behind(one: dict[str, Any], lost: list[dict[str, Any]], like: dict[str, Any], made: Any, given: bool) -> Found:

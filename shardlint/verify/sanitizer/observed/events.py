@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -53,8 +55,28 @@ def read(folder: Path, names: str = "*.jsonl") -> Events:
             if one.get("kind") == "failed":
                 events.failed.append(f"{one['where']}: {one['error']}")
             elif "kind" in one:
+                if one.get("defined"):
+                    one["defined"] = _definition(*one["defined"])
                 events.seen.append(one)
     return events
+
+
+def _definition(file: str, number: int, name: str) -> list[Any]:
+    """A function by the line of its `def`: Python takes the first decorator's for its first line."""
+    return [file, _defs(file).get(number, number), name]
+
+
+@cache
+def _defs(file: str) -> dict[int, int]:
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {}
+    return {
+        node.decorator_list[0].lineno: node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list
+    }
 
 
 def line(place: Any) -> Line:
