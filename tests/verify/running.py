@@ -87,7 +87,9 @@ def run(programs: Sequence[Path], folder: Path, at_once: int = 2) -> dict[Path, 
             done = json.loads(ended.stdout.splitlines()[-1])
         else:
             words = [PYTHON, str(group[0])]
-            with subprocess.Popen(words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as child:
+            with subprocess.Popen(
+                words, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+            ) as child:
                 output = child.communicate()[0]
             (place / f"{child.pid}.log").write_text(output)
             done = [[str(group[0]), child.pid, child.returncode]]

@@ -13,10 +13,10 @@ from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Facts, Found, Moved
 from shardlint.verify.sanitizer.functions import Function
 from shardlint.verify.sanitizer.observed import devices, names, regions, requests
-from shardlint.verify.sanitizer.observed.events import Events, first, line
+from shardlint.verify.sanitizer.observed import events as seen
+from shardlint.verify.sanitizer.observed.events import Events
 from shardlint.verify.sanitizer.recompiled import recompiled
 from shardlint.verify.sanitizer.run import Run
-
 
 _LEAST = 4096
 _MOST = 2**20
@@ -58,10 +58,10 @@ class _Lines:
     def __init__(self, compiled: Sequence[Compiled], events: Events) -> None:
         self._see: dict[tuple[str, int], dict[tuple[str, Line], None]] = defaultdict(dict)
         for one in events.of("jitted"):
-            self._note(one["defined"], "jitted", line(one["line"]))
+            self._note(one["defined"], "jitted", seen.line(one["line"]))
         for one in events.of("ran"):
             if one["defined"] and one["lines"]:
-                self._note(one["defined"], "called", first(one["lines"]))
+                self._note(one["defined"], "called", seen.first(one["lines"]))
         for each in compiled:
             if each.function.own and each.function.call.file:
                 place = each.function.line
@@ -72,7 +72,11 @@ class _Lines:
 
     def added(self, found: Found) -> Found:
         """A finding with these lines."""
-        known = [one for one in self._see.get((found.line.file, found.line.line), ()) if one[1].line != found.line.line]
+        known = [
+            one
+            for one in self._see.get((found.line.file, found.line.line), ())
+            if one[1].line != found.line.line
+        ]
         return replace(found, see=tuple(dict.fromkeys((*found.see, *known[:4]))))
 
 
@@ -96,6 +100,8 @@ def _all(
     found += placement.unused_axes(run)
     found += placement.from_one_device(functions, run)
     found += placement.on_one_device(functions, run)
+    codes = {(one.line.file, one.line.line): one.code for one in devices.left_behind(events, large, set())}
+    found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
     return [*found, *devices.batch_whole(events, compiled, large), *_seen(found, events, large)]
 
 
@@ -110,9 +116,11 @@ def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]
     yield from regions.manual(events)
     yield from devices.spelled(events)
     yield from names.logical(events)
-    yield from devices.left_behind(events, large)
+    yield from devices.left_behind(events, large, {one.function for one in found if one.kind == "one-device"})
     # Where a placement is known to have come to nothing, that its array stayed on one device says no more.
-    if not any(one.kind in ("discarded", "no-effect", "swallowed", "one-device") for one in (*requests_made, *found)):
+    if not any(
+        one.kind in ("discarded", "no-effect", "swallowed", "one-device") for one in (*requests_made, *found)
+    ):
         yield from devices.mesh_unused(events, large)
 
 

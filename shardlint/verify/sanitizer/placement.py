@@ -76,11 +76,15 @@ def from_one_device(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterat
                 for leaf in one.arguments
                 if leaf.where in one.unplaced and leaf.copies < one.partitions and run.is_large(leaf, one)
             ]
-            # All of it made anyhow, and split by what the function says, is how it is meant.
-            state = [leaf for leaf in one.arguments if run.is_large(leaf, one)]
-            if all(leaf.where in one.unplaced for leaf in state):
-                continue
             maker, taken = _maker(leaves, one, run)
+            # Where nothing was placed and no jit made it, the function is meant to say where things go.
+            arrays = [leaf for leaf in one.arguments if leaf.shape]
+            if (
+                maker is not None
+                and not maker.function.own
+                and all(leaf.where in one.unplaced for leaf in arrays)
+            ):
+                continue
             if one.function.own and maker is not None:
                 them = "it" if len(taken) == 1 else "them"
                 give = f"give {maker.function.name} out_shardings"

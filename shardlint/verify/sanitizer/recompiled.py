@@ -56,10 +56,14 @@ def _placed_anew(mine: Sequence[Compiled], seconds: float, run: Run) -> list[str
             continue
         moved = changed(before, after)
         # Plain data parallelism: what is on every device after the first step was given from the host.
-        if all(text.partition(" not placed -> ")[2].startswith("whole on each") for text in moved):
+        if all(
+            text.partition(" not placed -> ")[2].startswith("whole on each") for text in moved
+        ) and not all("[] " in text for text in moved):
             continue
         large = {f"{leaf.where} {leaf.array}" for leaf in after.arguments if run.is_large(leaf, after)}
-        if all(" not placed -> " in text for text in moved) and seconds < _SECONDS:
+        # Nor where nothing at all was placed: then the function says where things go.
+        arrays = [leaf for leaf in before.arguments if leaf.shape]
+        if arrays and all(leaf.where in before.unplaced for leaf in arrays) and seconds < _SECONDS:
             continue
         if moved and (seconds >= _SECONDS or any(text.startswith(tuple(large)) for text in moved)):
             return moved

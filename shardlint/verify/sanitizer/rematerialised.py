@@ -52,6 +52,7 @@ def _devices(one: Instruction, axes: Axes) -> int:
 
 
 def groups(one: Instruction) -> str:
+    """The devices that a collective brings together, as the text has them."""
     text = one.attributes
     at = text.find("replica_groups=")
     start = at + len("replica_groups=")

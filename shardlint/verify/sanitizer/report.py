@@ -57,7 +57,9 @@ class Report:
         if facts.devices < 2:
             built = " and ".join(sizes_text(mesh).replace(",", " ") for mesh in facts.built)
             return f"{programs}, each for one device: " + (
-                f"the mesh {built} is built and nothing lies on it" if built else "no mesh, nothing to say of shardings"
+                f"the mesh {built} is built and nothing lies on it"
+                if built
+                else "no mesh, nothing to say of shardings"
             )
         meshes = [sizes_text(mesh).replace(",", " ") for mesh in facts.meshes or facts.built]
         over = f"mesh {' and '.join(meshes)}" if meshes else f"{facts.devices} devices"

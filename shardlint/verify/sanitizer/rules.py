@@ -122,8 +122,11 @@ def gathered_by_constraint(each: Sequence[Compiled], run: Run) -> Iterator[Found
     """Constraints that have an array gathered which is cut again right after."""
     seen: set[Line] = set()
     for one in different(each):
+        told = {warned.bytes for warned in one.program.warned if warned.kind == "rematerialised"}
         for warned in one.program.warned:
-            if warned.kind == "forced" and warned.bytes >= run.limit and warned.line not in seen:
+            if warned.bytes in told or warned.kind != "forced":
+                continue
+            if warned.bytes >= run.limit and warned.line not in seen:
                 seen.add(warned.line)
                 yield Found(
                     "gathered",

@@ -46,6 +46,7 @@ class _Record:
         return self.new(array, aval if aval is not None else getattr(value, "aval", array))
 
     def new(self, array: Any, aval: Any) -> Any:
+        """A new variable for a value."""
         made = _Variable(aval)
         self._known[id(array)] = (weakref.ref(array), made)
         return made
@@ -53,7 +54,9 @@ class _Record:
 
 class _Variable:
     def __init__(self, aval: Any) -> None:
-        self.aval = SimpleNamespace(shape=tuple(getattr(aval, "shape", ())), dtype=getattr(aval, "dtype", None))
+        self.aval = SimpleNamespace(
+            shape=tuple(getattr(aval, "shape", ())), dtype=getattr(aval, "dtype", None)
+        )
 
 
 def install(jax: Any) -> None:
@@ -63,7 +66,7 @@ def install(jax: Any) -> None:
 
         module._run_shmap  # noqa: B018
     except (ImportError, AttributeError):
-        from jax.experimental import shard_map as module  # type: ignore[no-redef]
+        from jax.experimental import shard_map as module
     run, names = module._run_shmap, module._check_names
     process = module.ShardMapTrace.process_primitive
     signature = inspect.signature(run)
@@ -111,7 +114,9 @@ def _begin(signature: Any, args: Any, kwargs: Any) -> _Record | None:
     for key in _SPECS:
         if key in given:
             for value, one in zip(given["args"], given[key], strict=False):
-                record.invars.append(record.variable(value, SimpleNamespace(shape=value.shape[1:], dtype=value.dtype)))
+                record.invars.append(
+                    record.variable(value, SimpleNamespace(shape=value.shape[1:], dtype=value.dtype))
+                )
                 axes = frozenset(map(str, getattr(one, "varying", one or ())))
                 record.taken.append(frozenset(record.sizes) - axes if key == "reps" else axes)
     return record
@@ -120,17 +125,21 @@ def _begin(signature: Any, args: Any, kwargs: Any) -> _Record | None:
 @quiet
 def _taken_down(record: _Record, prim: Any, tracers: Any, params: Any, outs: Any) -> None:
     results = list(outs) if prim.multiple_results else [outs]
-    frames = [SimpleNamespace(file_name=file, line_num=line, function_name=name) for file, line, name in stack()]
+    frames = [
+        SimpleNamespace(file_name=file, line_num=line, function_name=name) for file, line, name in stack()
+    ]
     info = SimpleNamespace(traceback=SimpleNamespace(frames=frames), name_stack="")
     invars = [record.variable(one) for one in tracers]
     outvars = [record.new(one.val, one.aval) for one in results]
-    record.eqns.append(SimpleNamespace(primitive=prim, invars=invars, outvars=outvars, params=params, source_info=info))
+    record.eqns.append(
+        SimpleNamespace(primitive=prim, invars=invars, outvars=outvars, params=params, source_info=info)
+    )
 
 
 @quiet
 def _end(jax: Any, record: _Record, outs: Any) -> None:
     first = outs[0] if isinstance(outs, tuple) else outs
-    values = list(getattr(first, "vals", first))
+    values = list(getattr(first, "vals", first) or ())
     values = [value for value in values if hasattr(value, "sharding")]
     record.outvars = [record.variable(value, SimpleNamespace(shape=value.shape[1:])) for value in values]
     _done[:] = [record]
@@ -140,8 +149,7 @@ def _end(jax: Any, record: _Record, outs: Any) -> None:
 def _judge(record: _Record, specs: Any) -> None:
     import jax
 
-    if hasattr(specs, "unflatten") or not isinstance(specs, (list, tuple)):
-        specs = list(specs) if not hasattr(specs, "vals") else list(specs.vals)
+    specs = list(getattr(specs, "vals", specs) or ())
     kinds = (jax.sharding.PartitionSpec, dict)
     specs = [one for one in specs if one is None or isinstance(one, kinds)]
     if len(specs) != len(record.outvars):
@@ -149,7 +157,9 @@ def _judge(record: _Record, specs: Any) -> None:
     given = [region.flat(one.values() if isinstance(one, dict) else one or ()) for one in specs]
     body = SimpleNamespace(eqns=record.eqns, invars=record.invars, outvars=record.outvars, constvars=())
     seen = region.judge_body(body, record.taken, given, record.sizes, record.checked, [record.lines[0]])
-    place = next((eqn.source_info.traceback.frames[0] for eqn in record.eqns if eqn.source_info.traceback.frames), None)
+    place = next(
+        (eqn.source_info.traceback.frames[0] for eqn in record.eqns if eqn.source_info.traceback.frames), None
+    )
     name = place.function_name.rpartition(".")[2] if place is not None else ""
     made = mapped.of_function(name, place.file_name) if place is not None else None
     write(

@@ -10,7 +10,9 @@ from typing import Any
 from .frames import user_line
 from .sink import quiet, write
 
-_BACKEND = frozenset(("XLA_FLAGS", "LIBTPU_INIT_ARGS", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION"))
+_BACKEND = frozenset(
+    ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+)
 _IMPORT = frozenset(("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "JAX_NUM_CPU_DEVICES", "JAX_ENABLE_X64"))
 _CONFIG = frozenset(("jax_platforms", "jax_platform_name", "jax_num_cpu_devices"))
 _set_by_program: dict[str, list[Any]] = {}

@@ -14,10 +14,12 @@ _HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
 _STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep  # noqa: PTH100, PTH120
 _PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 # Library functions that hand on what they are given: who throws their result away throws away a placement.
-_HANDING_ON = frozenset(("tree_map", "map", "filter_shard", "with_logical_constraint", "einshard", "<genexpr>"))
+_HANDING_ON = frozenset(
+    ("tree_map", "map", "filter_shard", "with_logical_constraint", "einshard", "<genexpr>")
+)
 
 
-@functools.lru_cache(maxsize=None)
+@functools.cache
 def is_user(file: str) -> bool:
     """Whether a file is the user's: neither a library's, nor Python's, nor one of these."""
     if file.startswith("<"):

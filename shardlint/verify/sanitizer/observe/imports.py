@@ -42,7 +42,7 @@ def _tell(spec: Any) -> None:
         if install is not None:
             quiet(install)(module)
         if not _waiting and _Finder in sys.meta_path:
-            sys.meta_path.remove(_Finder)  # type: ignore[arg-type]
+            sys.meta_path.remove(_Finder)
 
     try:
         loader.exec_module = exec_module
@@ -57,4 +57,4 @@ def when(name: str, install: Callable[[Any], None]) -> None:
         return
     _waiting[name] = install
     if _Finder not in sys.meta_path:
-        sys.meta_path.insert(0, _Finder)  # type: ignore[arg-type]
+        sys.meta_path.insert(0, _Finder)

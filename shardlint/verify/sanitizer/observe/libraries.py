@@ -49,7 +49,9 @@ def _flax_linen(module: Any) -> None:
             setattr(module, name, getattr(spmd, name))
 
 
-def _logical_constraint(frame: Any, result: Any, x: Any, names: Any = None, *args: Any, **kwargs: Any) -> None:
+def _logical_constraint(
+    frame: Any, result: Any, x: Any, names: Any = None, *args: Any, **kwargs: Any
+) -> None:
     line = discarded(frame)
     if line is not None and result is not x:
         write("discarded", name="nn.with_logical_constraint", line=line, what="", bytes=_size(x))
@@ -58,7 +60,13 @@ def _logical_constraint(frame: Any, result: Any, x: Any, names: Any = None, *arg
     elif names is not None and meshes.built and any(name is not None for name in names):
         lines = stack()
         if lines and kwargs.get("mesh") is None:
-            write("no-op", name="nn.with_logical_constraint", names=list(map(str, names)), lines=lines, bytes=_size(x))
+            write(
+                "no-op",
+                name="nn.with_logical_constraint",
+                names=list(map(str, names)),
+                lines=lines,
+                bytes=_size(x),
+            )
 
 
 def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any = None) -> None:
@@ -80,8 +88,20 @@ def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any =
                 write("logical", what="no-rule", name=name, names=list(map(str, names)), lines=lines)
             continue
         targets = [value for key, value in rules if key == name and value is not None]
-        if targets and at < len(parts) and parts[at] is None and all(value for key, value in rules if key == name):
-            write("logical", what="collide", name=name, names=list(map(str, names)), lines=lines, axis=str(targets[0]))
+        if (
+            targets
+            and at < len(parts)
+            and parts[at] is None
+            and all(value for key, value in rules if key == name)
+        ):
+            write(
+                "logical",
+                what="collide",
+                name=name,
+                names=list(map(str, names)),
+                lines=lines,
+                axis=str(targets[0]),
+            )
 
 
 def _flax_jax_utils(module: Any) -> None:
@@ -95,7 +115,14 @@ def _unreplicated(frame: Any, result: Any, tree: Any, *args: Any, **kwargs: Any)
         if hasattr(one, "addressable_shards") and jax.numpy.issubdtype(one.dtype, jax.numpy.floating):
             if replicas.rows_differ(jax, one):
                 name = jax.tree_util.keystr(path)
-                write("first-only", name="unreplicate", result=name, shape=list(one.shape), dtype=str(one.dtype), lines=stack())
+                write(
+                    "first-only",
+                    name="unreplicate",
+                    result=name,
+                    shape=list(one.shape),
+                    dtype=str(one.dtype),
+                    lines=stack(),
+                )
 
 
 def _equinox(module: Any) -> None:

@@ -120,7 +120,9 @@ def _body_of_pmap(kwargs: Any, jaxpr: Any, facts: dict[str, Any]) -> None:
 
 
 def _info(closed: Any) -> Any:
-    return getattr(getattr(closed, "jaxpr", closed), "debug_info", None) or getattr(closed, "_debug_info", None)
+    return getattr(getattr(closed, "jaxpr", closed), "debug_info", None) or getattr(
+        closed, "_debug_info", None
+    )
 
 
 def _source(closed: Any) -> str:

@@ -59,11 +59,18 @@ def _lies(jax: Any, result: Any) -> None:
     """Where arrays lie that were placed on several devices, one of each type and spec."""
     for path, one in jax.tree_util.tree_flatten_with_path(result)[0][:400]:
         sharding = getattr(one, "sharding", None)
-        if isinstance(one, jax.core.Tracer) or sharding is None or len(getattr(sharding, "device_set", ())) < 2:
+        if (
+            isinstance(one, jax.core.Tracer)
+            or sharding is None
+            or len(getattr(sharding, "device_set", ())) < 2
+        ):
             continue
         if ran.nbytes(one) >= _LEAST:
             facts = ran.leaf(jax.tree_util.keystr(path), one, 0)
-            write("put", **{key: facts[key] for key in ("name", "shape", "dtype", "bytes", "held", "spec", "devices")})
+            write(
+                "put",
+                **{key: facts[key] for key in ("name", "shape", "dtype", "bytes", "held", "spec", "devices")},
+            )
 
 
 def _asked_none(args: Any, kwargs: Any) -> bool:
@@ -73,7 +80,11 @@ def _asked_none(args: Any, kwargs: Any) -> bool:
 
 def _none(jax: Any, name: str, result: Any) -> None:
     leaves = [leaf for leaf in jax.tree_util.tree_leaves(result) if isinstance(leaf, jax.Array)]
-    single = [leaf for leaf in leaves if not isinstance(leaf, jax.core.Tracer) and len(leaf.sharding.device_set) == 1]
+    single = [
+        leaf
+        for leaf in leaves
+        if not isinstance(leaf, jax.core.Tracer) and len(leaf.sharding.device_set) == 1
+    ]
     if single and len(single) == len(leaves):
         lines = stack()
         if lines:

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .frames import of_traceback
-from .manual import inner
-
-_MANUAL = ("shard_map", "xla_pmap")
+from .values import inner
 
 
 def operations(jaxpr: Any, times: int = 1, manual: int = 1) -> Iterator[tuple[Any, int, int]]:
@@ -34,11 +32,22 @@ def work(jaxpr: Any) -> int:
         if eqn.primitive.name == "dot_general":
             (contracted, _), _ = eqn.params["dimension_numbers"]
             shape = eqn.invars[0].aval.shape
-            total += times * manual * math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[at] for at in contracted)
+            total += (
+                times
+                * manual
+                * math.prod(eqn.outvars[0].aval.shape)
+                * math.prod(shape[at] for at in contracted)
+            )
         elif eqn.primitive.name == "conv_general_dilated":
             kernel = eqn.invars[1].aval.shape
             out = eqn.params["dimension_numbers"].rhs_spec[0]
-            total += times * manual * math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // max(1, kernel[out])
+            total += (
+                times
+                * manual
+                * math.prod(eqn.outvars[0].aval.shape)
+                * math.prod(kernel)
+                // max(1, kernel[out])
+            )
     return total
 
 
@@ -87,7 +96,9 @@ def indivisible(sharding: Any, shape: Any) -> Iterator[tuple[int, int, list[str]
         return
     sizes = dict(mesh.shape)
     for at, part in enumerate(tuple(spec)[: len(shape)]):
-        names = [name for name in (part if isinstance(part, (tuple, list)) else (part,)) if isinstance(name, str)]
+        names = [
+            name for name in (part if isinstance(part, (tuple, list)) else (part,)) if isinstance(name, str)
+        ]
         parts = math.prod(sizes.get(name, 1) for name in names)
         if parts > 1 and shape[at] % parts:
             yield at, int(shape[at]), names, parts

@@ -48,7 +48,11 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
     args = args[len(args) - len(names) :] if 0 < len(names) <= len(args) else args
     lines = stack()
     shardings = [getattr(one, "sharding", None) for one in args]
-    key = (known["name"], str(known["defined"]), tuple((getattr(one, "shape", ()), str(getattr(one, "dtype", ""))) for one in args))
+    key = (
+        known["name"],
+        str(known["defined"]),
+        tuple((getattr(one, "shape", ()), str(getattr(one, "dtype", ""))) for one in args),
+    )
     if known["defined"] and key in _first:
         _spelled(known, names, args, shardings, _first[key], lines)
     _first[key] = shardings
@@ -78,7 +82,9 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
         if nbytes(one) >= _LEAST:
             given.append(leaf(name, one, at))
             _note_made(one, before["lines"], known["name"])
-    devices = {device for one in results for device in getattr(getattr(one, "sharding", None), "device_set", ())}
+    devices = {
+        device for one in results for device in getattr(getattr(one, "sharding", None), "device_set", ())
+    }
     if given or before["taken"] or known["work"]:
         write(
             "ran",

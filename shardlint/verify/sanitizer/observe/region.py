@@ -7,20 +7,27 @@ from typing import Any
 
 from . import mapped
 from .frames import of_traceback, place
-from .manual import Names, Region, Value, inner, walk
+from .manual import walk
+from .values import Names, Region, Value, inner
 
 
 def regions(jaxpr: Any) -> Iterator[Any]:
     """The operations in a program that begin a manual region."""
     for eqn in jaxpr.eqns:
         if eqn.primitive.name in ("shard_map", "xla_pmap"):
-            yield eqn
+            # jax writes some of its own, to run one operation of a region that is not jitted.
+            if "shard_map.py" not in _source(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))):
+                yield eqn
             continue
         for param in eqn.params.values():
             for each in param if isinstance(param, (tuple, list)) else (param,):
                 body = inner(each)
                 if hasattr(body, "eqns"):
                     yield from regions(body)
+
+
+def _source(body: Any) -> str:
+    return str(getattr(getattr(body, "debug_info", None), "func_src_info", "") or "")
 
 
 def judge(eqn: Any, lines: list[Any]) -> dict[str, Any]:
@@ -75,9 +82,11 @@ def _result(
     if value.loose or not value.given:
         return
     eqn = region.maker.get(atom)
-    if eqn is not None and eqn.primitive.name in ("pvary", "pcast", "pbroadcast") or hasattr(atom, "val"):
-        atom = atom if hasattr(atom, "val") or hasattr(eqn.invars[0], "val") else eqn.invars[0]
-    lines = (region.where.get(atom) or (region.where.get(eqn.invars[0]) if eqn is not None else None) or called)[:4]
+    if eqn is not None and eqn.primitive.name in ("pvary", "pcast", "pbroadcast"):
+        atom = atom if hasattr(eqn.invars[0], "val") else eqn.invars[0]
+    lines = (
+        region.where.get(atom) or (region.where.get(eqn.invars[0]) if eqn is not None else None) or called
+    )[:4]
     paths = getattr(info, "result_paths", None) or ()
     paths = paths() if callable(paths) else paths
     name = str(paths[at]).removeprefix("result") if at < len(paths) else f"[{at}]"
@@ -96,6 +105,7 @@ def _result(
 
 
 def of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
+    """The axes its arguments and results are split over, the sizes of those it makes manual, whether jax checks."""
     params = eqn.params
     if "in_names" in params:
         taken = [flat(names.values()) for names in params["in_names"]]
@@ -119,6 +129,7 @@ def _of_pmap(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
 
 
 def flat(parts: Any) -> Names:
+    """The axes of a spec."""
     found: set[str] = set()
     for part in parts:
         names: Sequence[Any] = part if isinstance(part, (tuple, list)) else (part,)

@@ -35,11 +35,15 @@ def equal_rows(jax: Any, names: Sequence[str], args: Sequence[Any]) -> list[tupl
     for at, one in _largest(args):
         rows = _rows(jax, one)
         if rows and all(_same(rows[0], row) for row in rows[1:]):
-            found.append((tuple(one.shape), str(one.dtype), names[at] if at < len(names) else f"argument {at}"))
+            found.append(
+                (tuple(one.shape), str(one.dtype), names[at] if at < len(names) else f"argument {at}")
+            )
     return found
 
 
-def parted(jax: Any, results: Sequence[Any], names: Sequence[str], equal: list[tuple[Any, ...]]) -> Iterator[dict[str, Any]]:
+def parted(
+    jax: Any, results: Sequence[Any], names: Sequence[str], equal: list[tuple[Any, ...]]
+) -> Iterator[dict[str, Any]]:
     """Results of `pmap` that differ by device though arguments of their type were the same on all."""
     largest = max((_count(shape) for shape, _, _ in equal), default=0)
     for at, one in _largest(results):
@@ -61,7 +65,7 @@ def rows_differ(jax: Any, one: Any) -> bool:
 def _rows(jax: Any, one: Any) -> list[Any]:
     """A sample of each device's row, where an array of numbers has one for each."""
     sharding = getattr(one, "sharding", None)
-    if sharding is None and getattr(one, "ndim", 0) > 1 and one.shape[0] == jax.local_device_count():
+    if sharding is None and len(getattr(one, "shape", ())) > 1 and one.shape[0] == jax.local_device_count():
         rows = [_sample(jax, row) for row in one]
         return [] if any(row is None for row in rows) else rows
     if sharding is None or len(sharding.device_set) < 2 or one.shape[:1] != (len(sharding.device_set),):
@@ -75,7 +79,7 @@ def _rows(jax: Any, one: Any) -> list[Any]:
 
 def _largest(arrays: Sequence[Any]) -> list[tuple[int, Any]]:
     """The largest arrays, that all comes to little time."""
-    real = [(at, one) for at, one in enumerate(arrays) if hasattr(one, "dtype") and getattr(one, "size", 0)]
+    real = [(at, one) for at, one in enumerate(arrays) if hasattr(one, "dtype") and hasattr(one, "size")]
     return sorted(real, key=lambda pair: -int(pair[1].size))[:_ARRAYS]
 
 

@@ -27,18 +27,23 @@ def install(jax: Any) -> None:
         # Not the one of now: a program may have put another there.
         warnings.warn(message, category, stacklevel + 1, *args, **kwargs)
 
-    watched.warn = noted  # type: ignore[attr-defined]
-    watched.__getattr__ = lambda name: getattr(warnings, name)  # type: ignore[attr-defined]
+    watched.__dict__.update(warn=noted, __getattr__=lambda name: getattr(warnings, name))
     for name in ("filters", "showwarning", "formatwarning", "_showwarnmsg"):
         watched.__dict__.pop(name, None)
     for name, module in list(sys.modules.items()):
         if name.startswith("jax._src.") and getattr(module, "warnings", None) is warnings:
-            module.warnings = watched  # type: ignore[attr-defined]
+            vars(module)["warnings"] = watched
 
 
 @quiet
 def _noted(message: Any, category: Any) -> None:
-    kind = category if isinstance(category, type) else type(message) if isinstance(message, Warning) else UserWarning
+    kind = (
+        category
+        if isinstance(category, type)
+        else type(message)
+        if isinstance(message, Warning)
+        else UserWarning
+    )
     text = str(message).split("\nSee")[0].strip()
     if issubclass(kind, DeprecationWarning) or not any(word in text for word in _ABOUT):
         return

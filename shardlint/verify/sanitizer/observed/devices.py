@@ -28,9 +28,15 @@ def mesh_unused(events: Events, least: int) -> Iterator[Found]:
         if spread < most["work"] / 2:
             yield _alone(most, meshes[-1], most["taken"] or most["given"])
         return
-    if any(events.of("put")) or any(one["devices"] > 1 for one in ran) or any(leaf["devices"] > 1 for one in ran for leaf in one["taken"]):
+    if (
+        any(events.of("put"))
+        or any(one["devices"] > 1 for one in ran)
+        or any(leaf["devices"] > 1 for one in ran for leaf in one["taken"])
+    ):
         return
-    largest = max(alone, key=lambda one: max((leaf["bytes"] for leaf in one["given"]), default=0), default=None)
+    largest = max(
+        alone, key=lambda one: max((leaf["bytes"] for leaf in one["given"]), default=0), default=None
+    )
     if largest is not None and max((leaf["bytes"] for leaf in largest["given"]), default=0) >= least:
         yield _alone(largest, meshes[-1], largest["given"])
 
@@ -48,7 +54,8 @@ def _alone(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any
         (f"{one['name']} runs" if one["defined"] else "this runs") +
         f" on one device: nothing it takes is placed on the mesh of {count} devices ({axes})",
         tuple(f"{leaf['name']} {array(leaf)} on {leaf['spec']}" for leaf in leaves),
-        "place the arrays with jax.device_put(x, NamedSharding(mesh, P(...))), or make them in a jit with out_shardings",
+        "place the arrays with jax.device_put(x, NamedSharding(mesh, P(...))), or make them in a jit with "
+        "out_shardings",
         sum(leaf["bytes"] for leaf in leaves), see=tuple(dict.fromkeys(see)),
     )  # fmt: skip
 
@@ -58,8 +65,11 @@ def array(leaf: dict[str, Any]) -> str:
     return f"{leaf['dtype']}[{','.join(map(str, leaf['shape']))}]"
 
 
-def left_behind(events: Events, least: int) -> Iterator[Found]:
-    """Arrays whole on one device beside others of their shape that are split."""
+def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found]:
+    """Arrays whole on one device beside others of their shape that are split.
+
+    `told_of` are functions of which a finding says so already.
+    """
     split: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     told: set[Any] = set()
     for one in events.of("put"):
@@ -81,7 +91,7 @@ def left_behind(events: Events, least: int) -> Iterator[Found]:
             and array(leaf) in split
             and split[array(leaf)][1]["name"] != leaf["name"]
         ]
-        if not lost or one["moves"]:
+        if not lost or one["moves"] or (one["name"] if given else lost[0]["maker"]) in told_of:
             continue
         made = first(lost[0]["made"]) if lost[0]["made"] and not given else first(one["lines"])
         if made in told or not made.file:
@@ -108,7 +118,7 @@ def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Ite
             if leaf["devices"] < 2
             and not leaf["placed"]
             and leaf["bytes"] >= min(least, _BATCH)
-            and split.get(_like(leaf), one)["at"] != one["defined"]
+            and split.get(_like(leaf), {"at": one["defined"]})["at"] != one["defined"]
             and _whole(leaf, one, compiled)
         ]
         if lost:
@@ -140,17 +150,20 @@ def _whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compile
     )
 
 
-def _behind(one: dict[str, Any], lost: list[dict[str, Any]], like: dict[str, Any], made: Any, given: bool) -> Found:
+def _behind(
+    one: dict[str, Any], lost: list[dict[str, Any]], like: dict[str, Any], made: Any, given: bool
+) -> Found:
     total = sum(leaf["bytes"] for leaf in lost)
     count = "1 array" if len(lost) == 1 else f"{len(lost)} arrays"
     maker = one["name"] if given else lost[0]["maker"]
-    jitted = given or (maker and maker not in ("broadcast_in_dim", "full", "zeros", "ones", "convert_element_type"))
+    jitted = given or (
+        maker and maker not in ("broadcast_in_dim", "full", "zeros", "ones", "convert_element_type")
+    )
     see = []
     if not given:
         see.append((f"taken by {one['name']}", first(one["lines"])))
-    message = (
-        f"{count} made whole on one device ({size_text(total)}): {like['name']}, of the same shape, is {like['spec']}"
-    )
+    other = f"{like['name'] or 'another'}, of the same shape, is {like['spec']}"
+    message = f"{count} made whole on one device ({size_text(total)}): {other}"
     advice = (
         "give the jit out_shardings" if jitted else
         "make them after the others are placed, with zeros_like or with device=, or place them with jax.device_put"

@@ -60,7 +60,7 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         ),
         "sum-of-equal": (
             "summed-twice", f"psum over {axes} of what is the same on all of its {seen.get('sizes')} devices: the "
-            f"result is {seen.get('sizes')} times the value" + (", which was summed before" if seen.get("again") else ""),
+            f"result is {seen.get('sizes')} times the value" + (", summed before" if seen.get("again") else ""),
             f"do not sum over {axes} again", "SL404",
         ),
         "mean-of-sum": (

@@ -43,7 +43,9 @@ def without_effect(events: Events, least: int) -> Iterator[Found]:
         names = f"({', '.join(map(repr, one['names']))})" if one["names"] else ""
         flax = one["name"].startswith("nn.")
         why = (
-            "flax knows no mesh or no rules here" if flax else "there is no axis mapping, or no mesh, in context"
+            "flax knows no mesh or no rules here"
+            if flax
+            else "there is no axis mapping, or no mesh, in context"
         )
         yield Found(
             "no-effect", function(one["lines"][0]), place,

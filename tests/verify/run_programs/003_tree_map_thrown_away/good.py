@@ -44,7 +44,6 @@ def step(params, x, y):
     return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), loss
 
 
-
 def place(params, shardings):
     return jax.tree.map(lambda p, s: jax.device_put(p, s), params, shardings)
 

@@ -44,7 +44,6 @@ def step(params, x, y):
     return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads), loss
 
 
-
 class Trainer:
     def __init__(self, key):
         self.params = init(key)

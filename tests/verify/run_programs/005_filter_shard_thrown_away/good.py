@@ -7,6 +7,7 @@ from jax.sharding import PartitionSpec as P
 
 mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
 
+
 class Mlp(eqx.Module):
     up: eqx.nn.Linear
     down: eqx.nn.Linear

@@ -40,7 +40,7 @@ def batches(steps):
 
 def update(params, x, y):
     grads = jax.grad(loss_fn)(params, x, y)
-    return jax.tree.map(lambda p, g: (p - 0.1 * g), params, grads)
+    return jax.tree.map(lambda p, g: p - 0.1 * g, params, grads)
 
 
 step = jax.jit(update, donate_argnums=0)

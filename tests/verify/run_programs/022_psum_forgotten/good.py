@@ -14,7 +14,11 @@ def block(w1, w2, x):
 
 f = jax.jit(
     jax.shard_map(
-        block, mesh=mesh, in_specs=(P(None, "model"), P("model", None), P("data")), out_specs=P("data"), check_vma=False
+        block,
+        mesh=mesh,
+        in_specs=(P(None, "model"), P("model", None), P("data")),
+        out_specs=P("data"),
+        check_vma=False,
     )
 )
 rng = np.random.default_rng(0)

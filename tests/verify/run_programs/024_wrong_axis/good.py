@@ -13,7 +13,11 @@ def row_parallel(x, w):
 
 f = jax.jit(
     jax.shard_map(
-        row_parallel, mesh=mesh, in_specs=(P("data", "model"), P("model")), out_specs=P("data"), check_vma=False
+        row_parallel,
+        mesh=mesh,
+        in_specs=(P("data", "model"), P("model")),
+        out_specs=P("data"),
+        check_vma=False,
     )
 )
 rng = np.random.default_rng(0)

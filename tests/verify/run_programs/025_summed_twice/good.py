@@ -19,7 +19,9 @@ def update(w, x, y):
 
 
 step = jax.jit(
-    jax.shard_map(update, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=(P(), P()), check_vma=False)
+    jax.shard_map(
+        update, mesh=mesh, in_specs=(P(), P("data"), P("data")), out_specs=(P(), P()), check_vma=False
+    )
 )
 
 rng = np.random.default_rng(0)

@@ -15,7 +15,10 @@ def layer_norm(x, scale):
 f = jax.shard_map(
     layer_norm, mesh=mesh, in_specs=(P("data", "model"), P()), out_specs=P("data", "model"), check_vma=False
 )
-x = jax.device_put(np.random.default_rng(0).normal(size=(64, 2048)).astype(np.float32), NamedSharding(mesh, P("data", "model")))
+x = jax.device_put(
+    np.random.default_rng(0).normal(size=(64, 2048)).astype(np.float32),
+    NamedSharding(mesh, P("data", "model")),
+)
 scale = jnp.ones(())
 for _ in range(2):
     x = f(x, scale)

@@ -14,7 +14,11 @@ def project(x, w, b):
 
 f = jax.jit(
     jax.shard_map(
-        project, mesh=mesh, in_specs=(P("data", "model"), P("model"), P()), out_specs=P("data"), check_vma=False
+        project,
+        mesh=mesh,
+        in_specs=(P("data", "model"), P("model"), P()),
+        out_specs=P("data"),
+        check_vma=False,
     )
 )
 rng = np.random.default_rng(0)

@@ -11,7 +11,9 @@ def regroup(x):
     return jax.lax.all_gather(x, "model", axis=1)  # here SL411
 
 
-f = jax.jit(jax.shard_map(regroup, mesh=mesh, in_specs=P("data", "model"), out_specs=P("data"), check_vma=False))
+f = jax.jit(
+    jax.shard_map(regroup, mesh=mesh, in_specs=P("data", "model"), out_specs=P("data"), check_vma=False)
+)
 x = jax.device_put(np.ones((64, 2048), np.float32), NamedSharding(mesh, P("data", "model")))
 for _ in range(2):
     y = f(x)

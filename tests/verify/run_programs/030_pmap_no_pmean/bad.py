@@ -20,8 +20,10 @@ w = {
     "up": rng.normal(size=(512, 2048)).astype(np.float32) * 0.02,
     "down": rng.normal(size=(2048, 512)).astype(np.float32) * 0.02,
 }
-w = jax.device_put_replicated(w, jax.devices()) if hasattr(jax, "device_put_replicated") else jax.tree.map(
-    lambda p: np.broadcast_to(p, (8, *p.shape)), w
+w = (
+    jax.device_put_replicated(w, jax.devices())
+    if hasattr(jax, "device_put_replicated")
+    else jax.tree.map(lambda p: np.broadcast_to(p, (8, *p.shape)), w)
 )
 for i in range(3):
     x = rng.normal(size=(8, 8, 512)).astype(np.float32)

@@ -12,7 +12,11 @@ def gather_loss(x, w):
     return jax.lax.pmean(y, "data")  # here SL410
 
 
-f = jax.jit(jax.shard_map(gather_loss, mesh=mesh, in_specs=(P("data"), P(None, "model")), out_specs=P("data", "model")))
+f = jax.jit(
+    jax.shard_map(
+        gather_loss, mesh=mesh, in_specs=(P("data"), P(None, "model")), out_specs=P("data", "model")
+    )
+)
 rng = np.random.default_rng(0)
 w = jax.device_put(rng.normal(size=(512, 2048)).astype(np.float32), NamedSharding(mesh, P(None, "model")))
 x = jax.device_put(rng.normal(size=(64, 512)).astype(np.float32), NamedSharding(mesh, P("data")))

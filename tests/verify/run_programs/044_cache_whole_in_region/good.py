@@ -12,9 +12,7 @@ def attend(cache, q):
     return jax.nn.softmax(scores) @ cache
 
 
-f = jax.jit(
-    jax.shard_map(attend, mesh=mesh, in_specs=(P(), P("data")), out_specs=P("data"))
-)
+f = jax.jit(jax.shard_map(attend, mesh=mesh, in_specs=(P(), P("data")), out_specs=P("data")))
 rng = np.random.default_rng(0)
 cache = jax.device_put(rng.normal(size=(2048, 512)).astype(np.float32), NamedSharding(mesh, P()))
 q = jax.device_put(rng.normal(size=(64, 512)).astype(np.float32), NamedSharding(mesh, P("data")))
