@@ -62,7 +62,8 @@ def _placed_anew(mine: Sequence[Compiled], seconds: float, run: Run) -> list[str
             continue
         large = {f"{leaf.where} {leaf.array}" for leaf in after.arguments if run.is_large(leaf, after)}
         # Nor where nothing at all was placed: then the function says where things go.
-        arrays = [leaf for leaf in before.arguments if leaf.shape]
+        largest = max((leaf.bytes_whole for leaf in before.arguments), default=0)
+        arrays = [leaf for leaf in before.arguments if leaf.bytes_whole * 64 >= largest and leaf.shape]
         if arrays and all(leaf.where in before.unplaced for leaf in arrays) and seconds < _SECONDS:
             continue
         if moved and (seconds >= _SECONDS or any(text.startswith(tuple(large)) for text in moved)):

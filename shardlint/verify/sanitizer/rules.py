@@ -15,6 +15,8 @@ from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Found, count_text, held, texts, whole
 from shardlint.verify.sanitizer.run import Run, is_state
 
+_LITTLE = 32
+
 
 def different(each: Sequence[Compiled]) -> list[Compiled]:
     """Of the compilations of a function those with different arrays, largest first."""
@@ -39,7 +41,8 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         # A result that is an argument too is told of once.
         inside = {leaf.array for leaf in told if leaf.role == "in"}
         told = [leaf for leaf in told if leaf.role == "in" or leaf.array not in inside]
-        if not told:
+        # A little that is left whole beside much that is split is a choice, as of a small embedding.
+        if not told or (whole(told) * _LITTLE < split and not any(run.like(leaf) for leaf in told)):
             continue
         like = next((like for leaf in told if (like := run.like(leaf))), None)
         text = ""

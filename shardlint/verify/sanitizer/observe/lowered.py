@@ -106,7 +106,7 @@ def _wholes(eqn: Any, jaxpr: Any, seen: dict[str, Any]) -> list[Any]:
     line = seen["made"] or next(iter(seen["called"]), None)
     taken = region.of_shard_map(eqn)[0]
     return [
-        [numbers[atom], sorted(axes), line]
+        [numbers[atom], sorted(axes), line, sorted(seen["axes"])]
         for atom, axes in zip(eqn.invars, taken, strict=False)
         if not hasattr(atom, "val") and atom in numbers
     ]

@@ -171,13 +171,15 @@ def _spelled(known: Any, names: Any, args: Any, shardings: Any, before: Any, lin
 
 def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
     """Arguments that are split, and that a region takes whole along an axis: gathered at each call."""
-    for at, axes, line in known["whole"]:
+    for at, axes, line, mesh in known["whole"]:
         spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
         if spec is None or shardings[at].is_fully_replicated:
             continue
         split = {name for part in spec for name in (part if isinstance(part, tuple) else (part,)) if name}
         sizes = dict(shardings[at].mesh.shape)
         lost = sorted(str(name) for name in split - set(axes) if sizes.get(name, 1) > 1)
+        if not set(lost) <= set(mesh):
+            continue
         if lost and nbytes(args[at]) >= _LEAST:
             facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
             write("taken-whole", name=known["name"], axes=lost, line=line, lines=lines, leaf=facts)

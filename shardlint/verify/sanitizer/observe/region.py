@@ -37,10 +37,11 @@ def judge(eqn: Any, lines: list[Any]) -> dict[str, Any]:
     body = inner(eqn.params["call_jaxpr" if pmap else "jaxpr"])
     info = getattr(body, "debug_info", None) or getattr(eqn.params.get("jaxpr"), "debug_info", None)
     source = str(getattr(info, "func_src_info", "") or "")
-    made_at = mapped.line_of(source) or (mapped.only_pmap() if "pmap.py" in source else None)
+    # What jax makes a pmap of has no function of the user's.
+    pmap = pmap or "pmap.py" in source or "linear_util.py" in source
+    made_at = mapped.line_of(source) or (mapped.only_pmap() if pmap else None)
     # What is traced at once from its call has no lines of its own.
     called = of_traceback(eqn.source_info.traceback) or lines
-    pmap = pmap or "pmap.py" in source
     region = judge_body(body, taken, given, sizes, checked, called, info, pmap)
     return {
         "seen": region.seen,
