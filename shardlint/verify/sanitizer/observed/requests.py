@@ -100,7 +100,8 @@ def swallowed(events: Events) -> Iterator[Found]:
                     "swallowed", function(one["lines"][0]), first(one["lines"]),
                     f"{one['name']}{what} raised, line {handler} caught it, and the array goes on without "
                     f"its sharding: {one['error']}",
-                    advice="let it raise, or place the array in a way that its shape allows", code="SL209", see=(("caught", line([place[0], handler, place[2]])),),
+                    advice="let it raise, or place the array in a way that its shape allows", code="SL209",
+                    see=(("caught", line([place[0], handler, place[2]])),),
                 )  # fmt: skip
 
 
