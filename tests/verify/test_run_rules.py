@@ -179,10 +179,13 @@ def test_nothing_split_and_unused_axes() -> None:
         == []
     )
     assert kinds(alone, large=64 * MIB) == []
-    mesh = {"data": 4, "model": 2}
-    half = compiled("double", leaf("x", split=4), out("out", split=4), mesh=mesh)
+    mesh = {"data": 2, "model": 4}
+    half = compiled("double", leaf("x", split=2), out("out", split=2), mesh=mesh)
     (found,) = examine([half], MIB).found
     assert (found.kind, "'model'" in found.message) == ("unused-axis", True)
+    # A small one beside a larger one that does the work is left alone.
+    most = compiled("double", leaf("x", split=4), out("out", split=4), mesh={"data": 4, "model": 2})
+    assert kinds(most) == []
     over = dataclasses.replace(GATHER, axes=("model",))
     assert kinds(compiled("double", leaf("x", split=4), mesh=mesh, collectives=(over,))) == []
     unknown = leaf("y", split=2, axes=None)

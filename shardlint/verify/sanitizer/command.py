@@ -16,7 +16,8 @@ from shardlint.verify.options import read, time_limit
 from shardlint.verify.progress import coloured, tell
 from shardlint.verify.sanitizer import launch
 from shardlint.verify.sanitizer.dumps import collect
-from shardlint.verify.sanitizer.examine import examine
+from shardlint.verify.sanitizer.examine import examine, limit_of
+from shardlint.verify.sanitizer.observed.events import read as read_events
 from shardlint.verify.sanitizer.report import Report, json_report, text_report
 
 _DEFAULT = 8
@@ -41,9 +42,7 @@ def _reports(context: click.Context, option: click.Parameter, value: tuple[Path,
     "--large",
     callback=read(parse_bytes),
     metavar="SIZE",
-    default="1MiB",
-    show_default=True,
-    help="The least array to report on.",
+    help="The least array to report on. Default: a 64th of the program's largest, 1 MiB at most.",
 )
 @click.option(
     "--timeout", type=float, callback=read(time_limit), metavar="SECONDS", help="Kill the program then."
@@ -73,7 +72,7 @@ def run(
     command: tuple[str, ...],
     devices: int | None,
     strict: bool,
-    large: int,
+    large: int | None,
     timeout: float | None,
     memory: int | None,
     reports: tuple[Path, ...],
@@ -98,7 +97,9 @@ def run(
             env = launch.environment(folder, devices or _DEFAULT, devices is not None, given)
             ended = launch.run(words, env, folder, timeout, memory, devices or _DEFAULT)
             compiled, problems = collect(folder)
-        facts = examine(compiled, large)
+            events = read_events(folder)
+        large = limit_of(compiled, events) if large is None else large
+        facts = examine(compiled, large, events)
         facts.notes += [*problems, *launch.remarks(given)]
     except CannotRun as error:
         tell(f"shardlint run: {plain_lines(str(error))}")

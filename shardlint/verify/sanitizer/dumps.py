@@ -22,6 +22,7 @@ from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
 from shardlint.verify.inside.hlo.shapes import Shape, arrays
 from shardlint.verify.sanitizer import stablehlo
+from shardlint.verify.sanitizer.forced import forced
 from shardlint.verify.sanitizer.functions import Function, function_of
 from shardlint.verify.sanitizer.rematerialised import gathered_to_be_cut
 
@@ -37,7 +38,7 @@ def wanted(name: str) -> bool:
     are not.
     """
     return ".spmd-partitioner." in name or name.endswith(
-        (".before_optimizations.txt", ".cpu_after_optimizations.txt", "module.mlir")
+        (".before_optimizations.txt", ".cpu_after_optimizations.txt", "module.mlir", ".jsonl")
     )
 
 
@@ -115,6 +116,9 @@ def _compiled(path: Path) -> Compiled | None:
         warned = [
             Warned("rematerialised", text, line, count)
             for text, line, count in gathered_to_be_cut(made.module, made.lines, axes)
+        ]
+        warned += [
+            Warned("forced", text, line, count) for text, line, count in forced(made.module, made.lines, axes)
         ]
     elif replicas > 1:
         local = module

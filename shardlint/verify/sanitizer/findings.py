@@ -13,9 +13,9 @@ from shardlint.verify.sanitizer.dumps import Compiled
 class Found:
     """One finding.
 
-    `kind`: `replicated`, `one-device`, `unused-axis`, `donation`, `rematerialised` or `recompiled`.
+    `kind` is a word of the table in docs/run.md, `code` the rule of `check` for it, where there is one.
     `message` is one sentence, `arrays` the leaves it is about (`p['w1'] f32[512,1024]`), `advice` what
-    to write instead, `bytes` what one device holds of them.
+    to write instead, `bytes` what one device holds of them. `see` are other lines that have part in it.
     """
 
     kind: str
@@ -25,6 +25,8 @@ class Found:
     arrays: tuple[str, ...] = ()
     advice: str = ""
     bytes: int = 0
+    code: str = ""
+    see: tuple[tuple[str, Line], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,12 @@ class Facts:
     notes: list[str] = field(default_factory=list)
     compiled: int = 0
     seconds: float = 0.0
+    observed: int = 0
+    """The most devices that arrays were seen on."""
+    built: list[dict[str, int]] = field(default_factory=list)
+    """The meshes of several devices that the program built."""
+    below: int = 0
+    """How many findings were left out because what they are about is small."""
 
     @property
     def meshes(self) -> list[dict[str, int]]:
@@ -70,7 +78,7 @@ class Facts:
     @property
     def devices(self) -> int:
         """The most devices a function ran on."""
-        return max((one.devices for each in self.functions for one in each), default=0)
+        return max((self.observed, *(one.devices for each in self.functions for one in each)))
 
 
 def texts(leaves: Iterable[Array]) -> tuple[str, ...]:

@@ -72,6 +72,7 @@ def environment(folder: Path, devices: int, told: bool, given: dict[str, str]) -
         theirs = f"{theirs} {_DEVICES}{devices}"
     env["SHARDLINT_RUN_FLAGS"] = " ".join(ours)
     env["SHARDLINT_RUN_FOLDER"] = str(folder)
+    env["SHARDLINT_RUN_OBSERVE"] = str(Path(__file__).parent / "observe")
     env["XLA_FLAGS"] = " ".join([*theirs.split(), *ours, f"--xla_dump_to={folder / 'other'}"])
     env["JAX_PLATFORMS"] = "cpu"
     # What comes from a cache is not compiled, and leaves no dump.

@@ -48,11 +48,14 @@ def unused_axes(run: Run) -> Iterator[Found]:
         used = {name for _, leaf in leaves for names in leaf.axes or () for name in names}
         used |= {name for one in each for moved in one.program.collectives for name in moved.axes}
         free = [name for name, size in mesh if size > 1 and name not in used]
+        copies = math.prod(size for name, size in mesh if name in free)
+        # An axis that is there for another day, beside a larger one that does the work, is no mistake.
+        if copies**2 < math.prod(size for _, size in mesh):
+            continue
         large = [(one, leaf) for one, leaf in leaves if run.is_large(leaf, one) and one.function.own]
         if not free or not used or not large:
             continue
         one = large[0][0]
-        copies = math.prod(size for name, size in mesh if name in free)
         yield Found(
             "unused-axis",
             one.function.name,
@@ -74,6 +77,14 @@ def from_one_device(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterat
                 if leaf.where in one.unplaced and leaf.copies < one.partitions and run.is_large(leaf, one)
             ]
             maker, taken = _maker(leaves, one, run)
+            # Where nothing was placed and no jit made it, the function is meant to say where things go.
+            arrays = [leaf for leaf in one.arguments if leaf.shape]
+            if (
+                maker is not None
+                and not maker.function.own
+                and all(leaf.where in one.unplaced for leaf in arrays)
+            ):
+                continue
             if one.function.own and maker is not None:
                 them = "it" if len(taken) == 1 else "them"
                 give = f"give {maker.function.name} out_shardings"

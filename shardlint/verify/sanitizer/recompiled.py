@@ -26,7 +26,7 @@ def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         if what:
             why = ": the same shapes came placed differently"
             advice = "place the arrays before the first call as the function returns them"
-        elif seconds >= _SECONDS:
+        elif seconds >= _SECONDS or _in_a_loop(mine):
             why, advice = _again(mine)
             what = [text for before, after in pairwise(mine) for text in changed(before, after)]
         else:
@@ -42,6 +42,12 @@ def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             )
 
 
+def _in_a_loop(mine: Sequence[Compiled]) -> bool:
+    """Whether one line had the same program compiled again and again."""
+    calls = Counter((one.digest, one.function.call) for one in mine if one.function.call.file)
+    return max(calls.values(), default=0) >= _CHURN
+
+
 def _placed_anew(mine: Sequence[Compiled], seconds: float, run: Run) -> list[str]:
     """What came placed differently between two compilations for the same shapes, where that matters."""
     for before, after in pairwise(mine):
@@ -49,7 +55,17 @@ def _placed_anew(mine: Sequence[Compiled], seconds: float, run: Run) -> list[str
         if before.devices == 1 or after.devices == 1 or shapes[0] != shapes[1]:
             continue
         moved = changed(before, after)
+        # Plain data parallelism: what is on every device after the first step was given from the host.
+        if all(
+            text.partition(" not placed -> ")[2].startswith("whole on each") for text in moved
+        ) and not all("[] " in text for text in moved):
+            continue
         large = {f"{leaf.where} {leaf.array}" for leaf in after.arguments if run.is_large(leaf, after)}
+        # Nor where nothing at all was placed: then the function says where things go.
+        largest = max((leaf.bytes_whole for leaf in before.arguments), default=0)
+        arrays = [leaf for leaf in before.arguments if leaf.bytes_whole * 64 >= largest and leaf.shape]
+        if arrays and all(leaf.where in before.unplaced for leaf in arrays) and seconds < _SECONDS:
+            continue
         if moved and (seconds >= _SECONDS or any(text.startswith(tuple(large)) for text in moved)):
             return moved
     return []

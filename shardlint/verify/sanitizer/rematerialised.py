@@ -30,7 +30,7 @@ def gathered_to_be_cut(
             users = computation.users.get(one.name, [])
             if not users or any(user.opcode != "dynamic-slice" for user in users):
                 continue
-            if not all(_by_device(user) for user in users):
+            if not all(by_device(user) for user in users):
                 continue
             if _devices(one, axes) < axes.devices:
                 continue
@@ -45,13 +45,14 @@ def _devices(one: Instruction, axes: Axes) -> int:
     current: Instruction | None = one
     while current is not None and (current.opcode == "all-gather" or current.opcode in _CARRY):
         if current.opcode == "all-gather":
-            total *= axes.of_groups(_groups(current))[1]
+            total *= axes.of_groups(groups(current))[1]
         name, _ = current.operands()[0]
         current = current.computation.instructions.get(name)
     return total
 
 
-def _groups(one: Instruction) -> str:
+def groups(one: Instruction) -> str:
+    """The devices that a collective brings together, as the text has them."""
     text = one.attributes
     at = text.find("replica_groups=")
     start = at + len("replica_groups=")
@@ -60,7 +61,7 @@ def _groups(one: Instruction) -> str:
     return one.attribute("replica_groups")
 
 
-def _by_device(cut: Instruction) -> bool:
+def by_device(cut: Instruction) -> bool:
     """Whether a slice begins where the number of the device says."""
     seen: set[str] = set()
     names = [name for name, _ in cut.operands()[1:]]

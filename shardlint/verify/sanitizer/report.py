@@ -55,8 +55,13 @@ class Report:
             return "no jax program was compiled: there is nothing to report on"
         programs = f"{facts.compiled} program{'s' if facts.compiled > 1 else ''} compiled"
         if facts.devices < 2:
-            return f"{programs}, each for one device: no mesh, nothing to say of shardings"
-        meshes = [sizes_text(mesh).replace(",", " ") for mesh in facts.meshes]
+            built = " and ".join(sizes_text(mesh).replace(",", " ") for mesh in facts.built)
+            return f"{programs}, each for one device: " + (
+                f"the mesh {built} is built and nothing lies on it"
+                if built
+                else "no mesh, nothing to say of shardings"
+            )
+        meshes = [sizes_text(mesh).replace(",", " ") for mesh in facts.meshes or facts.built]
         over = f"mesh {' and '.join(meshes)}" if meshes else f"{facts.devices} devices"
         return f"{programs}, over {over}"
 
@@ -73,23 +78,29 @@ def text_report(report: Report, colour: bool = False) -> str:
         if len(report.moved) > _LINES:
             lines.append(f"  ... and {len(report.moved) - _LINES} more lines (all are in --report FILE.json)")
     lines += [plain(f"note: {note}") for note in (*report.ended.notes, *facts.notes)]
-    if facts.devices > 1:
+    if facts.devices > 1 or facts.found:
         count = len(facts.found)
+        below = f", and {facts.below} about arrays below {size_text(report.large)}" if facts.below else ""
         lines.append(
-            f"{count or 'no'} finding{'' if count == 1 else 's'}; the program exited with {report.ended.code}"
+            f"{count or 'no'} finding{'' if count == 1 else 's'}{below}; "
+            f"the program exited with {report.ended.code}"
         )
     return "\n".join(lines)
 
 
 def _found_lines(found: Found, report: Report, colour: bool) -> Iterator[str]:
     kind = f"\x1b[31;1m{found.kind}\x1b[0m" if colour else found.kind
-    yield f"{plain(report.place(found.line))}: {kind} in {plain(found.function)}"
+    code = f" ({found.code})" if found.code else ""
+    yield f"{plain(report.place(found.line))}: {kind} in {plain(found.function)}{code}"
     yield plain(f"  {found.message}")
     yield from (plain(f"    {text}") for text in found.arrays[:_NAMES])
     if len(found.arrays) > _NAMES:
         yield f"    ... and {len(found.arrays) - _NAMES} more"
     if found.advice:
         yield f"  instead: {found.advice}"
+    if found.see:
+        places = ", ".join(f"{report.place(line)} ({word})" for word, line in found.see)
+        yield plain(f"  see: {places}")
 
 
 def over_text(one: Moved) -> str:

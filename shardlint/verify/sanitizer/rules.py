@@ -15,6 +15,8 @@ from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Found, count_text, held, texts, whole
 from shardlint.verify.sanitizer.run import Run, is_state
 
+_LITTLE = 32
+
 
 def different(each: Sequence[Compiled]) -> list[Compiled]:
     """Of the compilations of a function those with different arrays, largest first."""
@@ -39,7 +41,8 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         # A result that is an argument too is told of once.
         inside = {leaf.array for leaf in told if leaf.role == "in"}
         told = [leaf for leaf in told if leaf.role == "in" or leaf.array not in inside]
-        if not told:
+        # A little that is left whole beside much that is split is a choice, as of a small embedding.
+        if not told or (whole(told) * _LITTLE < split and not any(run.like(leaf) for leaf in told)):
             continue
         like = next((like for leaf in told if (like := run.like(leaf))), None)
         text = ""
@@ -105,7 +108,7 @@ def rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
     seen: set[Line] = set()
     for one in different(each):
         for warned in one.program.warned:
-            if warned.bytes >= run.limit and warned.line not in seen:
+            if warned.kind == "rematerialised" and warned.bytes >= run.limit and warned.line not in seen:
                 seen.add(warned.line)
                 yield Found(
                     "rematerialised",
@@ -114,5 +117,26 @@ def rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                     f"the compiler makes {warned.message} whole on every device ({size_text(warned.bytes)}) "
                     "only to cut it another way",
                     advice="constrain what comes before it, or after, so that one axis moves at a time",
+                    bytes=warned.bytes,
+                )
+
+
+def gathered_by_constraint(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """Constraints that have an array gathered which is cut again right after."""
+    seen: set[Line] = set()
+    for one in different(each):
+        told = {warned.bytes for warned in one.program.warned if warned.kind == "rematerialised"}
+        for warned in one.program.warned:
+            if warned.bytes in told or warned.kind != "forced":
+                continue
+            if warned.bytes >= run.limit and warned.line not in seen:
+                seen.add(warned.line)
+                yield Found(
+                    "gathered",
+                    one.function.name,
+                    warned.line,
+                    f"this constraint makes {warned.message} on each device ({size_text(warned.bytes)}), and the next "
+                    "operation cuts it again",
+                    advice="name the axes it is split over before and after in the constraint",
                     bytes=warned.bytes,
                 )

@@ -42,9 +42,22 @@ def _begin() -> None:
         files.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         faulthandler.register(int(os.environ["SHARDLINT_RUN_ASKED"]), files[-1], all_threads=True)
 
+    def observe() -> None:
+        import importlib.util
+
+        file = os.path.join(os.environ["SHARDLINT_RUN_OBSERVE"], "__init__.py")  # noqa: PTH118
+        spec = importlib.util.spec_from_file_location("_shardlint_observe", file)
+        if spec is not None and spec.loader is not None:
+            module = importlib.util.module_from_spec(spec)
+            sys.modules["_shardlint_observe"] = module
+            spec.loader.exec_module(module)
+            module.begin()
+
     Environ.__name__ = Environ.__qualname__ = type(os.environ).__name__
     os.environ.__class__ = Environ
     renew()
+    if "SHARDLINT_RUN_OBSERVE" in os.environ:
+        observe()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=renew)
     if "SHARDLINT_RUN_STACKS" in os.environ:

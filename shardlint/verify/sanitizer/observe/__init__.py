@@ -1,0 +1,41 @@
+"""What a program under `shardlint run` is watched for while it runs, from inside its own processes.
+
+Loaded by path from the sitecustomize of the run, under a name of its own: the program's Python need not have
+shardlint, and may be older than it. So nothing here imports shardlint, each module installs a few hooks and
+writes what it sees as lines of JSON (`sink`), and no hook changes what the hooked function takes, does or gives.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from . import eager, environ, imports, libraries, lowered, mapped, meshes, placed, ran, warned
+from .sink import quiet
+
+
+def begin() -> None:
+    """Watch this process: its environment now, jax and the libraries on it when they are imported."""
+    environ.begin()
+    imports.when("jax", _with_jax)
+    for name, install in libraries.INSTALLERS.items():
+        imports.when(name, install)
+    imports.when("jax.experimental.shard_map", mapped.install_old)
+
+
+def _with_jax(jax: Any) -> None:
+    _keep_out_of_sight()
+    for part in (warned, meshes, placed, mapped, lowered, ran, environ, eager):
+        quiet(part.install)(jax)
+
+
+@quiet
+def _keep_out_of_sight() -> None:
+    """What stands between the program and jax here is no line of the user's, in errors nor in operations."""
+    from jax._src import source_info_util, traceback_util
+
+    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+    source_info_util.register_exclusion(here)
+    for name in sorted(os.listdir(here)):  # noqa: PTH208
+        if name.endswith(".py"):
+            traceback_util.register_exclusion(os.path.join(here, name))  # noqa: PTH118

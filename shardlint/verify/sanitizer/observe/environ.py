@@ -1,0 +1,80 @@
+"""Writes to flags and settings that jax does not read any more, or that lose what was written before."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from typing import Any
+
+from .frames import user_line
+from .sink import quiet, write
+
+_BACKEND = frozenset(
+    ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION")
+)
+_IMPORT = frozenset(("JAX_PLATFORMS", "JAX_PLATFORM_NAME", "JAX_NUM_CPU_DEVICES", "JAX_ENABLE_X64"))
+_CONFIG = frozenset(("jax_platforms", "jax_platform_name", "jax_num_cpu_devices"))
+_set_by_program: dict[str, list[Any]] = {}
+
+
+def begin() -> None:
+    """Watch what is written to the environment, by whatever class it has."""
+    given = type(os.environ)
+    write_item = given.__setitem__
+
+    @functools.wraps(write_item)
+    def setitem(self: Any, key: str, value: str) -> None:
+        if key in _BACKEND or key in _IMPORT:
+            _written(self, key, value)
+        write_item(self, key, value)
+
+    given.__setitem__ = setitem  # type: ignore[method-assign]
+
+
+def install(jax: Any) -> None:
+    """Watch `jax.config.update`."""
+    config = type(jax.config)
+    update = config.update
+
+    @functools.wraps(update)
+    def updated(self: Any, name: str, value: Any) -> Any:
+        before = getattr(self, name, None) if name in _CONFIG else None
+        done = update(self, name, value)
+        if name in _CONFIG and value != before and started():
+            quiet(write)("late-flag", name=name, value=str(value), what="backend", line=user_line())
+        return done
+
+    config.update = updated
+
+
+def started() -> bool:
+    """Whether jax has made its backends, so that what says how many devices there are is not read any more."""
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    return bool(getattr(bridge, "_backends", None))
+
+
+@quiet
+def _written(environ: Any, key: str, value: str) -> None:
+    line = user_line()
+    if line is None or not isinstance(value, str):
+        return
+    before = environ.get(key)
+    if key in _BACKEND and started() and _changes(before, value):
+        write("late-flag", name=key, value=value, what="backend", line=line)
+    elif key in _IMPORT and "jax._src.config" in sys.modules and _changes(before, value):
+        write("late-flag", name=key, value=value, what="import", line=line)
+    elif key == "XLA_FLAGS" and key in _set_by_program:
+        lost = [flag for flag in _set_by_program[key][0] if _name(flag) not in map(_name, value.split())]
+        if lost:
+            write("lost-flag", name=key, lost=lost, line=line, before=_set_by_program[key][1])
+    _set_by_program[key] = [value.split(), line]
+
+
+def _changes(before: str | None, value: str) -> bool:
+    """Whether a value says something new."""
+    return bool(set(value.split()) - set((before or "").split()))
+
+
+def _name(flag: str) -> str:
+    return flag.partition("=")[0]

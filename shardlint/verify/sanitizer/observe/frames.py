@@ -1,0 +1,118 @@
+"""Which line of the user's a thing happens at, and whether its result is thrown away there."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import os
+import sys
+from collections.abc import Iterator
+from types import CodeType, FrameType
+from typing import Any
+
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120
+_STDLIB = os.path.dirname(os.path.abspath(os.__file__)) + os.sep  # noqa: PTH100, PTH120
+_PACKAGES = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
+# Library functions that hand on what they are given: who throws their result away throws away a placement.
+_HANDING_ON = frozenset(
+    ("tree_map", "map", "filter_shard", "with_logical_constraint", "einshard", "<genexpr>")
+)
+
+
+@functools.cache
+def is_user(file: str) -> bool:
+    """Whether a file is the user's: neither a library's, nor Python's, nor one of these."""
+    if file.startswith("<"):
+        return not file.startswith("<frozen") and file != "<__array_function__ internals>"
+    path = os.path.abspath(file)  # noqa: PTH100
+    if path.startswith(_HERE) or any(part in path for part in _PACKAGES):
+        return False
+    return not path.startswith(_STDLIB)
+
+
+def line_of(frame: FrameType) -> list[Any]:
+    """A frame as `[file, line, function]`."""
+    file = frame.f_code.co_filename
+    name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+    return [file if file.startswith("<") else os.path.abspath(file), frame.f_lineno, name]  # noqa: PTH100
+
+
+def walk(frame: FrameType | None) -> Iterator[FrameType]:
+    """A frame and those that called it."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def user_frame() -> FrameType | None:
+    """The innermost frame of the user's that led here."""
+    return next((one for one in walk(sys._getframe(1)) if is_user(one.f_code.co_filename)), None)
+
+
+def user_line() -> list[Any] | None:
+    """Its line."""
+    frame = user_frame()
+    return line_of(frame) if frame is not None else None
+
+
+def stack(most: int = 6) -> list[list[Any]]:
+    """The user's lines that led here, innermost first."""
+    found = []
+    for frame in walk(sys._getframe(1)):
+        if is_user(frame.f_code.co_filename):
+            found.append(line_of(frame))
+            if len(found) == most:
+                break
+    return found
+
+
+def of_traceback(traceback: Any) -> list[list[Any]]:
+    """The user's lines of a traceback that jax keeps with an operation, innermost first."""
+    if traceback is None:
+        return []
+    frames = getattr(traceback, "frames", None)
+    if frames is None:
+        return []
+    found = []
+    for one in frames:
+        file = one.file_name
+        if is_user(file):
+            name = getattr(one, "function_name", "")
+            found.append([file if file.startswith("<") else os.path.abspath(file), one.line_num, name])  # noqa: PTH100
+    return found
+
+
+def place(source: str) -> list[Any] | None:
+    """What jax calls a function, `total at /home/me/train.py:7`, as its place; None for one that is not the user's."""
+    name, _, place = source.partition(" at ")
+    file, _, line = place.rpartition(":")
+    return [file, int(line), name] if line.isdigit() and is_user(file) else None
+
+
+def discarded(frame: FrameType | None) -> list[Any] | None:
+    """The user's line at which the result of the call that `frame` is in the middle of is thrown away, or None.
+
+    Functions that return it at once are followed outwards.
+    """
+    for one in walk(frame):
+        code = one.f_code
+        if code.co_filename.startswith(_HERE):
+            continue
+        after = _next(code, one.f_lasti)
+        if is_user(code.co_filename):
+            if after == "POP_TOP":
+                return line_of(one)
+            if after != "RETURN_VALUE":
+                return None
+        elif after != "RETURN_VALUE" and code.co_name not in _HANDING_ON:
+            return None
+    return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _next(code: CodeType, at: int) -> str:
+    """The instruction after the call at `at`."""
+    for one in dis.get_instructions(code):
+        if one.offset > at and one.opname not in ("CACHE", "NOP", "EXTENDED_ARG"):
+            return one.opname
+    return ""

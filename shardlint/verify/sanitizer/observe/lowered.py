@@ -1,0 +1,134 @@
+"""Each program as jax lowers it: looked through once, and remembered for when it runs."""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+from . import program, region
+from .frames import place, stack
+from .sink import quiet, write
+
+# What is known of a computation, and of the executable made from it; both are jax's own objects.
+computations: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+executables: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+current: list[str] = []
+"""What is being lowered, as jax calls it: `step at /home/me/train.py:12`."""
+
+
+def install(jax: Any) -> None:
+    """Watch the functions of jax that lower a traced program, and the methods that compile it."""
+    from jax._src.interpreters import pxla
+
+    for name in ("lower_sharding_computation", "lower_parallel_callable"):
+        if hasattr(pxla, name):
+            setattr(pxla, name, _lowering(getattr(pxla, name), name == "lower_parallel_callable"))
+    for name in ("MeshComputation", "PmapComputation"):
+        kind = getattr(pxla, name, None)
+        if kind is not None:
+            kind.compile = _compiling(kind.compile)
+
+
+def _lowering(lower: Any, pmap: bool) -> Any:
+    @functools.wraps(lower)
+    def lowered(*args: Any, **kwargs: Any) -> Any:
+        closed = kwargs.get("closed_jaxpr", args[0] if args else None)
+        current[:] = [_source(closed)]
+        computation = lower(*args, **kwargs)
+        current.clear()
+        _lowered(closed, computation, kwargs, pmap)
+        return computation
+
+    return lowered
+
+
+def _compiling(compile_: Any) -> Any:
+    @functools.wraps(compile_)
+    def compiled(self: Any, *args: Any, **kwargs: Any) -> Any:
+        executable = compile_(self, *args, **kwargs)
+        _compiled(self, executable)
+        return executable
+
+    return compiled
+
+
+@quiet
+def _compiled(computation: Any, executable: Any) -> None:
+    facts = computations.get(computation)
+    if facts is not None:
+        executables[executable.unsafe_call] = facts
+
+
+@quiet
+def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool) -> None:
+    jaxpr = getattr(closed, "jaxpr", closed)
+    if not hasattr(jaxpr, "eqns"):
+        return
+    info = _info(closed)
+    source = _source(closed)
+    lines = stack()
+    facts: dict[str, Any] = {
+        "name": source.split(" at ")[0] or str(getattr(computation, "_name", "")),
+        "defined": place(source),
+        "arguments": _names(getattr(info, "arg_names", None)),
+        "results": [name.removeprefix("result") for name in _names(getattr(info, "result_paths", None))],
+        "work": program.work(jaxpr),
+        "lines": lines,
+        "regions": [],
+        "pmap": pmap,
+        "moves": program.only_moves(jaxpr),
+        "whole": [],
+        "bytes": sum(
+            int(getattr(v.aval, "size", 0)) * int(getattr(getattr(v.aval, "dtype", None), "itemsize", 0) or 0)
+            for v in jaxpr.invars
+        ),
+    }
+    computations[computation] = facts
+    for each in program.asked(jaxpr):
+        write("asked", function=facts["name"], **each)
+    for eqn in region.regions(jaxpr):
+        seen = region.judge(eqn, lines)
+        facts["whole"] += _wholes(eqn, jaxpr, seen)
+        facts["regions"].append(seen)
+        if seen["seen"]:
+            write("region", **seen)
+    if pmap:
+        _body_of_pmap(kwargs, jaxpr, facts)
+
+
+def _wholes(eqn: Any, jaxpr: Any, seen: dict[str, Any]) -> list[Any]:
+    """Arguments of the program that a region takes as they are: which, the axes its spec names, and the line."""
+    if eqn.primitive.name != "shard_map" or seen["pmap"]:
+        return []
+    numbers = {variable: at for at, variable in enumerate(jaxpr.invars)}
+    line = seen["made"] or next(iter(seen["called"]), None)
+    taken = region.of_shard_map(eqn)[0]
+    return [
+        [numbers[atom], sorted(axes), line, sorted(seen["axes"])]
+        for atom, axes in zip(eqn.invars, taken, strict=False)
+        if not hasattr(atom, "val") and atom in numbers
+    ]
+
+
+def _body_of_pmap(kwargs: Any, jaxpr: Any, facts: dict[str, Any]) -> None:
+    """In releases where `pmap` is lowered by itself the program is the body."""
+    facts["regions"].append({"pmap": True, "collectives": sum(
+        1 for eqn, _, _ in program.operations(jaxpr) if eqn.primitive.name in ("psum", "pmax", "pmin", "all_gather")
+    ), "checked": False})  # fmt: skip
+
+
+def _info(closed: Any) -> Any:
+    return getattr(getattr(closed, "jaxpr", closed), "debug_info", None) or getattr(
+        closed, "_debug_info", None
+    )
+
+
+def _source(closed: Any) -> str:
+    return str(getattr(_info(closed), "func_src_info", "") or "")
+
+
+def _names(given: Any) -> list[str]:
+    given = given() if callable(given) else given
+    return [str(name) for name in given or ()]

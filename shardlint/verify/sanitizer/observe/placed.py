@@ -1,0 +1,110 @@
+"""Placements asked for by hand, `device_put` and `with_sharding_constraint`, against what came of them."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from . import meshes, ran
+from .frames import discarded, stack
+from .sink import quiet, write
+
+_LEAST = 4096
+
+
+def install(jax: Any) -> None:
+    """Watch the public names; jax itself uses others."""
+    jax.device_put = _watched(jax, jax.device_put, "jax.device_put")
+    jax.lax.with_sharding_constraint = _watched(
+        jax, jax.lax.with_sharding_constraint, "jax.lax.with_sharding_constraint"
+    )
+
+
+def _watched(jax: Any, function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def placed(*args: Any, **kwargs: Any) -> Any:
+        try:
+            result = function(*args, **kwargs)
+        except Exception as error:
+            _raised(name, args, error)
+            raise
+        _placed(jax, name, args, kwargs, result, sys._getframe(1))
+        return result
+
+    return placed
+
+
+@quiet
+def _raised(name: str, args: Any, error: Exception) -> None:
+    lines = stack()
+    if lines:
+        text = f"{type(error).__name__}: {error}".split("\n")[0]
+        write("raised", name=name, error=text[:300], what=_shapes(args), lines=lines)
+
+
+@quiet
+def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: Any) -> None:
+    line = discarded(caller)
+    if line is not None:
+        write("discarded", name=name, line=line, what=_shapes((result,)), bytes=_bytes(jax, result))
+    if name == "jax.device_put":
+        _lies(jax, result)
+    if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
+        _none(jax, name, result)
+
+
+def _lies(jax: Any, result: Any) -> None:
+    """Where arrays lie that were placed on several devices, one of each type and spec."""
+    for path, one in jax.tree_util.tree_flatten_with_path(result)[0][:400]:
+        sharding = getattr(one, "sharding", None)
+        if (
+            isinstance(one, jax.core.Tracer)
+            or sharding is None
+            or len(getattr(sharding, "device_set", ())) < 2
+        ):
+            continue
+        if ran.nbytes(one) >= _LEAST:
+            facts = ran.leaf(jax.tree_util.keystr(path), one, 0)
+            write(
+                "put",
+                **{key: facts[key] for key in ("name", "shape", "dtype", "bytes", "held", "spec", "devices")},
+            )
+
+
+def _asked_none(args: Any, kwargs: Any) -> bool:
+    """Whether `device=None` was written, or came: `device_put(x)` by itself moves what is on the host."""
+    return args[1] is None if len(args) > 1 else "device" in kwargs and kwargs["device"] is None
+
+
+def _none(jax: Any, name: str, result: Any) -> None:
+    leaves = [leaf for leaf in jax.tree_util.tree_leaves(result) if isinstance(leaf, jax.Array)]
+    single = [
+        leaf
+        for leaf in leaves
+        if not isinstance(leaf, jax.core.Tracer) and len(leaf.sharding.device_set) == 1
+    ]
+    if single and len(single) == len(leaves):
+        lines = stack()
+        if lines:
+            write("put-none", name=name, lines=lines, what=_shapes((result,)), bytes=_bytes(jax, result))
+
+
+def _shapes(args: Any) -> str:
+    """The first argument, for a person: `float32[512,2048]`, or how many arrays a tree has."""
+    import jax
+
+    leaves = [leaf for leaf in jax.tree_util.tree_leaves(args[0]) if hasattr(leaf, "shape")] if args else []
+    if not leaves:
+        return ""
+    first = max(leaves, key=lambda leaf: getattr(leaf, "size", 0))
+    text = f"{first.dtype}[{','.join(map(str, first.shape))}]"
+    return text if len(leaves) == 1 else f"{len(leaves)} arrays, the largest {text}"
+
+
+def _bytes(jax: Any, tree: Any) -> int:
+    return sum(
+        int(getattr(leaf, "size", 0)) * getattr(getattr(leaf, "dtype", None), "itemsize", 0)
+        for leaf in jax.tree_util.tree_leaves(tree)
+    )

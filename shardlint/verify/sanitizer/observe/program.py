@@ -1,0 +1,114 @@
+"""A program as jax traced it, before the compiler: what it asks for, and how much it computes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from .frames import of_traceback
+from .values import inner
+
+
+def operations(jaxpr: Any, times: int = 1, manual: int = 1) -> Iterator[tuple[Any, int, int]]:
+    """Each operation of a program, also inside of others, how often it runs, and on how many devices at once."""
+    for eqn in jaxpr.eqns:
+        yield eqn, times, manual
+        count = times * int(eqn.params.get("length", 1)) if eqn.primitive.name == "scan" else times
+        wide = manual
+        if eqn.primitive.name == "shard_map":
+            wide = manual * math.prod(dict(eqn.params["mesh"].shape).values())
+        for param in eqn.params.values():
+            for each in param if isinstance(param, (tuple, list)) else (param,):
+                body = inner(each)
+                if hasattr(body, "eqns"):
+                    yield from operations(body, count, wide)
+
+
+def work(jaxpr: Any) -> int:
+    """Multiplications of matrices and convolutions in a program, in all."""
+    total = 0
+    for eqn, times, manual in operations(jaxpr):
+        if eqn.primitive.name == "dot_general":
+            (contracted, _), _ = eqn.params["dimension_numbers"]
+            shape = eqn.invars[0].aval.shape
+            total += (
+                times
+                * manual
+                * math.prod(eqn.outvars[0].aval.shape)
+                * math.prod(shape[at] for at in contracted)
+            )
+        elif eqn.primitive.name == "conv_general_dilated":
+            kernel = eqn.invars[1].aval.shape
+            out = eqn.params["dimension_numbers"].rhs_spec[0]
+            total += (
+                times
+                * manual
+                * math.prod(eqn.outvars[0].aval.shape)
+                * math.prod(kernel)
+                // max(1, kernel[out])
+            )
+    return total
+
+
+def only_moves(jaxpr: Any) -> bool:
+    """Whether a program computes nothing: it gives what it takes, somewhere else."""
+    moves = ("sharding_constraint", "device_put", "copy", "copy_p", "jit", "pjit", "reshard")
+    return all(eqn.primitive.name in moves for eqn, _, _ in operations(jaxpr))
+
+
+def asked(jaxpr: Any) -> Iterator[dict[str, Any]]:
+    """Constraints whose axes do not divide a dimension, and placements that traced code asks for in vain."""
+    for eqn, _, _ in operations(jaxpr):
+        name = eqn.primitive.name
+        if name == "sharding_constraint":
+            shape = eqn.outvars[0].aval.shape
+            for at, size, axes, parts in indivisible(eqn.params["sharding"], shape):
+                lines = of_traceback(eqn.source_info.traceback)[:4]
+                if lines:
+                    yield {
+                        "what": "indivisible", "lines": lines, "shape": list(shape), "dimension": at, "size": size,
+                        "axes": axes, "parts": parts, "dtype": str(eqn.outvars[0].aval.dtype),
+                    }  # fmt: skip
+        elif name == "device_put":
+            for target, variable in zip(eqn.params.get("devices", ()), eqn.outvars, strict=False):
+                lines = of_traceback(eqn.source_info.traceback)[:4]
+                if lines and _in_vain(target):
+                    yield {
+                        "what": "put-in-jit", "lines": lines, "shape": list(variable.aval.shape),
+                        "dtype": str(variable.aval.dtype), "target": spec_text(target),
+                    }  # fmt: skip
+
+
+def _in_vain(target: Any) -> bool:
+    """Whether this is a sharding over several devices, and not a move to another memory."""
+    if not hasattr(target, "device_set") or len(target.device_set) < 2:
+        return False
+    kind = getattr(target, "memory_kind", None)
+    default = next(iter(target.device_set)).default_memory().kind
+    return kind in (None, default) and not getattr(target, "is_fully_replicated", False)
+
+
+def indivisible(sharding: Any, shape: Any) -> Iterator[tuple[int, int, list[str], int]]:
+    """Dimensions that a sharding splits into parts that do not divide them."""
+    spec, mesh = getattr(sharding, "spec", None), getattr(sharding, "mesh", None)
+    if spec is None or mesh is None:
+        return
+    sizes = dict(mesh.shape)
+    for at, part in enumerate(tuple(spec)[: len(shape)]):
+        names = [
+            name for name in (part if isinstance(part, (tuple, list)) else (part,)) if isinstance(name, str)
+        ]
+        parts = math.prod(sizes.get(name, 1) for name in names)
+        if parts > 1 and shape[at] % parts:
+            yield at, int(shape[at]), names, parts
+
+
+def spec_text(sharding: Any) -> str:
+    """A sharding for a person: `P('data', None)`, `one device`, `whole on 8 devices`."""
+    spec = getattr(sharding, "spec", None)
+    if spec is not None:
+        parts = [repr(tuple(part)) if isinstance(part, (tuple, list)) else repr(part) for part in tuple(spec)]
+        return f"P({', '.join(parts)})"
+    devices = len(getattr(sharding, "device_set", ()))
+    return "one device" if devices == 1 else f"{type(sharding).__name__} on {devices} devices"

@@ -1,0 +1,185 @@
+"""Each compiled program when it first runs: on which devices, what it took and gave, and whether copies agree.
+
+jax runs a program through Python once, and then past it: this costs a call for each program, not for each step.
+"""
+
+from __future__ import annotations
+
+import functools
+import weakref
+from typing import Any
+
+from . import replicas
+from .frames import stack
+from .lowered import executables
+from .program import spec_text
+from .sink import quiet, write
+
+_LEAST = 4096
+_MOST = 400
+_first: dict[Any, list[Any]] = {}
+_ran: weakref.WeakSet[Any] = weakref.WeakSet()
+_made: dict[int, tuple[Any, list[Any], str]] = {}
+
+
+def install(jax: Any) -> None:
+    """Watch the call of an executable."""
+    from jax._src.interpreters import pxla
+
+    call = pxla.ExecuteReplicated.__call__
+
+    @functools.wraps(call)
+    def ran(self: Any, *args: Any) -> Any:
+        before = _before(jax, self, args)
+        results = call(self, *args)
+        if before is not None:
+            _after(jax, self, before, results)
+        return results
+
+    pxla.ExecuteReplicated.__call__ = ran
+
+
+@quiet
+def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
+    known = executables.get(executable)
+    if known is None:
+        return None
+    names = known["arguments"]
+    args = args[len(args) - len(names) :] if 0 < len(names) <= len(args) else args
+    lines = stack()
+    shardings = [getattr(one, "sharding", None) for one in args]
+    key = (
+        known["name"],
+        str(known["defined"]),
+        tuple((getattr(one, "shape", ()), str(getattr(one, "dtype", ""))) for one in args),
+    )
+    if known["defined"] and key in _first:
+        _spelled(known, names, args, shardings, _first[key], lines)
+    _first[key] = shardings
+    if executable in _ran:
+        return None
+    _ran.add(executable)
+    _gathered(known, names, args, shardings, lines)
+    taken = [
+        leaf(names[at] if at < len(names) else f"argument {at}", one, at)
+        for at, one in enumerate(args[:_MOST])
+        if nbytes(one) >= _LEAST
+    ]
+    equal = replicas.equal_rows(jax, names, args) if _has_pmap(known) else []
+    return {"known": known, "taken": taken, "lines": lines, "equal": equal}
+
+
+def _has_pmap(known: dict[str, Any]) -> bool:
+    return known["pmap"] or any(each["pmap"] for each in known["regions"])
+
+
+@quiet
+def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> None:
+    known, names = before["known"], before["known"]["results"]
+    given = []
+    for at, one in enumerate(list(results)[:_MOST]):
+        name = "out" + (names[at] if at < len(names) else f"[{at}]")
+        if nbytes(one) >= _LEAST:
+            given.append(leaf(name, one, at))
+            _note_made(one, before["lines"], known["name"])
+    devices = {
+        device for one in results for device in getattr(getattr(one, "sharding", None), "device_set", ())
+    }
+    if given or before["taken"] or known["work"]:
+        write(
+            "ran",
+            name=known["name"],
+            defined=known["defined"],
+            lines=before["lines"],
+            work=known["work"],
+            devices=len(devices),
+            moves=known["moves"],
+            taken=before["taken"],
+            given=given,
+        )
+    if any(not each.get("checked") for each in known["regions"]):
+        at_call = {"name": known["name"], "defined": known["defined"], "lines": before["lines"]}
+        for found in replicas.unequal(jax, results, names):
+            write("unequal", regions=_lines_of(known), **at_call, **found)
+        if before["equal"]:
+            collectives = sum(each["collectives"] for each in known["regions"])
+            for found in replicas.parted(jax, results, names, before["equal"]):
+                write("parted", collectives=collectives, regions=_lines_of(known), **at_call, **found)
+
+
+def _lines_of(known: dict[str, Any]) -> list[Any]:
+    return [each[key] for each in known["regions"] for key in ("made", "defined") if each.get(key)]
+
+
+def _note_made(one: Any, lines: list[Any], name: str) -> None:
+    key = id(one)
+    if len(_made) < 20000:
+        _made[key] = (weakref.ref(one), lines[:2], name)
+
+
+def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
+    """An array as it is written down."""
+    sharding = getattr(one, "sharding", None)
+    made = _made.get(id(one))
+    devices = len(getattr(sharding, "device_set", ()))
+    return {
+        "name": name,
+        "at": at,
+        "shape": list(one.shape),
+        "dtype": str(one.dtype),
+        "bytes": nbytes(one),
+        "held": held(one, sharding),
+        "spec": spec_text(sharding) if sharding is not None else "the host",
+        "devices": devices,
+        "placed": bool(getattr(one, "committed", getattr(one, "_committed", False))),
+        "made": made[1] if made is not None and made[0]() is one else [],
+        "maker": made[2] if made is not None and made[0]() is one else "",
+    }
+
+
+def held(one: Any, sharding: Any) -> int:
+    """Bytes of an array on one device."""
+    if sharding is None or not getattr(one, "size", 0):
+        return nbytes(one)
+    size = 1
+    for part in sharding.shard_shape(tuple(one.shape)):
+        size *= part
+    return nbytes(one) * size // int(one.size)
+
+
+def nbytes(one: Any) -> int:
+    """Bytes of an array when whole; none of what is no array."""
+    size, dtype = getattr(one, "size", None), getattr(one, "dtype", None)
+    itemsize = getattr(dtype, "itemsize", None)
+    return int(size) * int(itemsize) if isinstance(size, int) and itemsize and hasattr(one, "shape") else 0
+
+
+def _spelled(known: Any, names: Any, args: Any, shardings: Any, before: Any, lines: Any) -> None:
+    """A program that ran before is asked for again, past the cache of calls: what was different of its arguments."""
+    if len(shardings) != len(before):
+        return
+    found = []
+    for at, (now, then) in enumerate(zip(shardings, before, strict=False)):
+        if now is None or then is None or now == then:
+            continue
+        if now.is_equivalent_to(then, len(args[at].shape)) and spec_text(now) != spec_text(then):
+            name = names[at] if at < len(names) else f"argument {at}"
+            found.append([name, spec_text(then), spec_text(now), [list(args[at].shape), str(args[at].dtype)]])
+    if found:
+        write("spelled", name=known["name"], defined=known["defined"], lines=lines, arguments=found[:8])
+
+
+def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
+    """Arguments that are split, and that a region takes whole along an axis: gathered at each call."""
+    for at, axes, line, mesh in known["whole"]:
+        spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
+        if spec is None or shardings[at].is_fully_replicated:
+            continue
+        split = {name for part in spec for name in (part if isinstance(part, tuple) else (part,)) if name}
+        sizes = dict(shardings[at].mesh.shape)
+        lost = sorted(str(name) for name in split - set(axes) if sizes.get(name, 1) > 1)
+        if not set(lost) <= set(mesh):
+            continue
+        if lost and nbytes(args[at]) >= _LEAST:
+            facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
+            write("taken-whole", name=known["name"], axes=lost, line=line, lines=lines, leaf=facts)

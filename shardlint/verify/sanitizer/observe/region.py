@@ -1,0 +1,138 @@
+"""One `shard_map` or `pmap` of a program: what its specs say of each result against what the body computes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from . import mapped
+from .frames import of_traceback, place
+from .manual import walk
+from .values import Names, Region, Value, inner
+
+
+def regions(jaxpr: Any) -> Iterator[Any]:
+    """The operations in a program that begin a manual region."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive.name in ("shard_map", "xla_pmap"):
+            # jax writes some of its own, to run one operation of a region that is not jitted.
+            if "shard_map.py" not in _source(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))):
+                yield eqn
+            continue
+        for param in eqn.params.values():
+            for each in param if isinstance(param, (tuple, list)) else (param,):
+                body = inner(each)
+                if hasattr(body, "eqns"):
+                    yield from regions(body)
+
+
+def _source(body: Any) -> str:
+    return str(getattr(getattr(body, "debug_info", None), "func_src_info", "") or "")
+
+
+def judge(eqn: Any, lines: list[Any]) -> dict[str, Any]:
+    """What was seen in a region, and where it was made and called."""
+    pmap = eqn.primitive.name == "xla_pmap"
+    taken, given, sizes, checked = _of_pmap(eqn) if pmap else of_shard_map(eqn)
+    body = inner(eqn.params["call_jaxpr" if pmap else "jaxpr"])
+    info = getattr(body, "debug_info", None) or getattr(eqn.params.get("jaxpr"), "debug_info", None)
+    source = str(getattr(info, "func_src_info", "") or "")
+    # What jax makes a pmap of has no function of the user's.
+    pmap = pmap or "pmap.py" in source or "linear_util.py" in source
+    made_at = mapped.line_of(source) or (mapped.only_pmap() if pmap else None)
+    # What is traced at once from its call has no lines of its own.
+    called = of_traceback(eqn.source_info.traceback) or lines
+    region = judge_body(body, taken, given, sizes, checked, called, info, pmap)
+    return {
+        "seen": region.seen,
+        "function": source.split(" at ")[0],
+        "defined": place(source),
+        "made": made_at,
+        "called": called[:4],
+        "collectives": region.collectives,
+        "axes": sizes,
+        "pmap": pmap,
+        "checked": checked,
+    }
+
+
+def judge_body(
+    body: Any,
+    taken: list[Names],
+    given: list[Names],
+    sizes: dict[str, int],
+    checked: bool,
+    called: list[Any],
+    info: Any = None,
+    pmap: bool = False,
+) -> Region:
+    """A body, with the axes its arguments vary over and those its results are split over."""
+    # What pmap gives each device is a copy as a rule, not a slice.
+    region = Region(sizes, arguments=frozenset() if pmap else frozenset(body.invars))
+    manual = frozenset(sizes)
+    values = walk(body, [Value(axes & manual, True) for axes in taken], region)
+    for at, (value, axes) in enumerate(zip(values, given, strict=False)):
+        _result(at, value, axes, body.outvars[at], info, region, called, checked)
+    return region
+
+
+def _result(
+    at: int, value: Value, axes: Names, atom: Any, info: Any, region: Region, called: list[Any], checked: bool
+) -> None:
+    """A result that differs where it is said to be the same, or is the same where it is said to be split."""
+    if value.loose or not value.given:
+        return
+    eqn = region.maker.get(atom)
+    if eqn is not None and eqn.primitive.name in ("pvary", "pcast", "pbroadcast"):
+        atom = atom if hasattr(eqn.invars[0], "val") else eqn.invars[0]
+    lines = (
+        region.where.get(atom) or (region.where.get(eqn.invars[0]) if eqn is not None else None) or called
+    )[:4]
+    paths = getattr(info, "result_paths", None) or ()
+    paths = paths() if callable(paths) else paths
+    name = str(paths[at]).removeprefix("result") if at < len(paths) else f"[{at}]"
+    shape = list(getattr(atom.aval, "shape", ()))
+    manual = frozenset(region.sizes)
+    facts = {"lines": lines, "result": name, "shape": shape}
+    if not checked and (differs := sorted((value.over & manual) - axes)):
+        region.seen.append({"what": "differs", "axes": differs, **facts})
+    size = 1
+    for part in shape:
+        size *= part
+    if size > 1 and (equal := sorted((axes & manual) - value.over)):
+        reduced = eqn is not None and region.collectives
+        if reduced:
+            region.seen.append({"what": "equal", "axes": equal, **facts})
+
+
+def of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
+    """The axes its arguments and results are split over, the sizes of those it makes manual, whether jax checks."""
+    params = eqn.params
+    if "in_names" in params:
+        taken = [flat(names.values()) for names in params["in_names"]]
+        given = [flat(names.values()) for names in params["out_names"]]
+    else:
+        taken = [flat(spec or ()) for spec in params["in_specs"]]
+        given = [flat(spec or ()) for spec in params["out_specs"]]
+    mesh = {str(name): int(size) for name, size in dict(params["mesh"].shape).items()}
+    auto = {str(axis) for axis in params.get("auto", ())}
+    manual = {str(axis) for axis in params.get("newly_manual_axes", params.get("manual_axes", mesh))} - auto
+    checked = bool(params.get("check_vma", params.get("check_rep", False)))
+    return taken, given, {name: size for name, size in mesh.items() if name in manual and size > 1}, checked
+
+
+def _of_pmap(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:
+    params = eqn.params
+    axis = str(params["axis_name"])
+    taken = [frozenset() if at is None else frozenset((axis,)) for at in params["in_axes"]]
+    given = [frozenset() if at is None else frozenset((axis,)) for at in params["out_axes"]]
+    return taken, given, {axis: int(params["global_axis_size"] or params["axis_size"])}, False
+
+
+def flat(parts: Any) -> Names:
+    """The axes of a spec."""
+    found: set[str] = set()
+    for part in parts:
+        names: Sequence[Any] = part if isinstance(part, (tuple, list)) else (part,)
+        found.update(str(name) for name in names if name is not None)
+    return frozenset(found)

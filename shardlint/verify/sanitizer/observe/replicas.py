@@ -1,0 +1,113 @@
+"""Copies of one array on several devices, compared: a sample of each, once for each program."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+_SAMPLE = 4096
+_ARRAYS = 64
+
+
+def unequal(jax: Any, results: Sequence[Any], names: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """Results of which two devices hold the same part, and other numbers in it."""
+    for at, one in _largest(results):
+        sharding = getattr(one, "sharding", None)
+        if sharding is None or len(sharding.device_set) < 2:
+            continue
+        first: dict[str, Any] = {}
+        for shard in one.addressable_shards:
+            sample, key = _sample(jax, shard.data), str(shard.index)
+            if sample is None:
+                break
+            known = first.setdefault(key, (shard.device, sample))
+            if known[1] is not sample and not _same(known[1], sample):
+                yield {
+                    "result": names[at] if at < len(names) else f"[{at}]", "shape": list(one.shape),
+                    "dtype": str(one.dtype), "pair": [known[0].id, shard.device.id],
+                }  # fmt: skip
+                break
+
+
+def equal_rows(jax: Any, names: Sequence[str], args: Sequence[Any]) -> list[tuple[Any, ...]]:
+    """Arguments of `pmap` that are the same on every device: shape and type of each, and its name."""
+    found: list[tuple[Any, ...]] = []
+    for at, one in _largest(args):
+        rows = _rows(jax, one)
+        if rows and all(_same(rows[0], row) for row in rows[1:]):
+            found.append(
+                (tuple(one.shape), str(one.dtype), names[at] if at < len(names) else f"argument {at}")
+            )
+    return found
+
+
+def parted(
+    jax: Any, results: Sequence[Any], names: Sequence[str], equal: list[tuple[Any, ...]]
+) -> Iterator[dict[str, Any]]:
+    """Results of `pmap` that differ by device though arguments of their type were the same on all."""
+    largest = max((_count(shape) for shape, _, _ in equal), default=0)
+    for at, one in _largest(results):
+        like = [name for shape, dtype, name in equal if shape == tuple(one.shape) and dtype == str(one.dtype)]
+        if not like or _count(one.shape) * 50 < largest or len(one.shape) < 2:
+            continue
+        rows = _rows(jax, one)
+        if rows and not all(_same(rows[0], row) for row in rows[1:]):
+            name = names[at] if at < len(names) else f"[{at}]"
+            yield {"result": name, "shape": list(one.shape), "dtype": str(one.dtype), "argument": like[0]}
+
+
+def rows_differ(jax: Any, one: Any) -> bool:
+    """Whether the rows of an array that has one for each device are not the same."""
+    rows = _rows(jax, one)
+    return bool(rows) and not all(_same(rows[0], row) for row in rows[1:])
+
+
+def _rows(jax: Any, one: Any) -> list[Any]:
+    """A sample of each device's row, where an array of numbers has one for each."""
+    sharding = getattr(one, "sharding", None)
+    if sharding is None and len(getattr(one, "shape", ())) > 1 and one.shape[0] == jax.local_device_count():
+        rows = [_sample(jax, row) for row in one]
+        return [] if any(row is None for row in rows) else rows
+    if sharding is None or len(sharding.device_set) < 2 or one.shape[:1] != (len(sharding.device_set),):
+        return []
+    shards = list(one.addressable_shards)
+    if any(shard.data.shape[:1] != (1,) for shard in shards):
+        return []
+    rows = [_sample(jax, shard.data) for shard in shards]
+    return [] if any(row is None for row in rows) else rows
+
+
+def _largest(arrays: Sequence[Any]) -> list[tuple[int, Any]]:
+    """The largest arrays, that all comes to little time."""
+    real = [(at, one) for at, one in enumerate(arrays) if hasattr(one, "dtype") and hasattr(one, "size")]
+    return sorted(real, key=lambda pair: -int(pair[1].size))[:_ARRAYS]
+
+
+def _sample(jax: Any, data: Any) -> Any:
+    """Some of the numbers of a shard, from all over it."""
+    import numpy as np
+
+    if not jax.numpy.issubdtype(data.dtype, jax.numpy.number) and data.dtype != bool:
+        return None
+    flat = np.asarray(data).reshape(-1)
+    step = max(1, flat.size // _SAMPLE)
+    return flat[::step][:_SAMPLE]
+
+
+def _same(one: Any, other: Any) -> bool:
+    import numpy as np
+
+    if one.shape != other.shape:
+        return False
+    first, second = one.astype(np.float64) if one.dtype.kind not in "cb" else one, other
+    second = second.astype(np.float64) if second.dtype.kind not in "cb" else second
+    with np.errstate(all="ignore"):
+        close = np.isclose(first, second, rtol=1e-5, atol=1e-7, equal_nan=True)
+    return bool(np.mean(close) > 0.999)
+
+
+def _count(shape: Any) -> int:
+    total = 1
+    for part in shape:
+        total *= int(part)
+    return total

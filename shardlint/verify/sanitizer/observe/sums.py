@@ -1,0 +1,128 @@
+"""Sums, gathers and moves over an axis: what they make of a value, and those that cannot be meant."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from .values import GATHER, MOVE, REDUCE, ROUNDS, SCATTER, TYPES, Names, Region, Value, axes_of
+
+
+def collective(eqn: Any, name: str, taken: list[Value], region: Region, consumers: Any) -> list[Value]:
+    """The values a collective gives; what cannot be meant of it is told."""
+    axes = frozenset(axes_of(eqn))
+    region.collectives += 1
+    taken = [replace(value, random=()) for value in taken]
+    if eqn.params.get("axis_index_groups") is not None or name in MOVE:
+        return [replace(value, loose=True) for value in taken]
+    results = []
+    for at, value in enumerate(taken):
+        atom, out = eqn.invars[at], eqn.outvars[at] if at < len(eqn.outvars) else None
+        results.append(replace(value, over=value.over | axes if name in SCATTER else value.over - axes))
+        if name in GATHER:
+            _gathered(eqn, region, consumers)
+        elif name not in ("pmax", "pmin") and not hasattr(atom, "val"):
+            _summed(eqn, atom, value, axes, _divided_after(consumers.get(out, ()), axes, region), region)
+    return results
+
+
+def _summed(eqn: Any, atom: Any, value: Value, axes: Names, mean: bool, region: Region) -> None:
+    """A sum of what is equal along an axis, or of a sum with something equal in it."""
+    back = "transpose" in str(eqn.source_info.name_stack)
+    equal = sorted(axes - value.over)
+    aval = getattr(atom, "aval", None)
+    if equal and value.given and not value.loose:
+        before = _source(atom, region, scaled=True)
+        summed = before is not None and before.primitive.name in REDUCE and set(axes_of(before)) & set(equal)
+        if mean and summed and "transpose" in str(before.source_info.name_stack):
+            if not value.divided & axes:
+                region.tell("mean-of-sum", eqn, axes=equal, sizes=_sizes(equal, region))
+        elif not mean and not back and (summed or not value.divided & axes):
+            region.tell("sum-of-equal", eqn, axes=equal, sizes=_sizes(equal, region), again=bool(summed))
+    elif not mean and not back and not value.divided & axes:
+        made = _source(atom, region)
+        if made is not None and made.primitive.name == "add" and getattr(aval, "shape", ()):
+            _bias(eqn, made, axes, region)
+
+
+def _bias(eqn: Any, made: Any, axes: Names, region: Region) -> None:
+    if any(hasattr(atom, "val") for atom in made.invars):
+        return
+    first, second = (region.known.get(atom, Value()) for atom in made.invars)
+    for one, other in ((first, second), (second, first)):
+        if (
+            one.given
+            and not one.loose
+            and not (one.over & axes)
+            and other.over & axes
+            and not one.divided & axes
+        ):
+            region.tell("bias-summed", made, axes=sorted(axes), sizes=_sizes(sorted(axes), region))
+
+
+def _sizes(axes: Sequence[str], region: Region) -> int:
+    total = 1
+    for axis in axes:
+        total *= region.sizes.get(axis, 1)
+    return total
+
+
+def _source(atom: Any, region: Region, scaled: bool = False) -> Any:
+    """The operation a value comes from, past what only changes its type or shape, or also its scale."""
+    for _ in range(ROUNDS):
+        eqn = region.maker.get(atom)
+        if eqn is None:
+            return None
+        given = [each for each in eqn.invars if not hasattr(each, "val")]
+        past = eqn.primitive.name in TYPES or (scaled and eqn.primitive.name in ("mul", "div", "neg"))
+        if not past or len(given) != 1:
+            return eqn
+        atom = given[0]
+    return None
+
+
+def all_slices(eqn: Any, region: Region) -> None:
+    """Each device's own slice of an argument, changed by the sum of all the slices."""
+    for one, other in (eqn.invars, eqn.invars[::-1]):
+        if hasattr(one, "val") or hasattr(other, "val") or _root(one, region) not in region.arguments:
+            continue
+        shape = getattr(eqn.outvars[0].aval, "shape", ())
+        summed = _source(other, region, scaled=True)
+        if not shape or summed is None or summed.primitive.name not in REDUCE - {"pmax", "pmin"}:
+            continue
+        mixed = sorted(set(axes_of(summed)) & region.known.get(one, Value()).over)
+        taken = region.known.get(summed.invars[0], Value())
+        if mixed and set(mixed) <= taken.over and getattr(other.aval, "shape", None) == shape:
+            region.tell("all-slices", summed, axes=mixed)
+
+
+def _root(atom: Any, region: Region) -> Any:
+    """The variable a value is, past what only changes its type or shape."""
+    for _ in range(ROUNDS):
+        eqn = region.maker.get(atom)
+        if eqn is None or eqn.primitive.name not in TYPES | {"squeeze"} or hasattr(eqn.invars[0], "val"):
+            return atom
+        atom = eqn.invars[0]
+    return atom
+
+
+def _divided_after(users: Sequence[Any], axes: Names, region: Region) -> bool:
+    """Whether a sum is divided by the number of those it adds up: a mean."""
+    size = _sizes(sorted(axes), region)
+    for eqn in users:
+        literal = next((atom.val for atom in eqn.invars if hasattr(atom, "val")), None)
+        if eqn.primitive.name in ("div", "mul") and literal is not None:
+            try:
+                number = float(literal)
+            except (TypeError, ValueError):
+                continue
+            if number and abs((number if eqn.primitive.name == "div" else 1 / number) - size) < 1e-6 * size:
+                return True
+    return False
+
+
+def _gathered(eqn: Any, region: Region, consumers: Any) -> None:
+    if eqn.params.get("tiled") is False and eqn.params.get("all_gather_dimension", 0) > 0:
+        if not consumers.get(eqn.outvars[0]):
+            region.tell("untiled", eqn, axes=sorted(axes_of(eqn)))

@@ -1,0 +1,85 @@
+"""What is known of a value in a manual region, and of the walk over one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .frames import of_traceback
+
+Names = frozenset[str]
+NONE: Names = frozenset()
+REDUCE = frozenset(("psum", "psum2", "psum_invariant", "pmax", "pmin", "psum_p"))
+GATHER = frozenset(("all_gather", "all_gather_invariant"))
+SCATTER = frozenset(("reduce_scatter", "psum_scatter"))
+MOVE = frozenset(("ppermute", "all_to_all", "pgather"))
+RANDOM = frozenset(("random_bits", "threefry2x32", "rng_bit_generator", "rng_uniform"))
+ENDS_RANDOM = frozenset(("dot_general", "conv_general_dilated", "reduce_sum", "reduce_max", "cumsum", "sort"))
+TYPES = frozenset(
+    ("pvary", "pbroadcast", "pcast", "convert_element_type", "copy", "reshape", "broadcast_in_dim")
+)
+MIX = frozenset(("mul", "add", "sub", "select_n", "add_any", "div"))
+CALLS = frozenset(
+    ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint")
+)
+ROUNDS = 12
+
+
+@dataclass(frozen=True)
+class Value:
+    """What is known of a value: the axes it varies over, whether it comes from arguments at all, the line of
+    random bits it is made of, and whether it comes from what moves pieces around.
+    """
+
+    over: Names = NONE
+    given: bool = False
+    random: tuple[Any, ...] = ()
+    loose: bool = False
+    divided: Names = NONE
+    """Axes by whose size it was divided, here or on the way."""
+
+    def __or__(self, other: Value) -> Value:
+        return Value(
+            self.over | other.over, self.given or other.given, self.random or other.random,
+            self.loose or other.loose, self.divided | other.divided,
+        )  # fmt: skip
+
+
+@dataclass
+class Region:
+    """The walk over one manual region: sizes of its axes, what was seen, and who makes each variable."""
+
+    sizes: dict[str, int]
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    maker: dict[Any, Any] = field(default_factory=dict)
+    known: dict[Any, Value] = field(default_factory=dict)
+    arguments: frozenset[Any] = frozenset()
+    where: dict[Any, list[Any]] = field(default_factory=dict)
+    at: list[Any] = field(default_factory=list)
+    """The user's lines of the library function that is walked through: jax keeps those of its first use."""
+    collectives: int = 0
+    told: set[Any] = field(default_factory=set)
+
+    def tell(self, what: str, eqn: Any, lines: list[Any] | None = None, **facts: Any) -> None:
+        """Take down what was seen at an operation, once a line."""
+        lines = lines or self.lines(eqn)
+        key = (what, tuple(map(str, lines[:1])), str(facts.get("axes")))
+        if lines and key not in self.told:
+            self.told.add(key)
+            self.seen.append({"what": what, "lines": lines[:4], **facts})
+
+    def lines(self, eqn: Any) -> list[Any]:
+        """The user's lines that led to an operation."""
+        return self.at or of_traceback(eqn.source_info.traceback)
+
+
+def inner(param: Any) -> Any:
+    """The jaxpr inside a closed one, or itself."""
+    return getattr(param, "jaxpr", param)
+
+
+def axes_of(eqn: Any) -> tuple[str, ...]:
+    """The named axes of a collective."""
+    axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
+    axes = axes if isinstance(axes, (tuple, list, set, frozenset)) else (axes,)
+    return tuple(axis for axis in axes if isinstance(axis, str))

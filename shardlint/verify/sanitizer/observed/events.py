@@ -1,0 +1,95 @@
+"""The lines of JSON that the processes of a program wrote, as data."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from shardlint.verify.facts import Line
+
+
+@dataclass
+class Events:
+    """What was seen, by kind, in order, each thing once however many processes saw it."""
+
+    seen: list[dict[str, Any]] = field(default_factory=list)
+    failed: list[str] = field(default_factory=list)
+
+    def of(self, kind: str) -> Iterator[dict[str, Any]]:
+        """All of one kind."""
+        return (one for one in self.seen if one["kind"] == kind)
+
+    @property
+    def devices(self) -> int:
+        """The most devices that a program's results, or arrays it took, lay on."""
+        leaves = [leaf["devices"] for one in self.of("ran") for leaf in (*one["taken"], *one["given"])]
+        leaves += [one["devices"] for one in self.of("put")]
+        return max((*(one["devices"] for one in self.of("ran")), *leaves), default=0)
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest array that a program took or gave, when whole."""
+        return max(
+            (leaf["bytes"] for one in self.of("ran") for leaf in (*one["taken"], *one["given"])), default=0
+        )
+
+
+def read(folder: Path, names: str = "*.jsonl") -> Events:
+    """The events below the folder of a run, of the processes whose files have such a name."""
+    events = Events()
+    known: set[str] = set()
+    for file in sorted((folder / "observed").glob(names)):
+        for text in file.read_text("utf-8", "replace").splitlines():
+            if text in known:
+                continue
+            known.add(text)
+            try:
+                one = json.loads(text)
+            except ValueError:  # the last line of a process that was killed
+                continue
+            if one.get("kind") == "failed":
+                events.failed.append(f"{one['where']}: {one['error']}")
+            elif "kind" in one:
+                if one.get("defined"):
+                    one["defined"] = _definition(*one["defined"])
+                events.seen.append(one)
+    return events
+
+
+def _definition(file: str, number: int, name: str) -> list[Any]:
+    """A function by the line of its `def`: Python takes the first decorator's for its first line."""
+    return [file, _defs(file).get(number, number), name]
+
+
+@cache
+def _defs(file: str) -> dict[int, int]:
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return {}
+    return {
+        node.decorator_list[0].lineno: node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.decorator_list
+    }
+
+
+def line(place: Any) -> Line:
+    """A `[file, line, function]` as a line; that of nothing where there is none."""
+    return Line(str(place[0]), int(place[1]), str(place[2])) if place else Line()
+
+
+def first(places: Iterable[Any]) -> Line:
+    """The first of some places."""
+    return line(next(iter(places), None))
+
+
+def function(place: Any) -> str:
+    """The function a place is in, as a finding names it."""
+    name = str(place[2]) if place else ""
+    return name.rpartition(".")[2].replace("<module>", "the program") or "the program"

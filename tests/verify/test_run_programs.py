@@ -1,0 +1,61 @@
+"""`shardlint run` on programs with one mistake each, and on their twins without it.
+
+Every `bad.py` below `run_programs` marks the line a report must name (`# here SL203`: with that rule's code). A dozen run
+by default, each of another mechanism; `SHARDLINT_ALL_PROGRAMS=1` runs all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.verify.running import Ran, run
+
+ROOT = Path(__file__).parent / "run_programs"
+ALL = sorted(path.name for path in ROOT.iterdir() if (path / "bad.py").exists())
+FEW = ("003", "006", "010", "011", "015", "022", "026", "030", "034", "036")
+NAMES = ALL if os.environ.get("SHARDLINT_ALL_PROGRAMS") else [name for name in ALL if name[:3] in FEW]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Ran]:
+    pytest.importorskip("jax")
+    pytest.importorskip("optax")
+    programs = [ROOT / name / file for name in NAMES for file in ("bad.py", "good.py")]
+    return run(programs, tmp_path_factory.mktemp("runs"))
+
+
+def test_there_are_at_least_forty() -> None:
+    assert len(ALL) >= 40
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_mistake_is_named_at_its_line(ran: dict[Path, Ran], name: str) -> None:
+    path = ROOT / name / "bad.py"
+    one = ran[path]
+    assert one.code == 0, one.output
+    assert one.facts.notes == []
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        if mark := re.search(r"# here ?(\S*)", line):
+            assert number in one.at(path), one.facts.found
+            assert not mark[1] or mark[1] in one.at(path)[number]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_twin_has_no_finding(ran: dict[Path, Ran], name: str) -> None:
+    one = ran[ROOT / name / "good.py"]
+    assert one.code == 0, one.output
+    assert [(found.kind, found.message) for found in one.facts.found] == []
+
+
+def test_the_page_of_findings_names_every_kind() -> None:
+    page = (ROOT.parents[2] / "docs" / "run.md").read_text()
+    source = ROOT.parents[2] / "shardlint" / "verify" / "sanitizer"
+    kinds = set()
+    for file in (*source.glob("*.py"), *(source / "observed").glob("*.py")):
+        kinds |= set(re.findall(r'Found\(\s*"([a-z-]+)"', file.read_text()))
+    assert [kind for kind in sorted(kinds) if f"`{kind}`" not in page] == []
