@@ -9,6 +9,11 @@ must not fail, print or be seen: it takes itself off the path and hands over to 
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import threading
+    from typing import Any
+
 _DEVICES = "--xla_force_host_platform_device_count="
 
 
@@ -42,11 +47,38 @@ def _begin() -> None:
         files.append(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
         faulthandler.register(int(os.environ["SHARDLINT_RUN_ASKED"]), files[-1], all_threads=True)
 
+    def tell(error: BaseException | None, thread: str = "") -> None:
+        # What ended it, with the arrays it was about, which only this process has.
+        if isinstance(error, Exception):
+            try:
+                path = os.path.join(os.environ["SHARDLINT_RUN_RAISED"], f"{os.getpid()}{thread and '-' + thread}.json")  # noqa: PTH118
+                written: "dict[str, Any]" = {"__name__": "shardlint_raised"}
+                with open(beside, encoding="utf-8") as file:  # noqa: PTH123
+                    exec(compile(file.read(), beside, "exec"), written)
+                written["write"](error, path, thread)
+            except Exception:  # the traceback is there without it
+                return
+
+    def watch() -> None:
+        import atexit
+        import threading
+
+        def ended(given: "threading.ExceptHookArgs") -> None:
+            printed(given)
+            tell(given.exc_value, str(given.thread.ident if given.thread else 0))
+
+        # Python itself keeps here what it prints at the end, whoever prints it.
+        atexit.register(lambda: tell(getattr(sys, "last_value", None)))
+        printed, threading.excepthook = threading.excepthook, ended
+
     Environ.__name__ = Environ.__qualname__ = type(os.environ).__name__
     os.environ.__class__ = Environ
     renew()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=renew)
+    if "SHARDLINT_RUN_RAISED" in os.environ:
+        beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "raised.py")  # noqa: PTH100, PTH118, PTH120
+        watch()
     if "SHARDLINT_RUN_STACKS" in os.environ:
         import faulthandler
 
