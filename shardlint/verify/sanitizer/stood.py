@@ -18,7 +18,11 @@ _ASKED = signal.SIGRTMIN + 7 if hasattr(signal, "SIGRTMIN") else getattr(signal,
 
 def environment(folder: Path) -> dict[str, str]:
     """What has each Python process of a program write its stack into `folder` when it is asked."""
-    return {} if _ASKED is None else {"SHARDLINT_RUN_STACKS": str(folder), "SHARDLINT_RUN_ASKED": str(int(_ASKED))}
+    return (
+        {}
+        if _ASKED is None
+        else {"SHARDLINT_RUN_STACKS": str(folder), "SHARDLINT_RUN_ASKED": str(int(_ASKED))}
+    )
 
 
 def ask(folder: Path, group: int) -> None:

@@ -1,8 +1,10 @@
-"""What ended a program under `shardlint run`: the exception, its frames, and the values the failing calls were given.
+"""What ended a program under `shardlint run`: the exception, its frames, and what the failing calls were given.
 
-Loaded at the end of a process that an exception ended (or when one ended a thread), by its file, so that nothing of
-shardlint is on the program's path. It looks at what is there and runs nothing of the program's: no property, no operator.
+Loaded by its file at the end of a process that an exception ended (or when one ended a thread), so that nothing of
+shardlint is on the program's path. It looks at what is there and runs nothing: no property, no operator.
 """
+
+from __future__ import annotations
 
 import ast
 import inspect
@@ -10,8 +12,8 @@ import json
 import linecache
 import os
 import sys
-import traceback
 import types
+from typing import Any
 
 _TEXT = 20_000
 _FRAMES = 200
@@ -21,7 +23,7 @@ _CHAIN = 6
 _ECHOES = ("UnfilteredStackTrace", "SimplifiedTraceback", "JaxStackTraceBeforeTransformation")
 
 
-def write(error, path, thread=""):
+def write(error: BaseException, path: str, thread: str = "") -> None:
     """Put down one exception as JSON, in a file of its own."""
     data = {"thread": thread, "errors": [_error(one) for one in _chain(error)], "releases": _releases()}
     part = f"{path}.part"
@@ -30,9 +32,10 @@ def write(error, path, thread=""):
     os.replace(part, path)  # noqa: PTH105
 
 
-def _chain(error):
+def _chain(error: Any) -> Any:
     """An exception and those it was raised from, the last raised first."""
-    found, waiting = [], [error]
+    found: list[Any] = []
+    waiting = [error]
     while waiting and len(found) < _CHAIN:
         one = waiting.pop(0)
         if one is None or any(one is other for other in found):
@@ -44,32 +47,32 @@ def _chain(error):
     return found
 
 
-def _error(error):
+def _error(error: Any) -> Any:
     try:
         text = str(error)[:_TEXT]
     except Exception:
         text = ""
-    frames = list(traceback.walk_tb(error.__traceback__))[-_FRAMES:]
     return {
         "type": type(error).__name__,
         "module": type(error).__module__,
         "bases": [base.__name__ for base in type(error).__mro__],
         "message": text,
-        "frames": [_frame(tb) for tb in _walk(error.__traceback__)][-len(frames) :],
+        "frames": [_frame(tb) for tb in list(_walk(error.__traceback__))[-_FRAMES:]],
         "line": getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None,
     }
 
 
-def _walk(tb):
+def _walk(tb: Any) -> Any:
     while tb is not None:
         yield tb
         tb = tb.tb_next
 
 
-def _frame(tb):
+def _frame(tb: Any) -> Any:
     code = tb.tb_frame.f_code
+    file = code.co_filename if code.co_filename.startswith("<") else os.path.abspath(code.co_filename)  # noqa: PTH100
     told = {
-        "file": os.path.abspath(code.co_filename) if not code.co_filename.startswith("<") else code.co_filename,  # noqa: PTH100
+        "file": file,
         "line": tb.tb_lineno,
         "end": tb.tb_lineno,
         "function": code.co_name,
@@ -90,14 +93,14 @@ def _frame(tb):
     return told
 
 
-def _positions(code, at):
+def _positions(code: Any, at: Any) -> Any:
     if hasattr(code, "co_positions"):
         for index, where in enumerate(code.co_positions()):
             if index == at // 2:
                 yield where
 
 
-def _at(file, where):
+def _at(file: Any, where: Any) -> Any:
     """The expression at these lines and columns."""
     tree = ast.parse("".join(linecache.getlines(file)))
     for node in ast.walk(tree):
@@ -107,22 +110,29 @@ def _at(file, where):
     return None
 
 
-def _call(node, frame):
+def _call(node: Any, frame: Any) -> Any:
     """What was called, and what it was given."""
     if isinstance(node, ast.Call):
         given = [(None, one) for one in node.args] + [(one.arg, one.value) for one in node.keywords]
-        return {"callee": ast.unparse(node.func), **_target(node.func, frame), "arguments": _given(given, frame)}
+        return {
+            "callee": ast.unparse(node.func),
+            **_target(node.func, frame),
+            "arguments": _given(given, frame),
+        }
     if isinstance(node, ast.BinOp):
         given = [(None, node.left), (None, node.right)]
         return {"callee": "", "parameters": [], "arguments": _given(given, frame)}
     return None
 
 
-def _target(node, frame):
+def _target(node: Any, frame: Any) -> Any:
     try:
         target = _value(node, frame)
         code = getattr(inspect.unwrap(target), "__code__", None)
-        told = {"type": type(target).__name__, "module": str(getattr(target, "__module__", ""))}
+        told: dict[str, Any] = {
+            "type": type(target).__name__,
+            "module": str(getattr(target, "__module__", "")),
+        }
         if code is not None:
             told |= {"defined": [code.co_filename, code.co_firstlineno]}
         told["parameters"] = list(inspect.signature(target).parameters)
@@ -131,11 +141,17 @@ def _target(node, frame):
     return told
 
 
-def _given(given, frame):
+def _given(given: Any, frame: Any) -> Any:
     told, left = [], _LEAVES
     for name, node in given:
-        starred = isinstance(node, ast.Starred) or name is None and node is None
-        one = {"name": name, "text": ast.unparse(node)[:200], "starred": starred, "leaves": [], "known": False}
+        starred = isinstance(node, ast.Starred) or (name is None and node is None)
+        one = {
+            "name": name,
+            "text": ast.unparse(node)[:200],
+            "starred": starred,
+            "leaves": [],
+            "known": False,
+        }
         try:
             value = _value(node.value if isinstance(node, ast.Starred) else node, frame)
             one |= {"known": True, "type": type(value).__name__, "leaves": _leaves(value, left)}
@@ -150,7 +166,7 @@ class _Unknown(Exception):
     pass
 
 
-def _value(node, frame):
+def _value(node: Any, frame: Any) -> Any:
     """What an expression was, where that can be looked up; raises for anything that would have to be run."""
     if isinstance(node, ast.Constant):
         return node.value
@@ -169,7 +185,7 @@ def _value(node, frame):
     raise _Unknown
 
 
-def _attribute(of, name):
+def _attribute(of: Any, name: Any) -> Any:
     if isinstance(of, types.ModuleType):
         return vars(of)[name]
     found = inspect.getattr_static(of, name)
@@ -178,7 +194,7 @@ def _attribute(of, name):
     return getattr(of, name)
 
 
-def _leaves(value, most):
+def _leaves(value: Any, most: Any) -> Any:
     jax = sys.modules.get("jax")
     if jax is None:
         return []
@@ -190,8 +206,11 @@ def _leaves(value, most):
     return [{"path": path, **_leaf(leaf)} for path, leaf in flat]
 
 
-def _leaf(leaf):
-    told = {"type": type(leaf).__name__, "array": hasattr(leaf, "shape") and hasattr(leaf, "dtype")}
+def _leaf(leaf: Any) -> Any:
+    told: dict[str, Any] = {
+        "type": type(leaf).__name__,
+        "array": hasattr(leaf, "shape") and hasattr(leaf, "dtype"),
+    }
     try:
         if told["array"]:
             told |= {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
@@ -206,23 +225,23 @@ def _leaf(leaf):
     return told
 
 
-def _placed(sharding):
-    told = {"devices": sorted(device.id for device in sharding.device_set)[:4096]}
+def _placed(sharding: Any) -> Any:
+    told: dict[str, Any] = {"devices": sorted(device.id for device in sharding.device_set)[:4096]}
     order = getattr(sharding, "_device_assignment", None)
     if order is not None:
         told["order"] = [device.id for device in order][:4096]
     mesh, spec = getattr(sharding, "mesh", None), getattr(sharding, "spec", None)
-    if mesh is not None:
+    if mesh is not None and spec is not None:
         told["mesh"] = {str(name): int(size) for name, size in dict(mesh.shape).items()}
         told["spec"] = [list(part) if isinstance(part, tuple) else part for part in map(_plain, spec)]
     return told
 
 
-def _plain(part):
+def _plain(part: Any) -> Any:
     return part if part is None or isinstance(part, (str, tuple)) else str(part)
 
 
-def _releases():
+def _releases() -> Any:
     """The releases of what is imported."""
     names = ("jax", "jaxlib", "equinox", "flax", "haliax", "optax", "einshard")
     found = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}

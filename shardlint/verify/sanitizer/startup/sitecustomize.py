@@ -51,8 +51,9 @@ def _begin() -> None:
         # What ended it, with the arrays it was about, which only this process has.
         if isinstance(error, Exception):
             try:
-                path = os.path.join(os.environ["SHARDLINT_RUN_RAISED"], f"{os.getpid()}{thread and '-' + thread}.json")  # noqa: PTH118
-                written: "dict[str, Any]" = {"__name__": "shardlint_raised"}
+                name = f"{os.getpid()}-{thread}.json" if thread else f"{os.getpid()}.json"
+                path = os.path.join(os.environ["SHARDLINT_RUN_RAISED"], name)  # noqa: PTH118
+                written: dict[str, Any] = {"__name__": "shardlint_raised"}
                 with open(beside, encoding="utf-8") as file:  # noqa: PTH123
                     exec(compile(file.read(), beside, "exec"), written)
                 written["write"](error, path, thread)
