@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from shardlint.verify.raised import buffers, devices, specs, structure
 from shardlint.verify.raised.explanation import Explanation
@@ -12,7 +13,9 @@ from shardlint.verify.raised.kinds import Recognised
 def explain(found: Recognised) -> Explanation | None:
     """What the values of the failing call, or the message, show; None where they add nothing."""
     by = _BY.get(found.kind.name) if found.kind is not None else None
-    return by(found) if by is not None and found.error.own else None
+    told = by(found) if by is not None and found.error.own else None
+    # As people write it, whatever the release calls it.
+    return None if told is None else replace(told, message=told.message.replace("PartitionSpec(", "P("))
 
 
 _BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
@@ -31,6 +34,7 @@ _BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
     "duplicate-axis": specs.duplicate,
     "no-mesh": specs.no_mesh,
     "explicit-axes": specs.explicit,
+    "keyword-not-taken": specs.keyword,
     "deleted": buffers.deleted,
     "donated-twice": buffers.twice,
     "leaked": buffers.leaked,

@@ -54,7 +54,7 @@ KINDS = (
     ),
     Kind(
         "result-varies",
-        r"out_specs entry which (?:implies|requires) .{0,40}replicat|out_specs.{0,200}(?:varying|replication)",
+        r"out_specs entry which (?:implies|requires) .{0,40}replicat|out_specs which require replication|out_specs.{0,200}(?:varying|replication)",
         ("SL402", "SL405", "SL403"),
     ),
     Kind("jit-sharding-differs", r"Sharding passed to (?:jit|pjit) does not match the sharding", ("SL213", "SL331")),
@@ -102,7 +102,7 @@ KINDS = (
     ),
     Kind(
         "explicit-axes",
-        r"can only refer to (?:Auto|Explicit) axes|should be (?:Auto|Explicit)|You probably meant to use `reshard`"
+        r"can only refer to (?:Auto|Explicit) axes|`with_sharding_constraint` acts as an assert|should be (?:Auto|Explicit)|You probably meant to use `reshard`"
         r"|ShardingTypeError|axes of type Explicit|PartitionSpec passed to .* cannot contain axis names that"
         r" are of type",
         ("SL307", "SL313", "SL314", "SL413"),
@@ -168,7 +168,7 @@ KINDS = (
         r"TypeError: .*takes .* positional argument", ("SL228", "SL236", "SL514", "SL405", "SL420"), exact=True),
     Kind("call-does-not-fit", r"TypeError: \w+\(\) missing \d+ required", ("SL236", "SL331"), exact=True),
     Kind("einshard", r"Cannot parse einshard expression", ("SL651",)),
-    Kind("none-among", r"pytree structure error.*NoneType", ("SL320", "SL226"), exact=True),
+    Kind("none-among", r"pytree structure error.*NoneType|Expected None, got ", ("SL320", "SL226"), exact=True),
     Kind("missing-axis", r"KeyError: '(?P<word>\w+)'", ("SL316", "SL301", "SL306"), exact=True),
 )  # fmt: skip
 

@@ -128,7 +128,7 @@ def no_mesh(found: Recognised) -> Explanation | None:
 def explicit(found: Recognised) -> Explanation | None:
     """What explicit axes do not allow."""
     message, call = found.error.message, found.error.call
-    if "can only refer to" in message or "reshard" in message:
+    if "can only refer to" in message or "acts as an assert" in message:
         return Explanation(
             "the axes of this mesh are Explicit, where a constraint means nothing",
             help="jax.sharding.reshard(x, spec); or make the mesh with axis_types=(AxisType.Auto,) * len(axes)",
@@ -142,3 +142,26 @@ def explicit(found: Recognised) -> Explanation | None:
         "say it: out_sharding=P(...), or jax.sharding.reshard one of them first",
         live=True,
     )
+
+
+_RENAMED = {
+    "in_axis_resources": "in_shardings",
+    "out_axis_resources": "out_shardings",
+    "check_rep": "check_vma",
+    "auto": "axis_names",
+    "in_axis": "in_axes",
+    "out_axis": "out_axes",
+}
+
+
+def keyword(found: Recognised) -> Explanation | None:
+    """A keyword that a function of the libraries does not take, and the nearest it takes."""
+    call = found.error.call
+    if call is None or not found.words or call.module.partition(".")[0] not in ("jax", "equinox", "flax", "haliax"):
+        return None
+    word = found.words[0]
+    near = difflib.get_close_matches(word, call.parameters, n=1)
+    instead = _RENAMED[word] if _RENAMED.get(word) in call.parameters else near[0] if near else ""
+    if word in call.parameters or not instead:
+        return None
+    return Explanation(f"{callee(call)} takes no {word} on this release", help=f"write {instead}=")

@@ -22,7 +22,11 @@ _TYPES = re.compile(
     r"has a subtree of type\s+<?(?:class )?'?(?P<has>[\w.]+)'?>?\s*\n?but at the same key path the full pytree has a "
     r"subtree of different type\s+<?(?:class )?'?(?P<wants>[\w.]+)"
 )
-_KEYS = re.compile(r"[Kk]ey sets?:?\s*\n?\s*(\{[^}]*\}|\[[^\]]*\])|differing keys?[^\[{]*([\[{][^\]}]*[\]}])")
+_CHILDREN = re.compile(
+    r"with (?P<has>\d+) child(?: keys|ren)?.*?same type but with (?P<wants>\d+) child"
+    r"(?:.*?symmetric difference on key sets is\s+(?P<differ>[^\n]+))?",
+    re.DOTALL,
+)
 
 
 def trees(found: Recognised) -> Explanation | None:
@@ -45,6 +49,14 @@ def trees(found: Recognised) -> Explanation | None:
     if said is not None:
         has, wants = said["has"] or said["has2"], said["wants"] or said["wants2"]
         return Explanation(f"{place} has {_entries_text(int(has))}, and {subject} has {wants} there")
+    other = _CHILDREN.search(message)
+    if other is not None:
+        return Explanation(
+            f"{place} and {subject} do not have the same keys: {_keys(other['differ'])} only in one of them"
+            if other["differ"]
+            else f"{place} has {other['has']} entries, and {subject} has {other['wants']}",
+            help="give both the same keys, or one sharding for all of it",
+        )
     types = _TYPES.search(message)
     if types is not None and at is not None:
         return Explanation(
@@ -87,6 +99,10 @@ def _argument(path: str, call: Call | None) -> str:
     return f"`{call.arguments[int(index[1])].text}{index[2]}`"
 
 
+def _keys(text: str) -> str:
+    return ", ".join(re.findall(r"\[([^\]]+)\]", text)[:6]) or text.strip()
+
+
 def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
@@ -119,8 +135,7 @@ def uneven(message: str) -> Explanation | None:
 
 _LONG = re.compile(
     r"(?P<which>in|out)_specs(?P<path>\S*) is (?P<spec>.*?) which has length (?P<has>\d+), but"
-    r" (?P<what>\S+?)(?:,.*?)? has "
-    r"shape (?P<shape>\S+), which has rank (?P<rank>\d+)",
+    r" (?P<what>.*?) has shape (?P<shape>\S+), which has rank (?P<rank>\d+)",
     re.DOTALL,
 )
 
@@ -145,16 +160,20 @@ def too_long(message: str) -> Explanation | None:
     )
 
 
+_VARIES = re.compile(
+    r"out_specs(?P<path>\S*) is (?P<spec>P?\w*\(.*?\)) which implies.*?(?:but it was inferred to be possibly varying over "
+    r"(?P<axes>\{[^}]*\})|replicated across mesh axes? (?P<older>.*?), but)",
+    re.DOTALL,
+)
+
+
 def varies(found: Recognised) -> Explanation | None:
     """A result that `out_specs` says is the same on all devices, and that nothing makes so."""
-    said = re.search(
-        r"out_specs(\S*) is (\S+\(.*?\))[, ].*?(?:mesh axis|axes|axis) '?([\w, ()']+?)'?[,. \n]",
-        found.error.message,
-        re.DOTALL,
-    )
+    said = _VARIES.search(found.error.message)
     if said is None:
         return None
+    axes = ", ".join(re.findall(r"\w+", said["axes"] or said["older"]))
     return Explanation(
-        f"out_specs{said[1]} is {said[2]}, and the result is another one on each device along {said[3].strip()}",
-        help="reduce it there (jax.lax.psum, pmean), or name the axis in out_specs",
+        f"out_specs{said['path']} is {said['spec']}, and the result may be another one on each device along {axes}",
+        help=f"reduce it there, jax.lax.psum or pmean over {axes}; or name the axis in out_specs",
     )

@@ -1,0 +1,76 @@
+"""What is said of a program that raises, and of right twins and of what has nothing to do with sharding: nothing.
+
+A program of data/raised has `# at` at the line the explanation is for, `# says: PATTERN` of it, and after `# ok:` the
+line its right twin has instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shardlint.verify.raised.record import raised
+from shardlint.verify.raised.told import Told, explained, lines
+
+HERE = Path(__file__).parent
+PROGRAMS = HERE / "data" / "raised"
+STARTUP = HERE.parents[1] / "shardlint" / "verify" / "sanitizer" / "startup" / "raised.py"
+BAD = sorted(path.stem for path in PROGRAMS.glob("*.py"))
+UNRELATED = sorted(path.stem for path in (PROGRAMS / "unrelated").glob("*.py"))
+PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
+
+
+def twin(source: str) -> str:
+    """The program without its mistake."""
+    found = [re.sub(r"^(\s*).*# ok: (.*)$", r"\1\2", line) for line in source.splitlines()]
+    return "\n".join(found) + "\n"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("raised")
+    programs = []
+    for path in (*PROGRAMS.glob("*.py"), *(PROGRAMS / "unrelated").glob("*.py")):
+        programs.append(folder / path.name)
+        programs[-1].write_text(path.read_text())
+    for name in BAD:
+        programs.append(folder / f"{name}_ok.py")
+        programs[-1].write_text(twin((PROGRAMS / f"{name}.py").read_text()))
+    flags = "--xla_force_host_platform_device_count=8"
+    env = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
+    words = [PYTHON, str(HERE / "raise_all.py"), str(STARTUP), str(folder), *map(str, programs)]
+    subprocess.run(words, env=env, check=True, timeout=300, capture_output=True)
+    return folder
+
+
+def told(folder: Path, name: str) -> list[Told]:
+    return explained([raised(json.loads((folder / f"{name}.json").read_text()))])
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_explained(ran: Path, name: str) -> None:
+    source = (ran / f"{name}.py").read_text()
+    wanted = re.search(r"# says: (.*)", source)
+    at = next(number for number, line in enumerate(source.splitlines(), 1) if "# at" in line)
+    assert wanted is not None
+    (one,) = told(ran, name)
+    said = "\n".join(lines([one]))
+    assert re.search(wanted[1], said, re.DOTALL), said
+    assert one.at.line == at, said
+
+
+@pytest.mark.parametrize("name", UNRELATED)
+def test_nothing_is_said_of_what_has_another_reason(ran: Path, name: str) -> None:
+    assert not told(ran, name), "\n".join(lines(told(ran, name)))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_the_right_twin_runs(ran: Path, name: str) -> None:
+    ended = json.loads((ran / "ended").read_text())
+    assert ended[str(ran / f"{name}_ok.py")] == ""
