@@ -49,6 +49,60 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+ENDINGS = """
+import sys, threading
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()), ("data",))
+
+def wrong():
+    NamedSharding(mesh, P("date"))  # the line
+
+how = sys.argv[1]
+if how == "thread":
+    thread = threading.Thread(target=wrong)
+    thread.start()
+    thread.join()
+elif how == "caught":
+    try:
+        wrong()
+    except ValueError:
+        sys.exit(1)
+elif how == "interrupted":
+    try:
+        wrong()
+    finally:
+        raise KeyboardInterrupt
+elif how == "hook":
+    sys.excepthook = lambda *given: None
+    wrong()
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [("thread", 0), ("caught", 1), ("interrupted", None), ("hook", 1)])
+def test_what_ends_a_program(tmp_path: Path, how: str, code: int | None) -> None:
+    (tmp_path / "train.py").write_text(ENDINGS)
+    words = ["run", "--report", "run.json", "--", PYTHON, "train.py", how]
+    ended = subprocess.run(
+        [sys.executable, "-m", "shardlint", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert code is None or ended.returncode == code
+    report = json.loads((tmp_path / "run.json").read_text())["raised"]
+    if how in ("caught", "interrupted"):
+        assert report == []
+        assert "explained" not in ended.stderr
+        return
+    (one,) = report
+    assert (one["kind"], one["code"], one["line"], one["code_line"]) == ("axis-not-in-mesh", "SL301", 9, 9)
+    assert one["thread"] == (how == "thread")
+    # Under the traceback, where there is one.
+    assert ended.stderr.index("ValueError at train.py:9 in wrong, explained:") >= ended.stderr.find(
+        "Traceback"
+    )
+    assert 'Write "data"' in ended.stderr
+
+
 def told(folder: Path, name: str) -> list[Told]:
     return explained([raised(json.loads((folder / f"{name}.json").read_text()))])
 

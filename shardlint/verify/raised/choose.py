@@ -97,7 +97,7 @@ def _fits(found: Recognised, finding: Finding, near: int, depth: int) -> bool:
     """Whether it lies near enough for what is known of the error."""
     if found.kind is None or finding.rule.code not in found.kind.codes:
         return near == _LINE and depth == len(found.error.own) - 1
-    return near == _LINE or not found.kind.exact
+    return not found.kind.exact or (near == _LINE and finding.certainty is not Certainty.POSSIBLE)
 
 
 class _Places:

@@ -67,7 +67,8 @@ def _from_message(found: Recognised) -> Explanation | None:
 def sharding_differs(found: Recognised) -> Explanation | None:
     """An argument that lies otherwise than in_shardings says."""
     said = re.search(
-        r"Got p?jit sharding: .*?spec=(?:P|PartitionSpec)(\(.*?\)), memory.*?arg sharding: (.*?) for arg (?:type|shape): "
+        r"Got p?jit sharding: .*?spec=(?:P|PartitionSpec)(\(.*?\)), memory.*?arg sharding: (.*?) for arg"
+        r" (?:type|shape): "
         r"(\w+)\[([\d,]*)\]",
         found.error.message,
         re.DOTALL,

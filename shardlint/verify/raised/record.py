@@ -190,7 +190,14 @@ def _call(data: Mapping[str, Any]) -> Call:
         given.append(_given(one, str(name)))
     defined = data.get("defined")
     where = (str(defined[0]), int(defined[1])) if defined else None
-    return Call(str(data.get("callee", "")), str(data.get("type", "")), parameters, tuple(given), where, str(data.get("module", "")))
+    return Call(
+        str(data.get("callee", "")),
+        str(data.get("type", "")),
+        parameters,
+        tuple(given),
+        where,
+        str(data.get("module", "")),
+    )
 
 
 def _given(data: Mapping[str, Any], parameter: str) -> Given:

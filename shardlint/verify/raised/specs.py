@@ -157,7 +157,11 @@ _RENAMED = {
 def keyword(found: Recognised) -> Explanation | None:
     """A keyword that a function of the libraries does not take, and the nearest it takes."""
     call = found.error.call
-    if call is None or not found.words or call.module.partition(".")[0] not in ("jax", "equinox", "flax", "haliax"):
+    if (
+        call is None
+        or not found.words
+        or call.module.partition(".")[0] not in ("jax", "equinox", "flax", "haliax")
+    ):
         return None
     word = found.words[0]
     near = difflib.get_close_matches(word, call.parameters, n=1)

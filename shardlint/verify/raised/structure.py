@@ -108,7 +108,7 @@ def _short(name: str) -> str:
 
 
 _UNEVEN = re.compile(
-    r"the passed args\[?(?P<at>\d*)\]?(?P<path>\S*) of shape (?P<shape>\S+?),? .*?in_specs(?P<spec>\S*) of"
+    r"(?:the passed )?args\[?(?P<at>\d*)\]?(?P<path>\S*) of shape (?P<shape>\S+?),? .*?in_specs(?P<spec>\S*) of"
     r" value (?P<value>.*?),? "
     r"which maps array axis (?P<axis>\d+) \(of size (?P<size>\d+)\) to mesh (?:axis|axes) (?P<names>.*?) \(of"
     r" (?:total )?size "
@@ -154,14 +154,15 @@ def too_long(message: str) -> Explanation | None:
         else said["what"]
     )
     return Explanation(
-        f"{said['which']}_specs{said['path']} is {said['spec']}, and {name} {said['shape']} has {said['rank']}"
-        f" dimensions",
+        f"{said['which']}_specs{said['path']} is {said['spec']}, and {name} {said['shape']} has rank"
+        f" {said['rank']}",
         help="P() for a scalar" if said["rank"] == "0" else f"a spec of at most {said['rank']} for it",
     )
 
 
 _VARIES = re.compile(
-    r"out_specs(?P<path>\S*) is (?P<spec>P?\w*\(.*?\)) which implies.*?(?:but it was inferred to be possibly varying over "
+    r"out_specs(?P<path>\S*) is (?P<spec>P?\w*\(.*?\)) which implies.*?(?:but it was inferred to be possibly"
+    r" varying over "
     r"(?P<axes>\{[^}]*\})|replicated across mesh axes? (?P<older>.*?), but)",
     re.DOTALL,
 )
