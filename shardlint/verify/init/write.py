@@ -69,8 +69,10 @@ def _function(one: Function) -> Iterator[str]:
         if maker in given[-1]:
             imports = "".join(f"    import {name}\n" for name in argument.imports)
             yield f"def {maker}():\n{imports}{chr(10) if imports else ''}    return {_laid_out(argument.code, 4)}\n"
+    if one.jit is not None:
+        yield _jitted(one)
     fields = [
-        f'fn="{one.reference_to}",',
+        f'fn="{one.reference_to}",' if one.jit is None else f"fn=call_{one.name},",
         f"meshes=[{_plain(one.mesh)}],",
         "args=[",
         *(f"    {line}" for text in given for line in text.splitlines()),
@@ -89,6 +91,22 @@ def _function(one: Function) -> Iterator[str]:
     yield f"{one.name} = Fixture(\n" + "".join(f"    {line}\n" for line in fields) + ")\n"
 
 
+def _jitted(one: Function) -> str:
+    """A function that makes the jit as the program does, and calls it."""
+    module, _, name = one.reference_to.partition(":")
+    taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
+    needs = "NamedSharding" in (one.jit or "")
+    lines = [
+        f"def call_{one.name}({taken}{', mesh' if needs else ''}):",
+        "    import jax",
+        *(["    from jax.sharding import NamedSharding, PartitionSpec"] if needs else []),
+        f"    from {module} import {name}",
+        "",
+        f"    return {_laid_out(f'jax.jit({name}, {one.jit})', 4)}({taken})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
 def _plain(mesh: Mapping[str, int]) -> str:
     return "{" + ", ".join(f'"{name}": {size}' for name, size in mesh.items()) + "}"
 
@@ -102,8 +120,9 @@ def _argument(argument: Argument, maker: str) -> str:
         said = f", spec={_text(spec)}" if spec is not None and spec.entries else ""
         return f'arg(shape={single[1]}, dtype="{single[2]}"{said}{below}),'
     if not argument.specs:
-        simple = len(argument.code) < 60 and not argument.imports and "(" not in argument.code
-        return f"arg(lambda: {argument.code}{below})," if simple else f"arg({maker}{below}),"
+        code = _quoted(argument.code)
+        simple = len(code) < 60 and not argument.imports and "(" not in argument.code
+        return f"arg(lambda: {code}{below})," if simple else f"arg({maker}{below}),"
     placed = {path: spec for path, spec in argument.specs.items() if spec.entries}
     if not placed:
         return f"arg({maker}{below}),"
@@ -150,14 +169,14 @@ def _laid_out(code: str, indent: int) -> str:
 
 
 def _node(node: ast.expr, indent: int) -> str:
-    text = ast.unparse(node)
+    text = _quoted(ast.unparse(node))
     if len(text) + indent < _WIDTH:
         return text
     inside = indent + 4
     pad, close = " " * inside, " " * indent
     if isinstance(node, ast.Dict):
         pairs = [
-            (ast.unparse(key) if key else "**", value)
+            (_quoted(ast.unparse(key)) if key else "**", value)
             for key, value in zip(node.keys, node.values, strict=True)
         ]
         parts = [f"{pad}{key}: {_node(value, inside)},\n" for key, value in pairs]
@@ -170,3 +189,8 @@ def _node(node: ast.expr, indent: int) -> str:
         parts += [f"{pad}{one.arg}={_node(one.value, inside)},\n" for one in node.keywords]
         return f"{ast.unparse(node.func)}(\n" + "".join(parts) + close + ")"
     return text
+
+
+def _quoted(code: str) -> str:
+    """Code with the quotes most people use."""
+    return code if '"' in code else code.replace("'", '"')

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import importlib.abc
 import importlib.util
+import inspect
 import json
 import os
 import sys
@@ -51,20 +52,26 @@ class _Recorder:
     def __init__(self, folder: str) -> None:
         self.folder = folder
         self.seen: set[int] = set()
+        self.given: dict[int, Any] = {}
         self.busy = threading.local()
 
     def watch(self, pjit: Any) -> None:
         """Both ways, as releases have it, in which a call that is new goes."""
         if hasattr(pjit, "_run_python_pjit"):  # jax 0.9 on
-            run = pjit._run_python_pjit
+            run, infer = pjit._run_python_pjit, pjit._infer_params
+
+            def inferred(fun: Any, info: Any, args: Any, kwargs: Any) -> Any:
+                p = infer(fun, info, args, kwargs)
+                self.given[id(p[0])] = info
+                return p
 
             def newer(p: Any, flat: Any, fun: Any, args: Any, kwargs: Any) -> Any:
-                told = self.before(fun, args, kwargs)
+                told = self.before(fun, args, kwargs, self.given.pop(id(p), None))
                 outs = run(p, flat, fun, args, kwargs)
                 self.after(told, outs[0])
                 return outs
 
-            pjit._run_python_pjit = newer
+            pjit._run_python_pjit, pjit._infer_params = newer, inferred
         elif hasattr(pjit, "_python_pjit_helper"):
             helper = pjit._python_pjit_helper
 
@@ -127,22 +134,35 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any) -> dict[str, Any] | None:
         "line": code.co_firstlineno,
         "name": fun.__qualname__,
     }
-    module = sys.modules.get(fun.__module__)
-    found = [(name, one) for name, one in vars(module).items() if getattr(one, "__wrapped__", None) is fun]
-    if not found:
-        return {**told, "skip": "it is not kept under a name of its module, where a fixture could find it"}
-    name, jitted = found[0]
-    info = info or getattr(jitted, "_jit_info", None)
+    names = vars(sys.modules[fun.__module__])
+    found = [(name, one) for name, one in names.items() if getattr(one, "__wrapped__", None) is fun]
+    around = None
+    if found:
+        info = info or getattr(found[0][1], "_jit_info", None)
+    else:
+        found = [(name, one) for name, one in names.items() if one is fun]
+        if not found:
+            return {
+                **told,
+                "skip": "it is not kept under a name of its module, where a fixture could find it",
+            }
+        if info is None:
+            return {**told, "skip": "what jax.jit was given for it cannot be told"}
+        around = _options(info)
+    name = found[0][0]
     if kwargs:
-        return {
-            **told,
-            "attribute": name,
-            "skip": "it is called with keyword arguments, and a fixture has none",
-        }
+        bound = inspect.signature(fun).bind(*args, **kwargs)
+        if bound.kwargs:
+            return {**told, "skip": "it takes arguments by keyword only, and a fixture gives none so"}
+        args = bound.args
     if len(leaves) > _LEAVES:
         return {**told, "attribute": name, "skip": f"its arguments hold more than {_LEAVES} arrays"}
+    static = getattr(info, "static_argnums", ())
+    asked = _asked(info, [one for at, one in enumerate(args) if at not in static])
+    leaves += [one for tree in asked for one in jax.tree_util.tree_leaves(tree)]
+    leaves += list(getattr(info, "out_shardings_leaves", ()))
     meshes = [mesh for leaf in leaves if (mesh := _mesh(leaf)) is not None]
-    context, around = _context()
+    context, now = _context()
     return {
         **told,
         "attribute": name,
@@ -150,13 +170,29 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any) -> dict[str, Any] | None:
         "module": fun.__module__,
         "guarded": fun.__module__ != "__main__" or _guarded(code.co_filename),
         "context": context,
-        "mesh": _sizes(meshes[0] if meshes else around),
-        "explicit": _explicit(meshes[0] if meshes else around),
+        "mesh": _sizes(meshes[0] if meshes else now),
+        "explicit": _explicit(meshes[0] if meshes else now),
+        "jit": around,
         "donate": [at for at in getattr(info, "donate_argnums", ()) if at < len(args)],
-        "args": [
-            _argument(one, at, at in getattr(info, "static_argnums", ())) for at, one in enumerate(args)
-        ],
+        "args": [_argument(one, None if at in static else asked.pop(0)) for at, one in enumerate(args)],
     }
+
+
+def _options(info: Any) -> str:
+    """The options of a jit as code, with `mesh` in its shardings."""
+    import jax
+
+    said = [
+        f"{name}={getattr(info, name)!r}"
+        for name in ("static_argnums", "donate_argnums")
+        if getattr(info, name)
+    ]
+    for name in ("in_shardings", "out_shardings"):
+        leaves, tree = getattr(info, f"{name}_leaves"), getattr(info, f"{name}_treedef")
+        if all(type(leaf).__name__ == "UnspecifiedValue" for leaf in leaves):
+            continue
+        said.append(f"{name}={_Code().of(jax.tree_util.tree_unflatten(tree, leaves))}")
+    return ", ".join(said)
 
 
 def _own(file: str) -> bool:
@@ -187,8 +223,31 @@ def _context() -> tuple[str, Any]:
     return ("none", None) if abstract is None or abstract.empty else ("set_mesh", abstract)
 
 
+def _asked(info: Any, args: list[Any]) -> list[Any]:
+    """The in_shardings of each argument that is not static, one for each of its arrays; None where it has none."""
+    import jax
+
+    leaves = getattr(info, "in_shardings_leaves", ())
+    if not any(hasattr(leaf, "spec") for leaf in leaves):
+        return [{} for _ in args]
+    prefix = jax.tree_util.tree_unflatten(info.in_shardings_treedef, leaves)
+    if not isinstance(prefix, tuple):
+        prefix = (prefix,) * len(args)
+    found = []
+    for one, value in zip(prefix, args, strict=True):
+        spread = jax.tree_util.tree_map(
+            lambda sharding, part: jax.tree_util.tree_map(lambda _: sharding, part),
+            one,
+            value,
+            is_leaf=lambda part: part is None,
+        )
+        pairs = jax.tree_util.tree_flatten_with_path(spread)[0]
+        found.append({_path(keys): sharding for keys, sharding in pairs})
+    return found
+
+
 def _mesh(leaf: Any) -> Any:
-    sharding = getattr(leaf, "sharding", None)
+    sharding = leaf if hasattr(leaf, "spec") else getattr(leaf, "sharding", None)
     return getattr(sharding, "mesh", None) if hasattr(sharding, "spec") else None
 
 
@@ -200,14 +259,14 @@ def _explicit(mesh: Any) -> bool:
     return any(str(kind).endswith("Explicit") for kind in getattr(mesh, "axis_types", None) or ())
 
 
-def _argument(value: Any, at: int, static: bool) -> dict[str, Any]:
-    """An argument as the code that makes it, and the specs of its arrays."""
+def _argument(value: Any, asked: Any) -> dict[str, Any]:
+    """An argument as the code that makes it, and the specs of its arrays; `asked` None: it is static."""
     written = _Code()
     return {
-        "code": repr(_literal(value)) if static else written.of(value),
+        "code": repr(_literal(value)) if asked is None else written.of(value),
         "imports": sorted(written.imports),
         "below": written.below,
-        "specs": [] if static else _placed(value),
+        "specs": [] if asked is None else _placed(value, asked),
     }
 
 
@@ -229,6 +288,11 @@ class _Code:
     def of(self, value: Any) -> str:
         import jax
 
+        if isinstance(value, jax.sharding.NamedSharding):
+            parts = ", ".join(repr(part) for part in value.spec)
+            return f"NamedSharding(mesh, PartitionSpec({parts}))"
+        if type(value).__name__ == "UnspecifiedValue":
+            return "None"
         if isinstance(value, (jax.Array, jax.numpy.ndarray)) or hasattr(value, "__array__"):
             return self.array(value)
         if type(value) is dict:
@@ -270,18 +334,24 @@ class _Code:
         return f"array({tuple(value.shape)!r}, {dtype!r})"
 
 
-def _placed(tree: Any) -> list[list[Any]]:
-    """Path, array and spec (None: on no mesh) of each array."""
+def _placed(tree: Any, asked: Any = None) -> list[list[Any]]:
+    """Path, array and spec (None: on no mesh) of each array; where it was placed nowhere, that of `asked`."""
     import jax
 
     found = []
     for keys, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
         if not hasattr(leaf, "shape") or not hasattr(leaf, "dtype"):
             continue
+        path = _path(keys)
         spec = getattr(getattr(leaf, "sharding", None), "spec", None)
+        spec = getattr((asked or {}).get(path), "spec", None) if spec is None else spec
         parts = None if spec is None else [list(part) if isinstance(part, tuple) else part for part in spec]
-        found.append(["/".join(str(_key(key)) for key in keys), f"{leaf.dtype}{list(leaf.shape)}", parts])
+        found.append([path, f"{leaf.dtype}{list(leaf.shape)}", parts])
     return found
+
+
+def _path(keys: Any) -> str:
+    return "/".join(str(_key(key)) for key in keys)
 
 
 def _key(key: Any) -> Any:
