@@ -94,4 +94,5 @@ def _left_out(left: Sequence[LeftOut], root: Path) -> Iterator[str]:
     for one in left:
         path = Path(one.file)
         shown = path.relative_to(root) if one.file and path.is_relative_to(root) else path
-        yield f"{shown}:{one.line}: {one.name} is left out: {one.why}"
+        where = f"{shown}:{one.line}: " if one.file else ""
+        yield f"{where}{one.name} is left out: {one.why}"

@@ -90,10 +90,10 @@ class _Recorder:
         try:
             return _told(fun, args, kwargs, info)
         except Exception as error:
-            return {
-                "skip": f"{type(error).__name__}: {error}"[:200],
-                "name": getattr(fun, "__qualname__", "?"),
-            }
+            code = getattr(fun, "__code__", None)
+            why = str(error) if isinstance(error, _Unwritten) else f"{type(error).__name__}: {error}"[:200]
+            told = {"fun": fun, "name": getattr(fun, "__qualname__", "?"), "skip": why}
+            return told if code is None else {**told, "file": code.co_filename, "line": code.co_firstlineno}
         finally:
             self.busy.now = False
 
@@ -122,11 +122,13 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any) -> dict[str, Any] | None:
 
     code = getattr(fun, "__code__", None)
     leaves = jax.tree_util.tree_leaves((args, kwargs))
-    if (
-        code is None
-        or not _own(code.co_filename)
-        or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves)
-    ):
+    if code is None or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        return None
+    for part, how in ((f"{os.sep}equinox{os.sep}", "eqx.filter_jit"), (f"flax{os.sep}nnx", "nnx.jit")):
+        if part in code.co_filename:
+            name = getattr(fun, "__name__", how)
+            return {"fun": fun, "name": name, "skip": f"what is called through {how} is not written down"}
+    if not _own(code.co_filename):
         return None
     told = {
         "fun": fun,
@@ -270,12 +272,19 @@ def _argument(value: Any, asked: Any) -> dict[str, Any]:
     }
 
 
+class _Unwritten(TypeError):
+    def __init__(self, what: Any) -> None:
+        super().__init__(
+            f"its arguments hold a {what}, which cannot be written down: name what makes them, arg('module:function')"
+        )
+
+
 def _literal(value: Any) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if type(value) is tuple:
         return tuple(_literal(one) for one in value)
-    raise TypeError(f"static argument of type {type(value).__name__} cannot be written down")
+    raise _Unwritten(type(value).__name__)
 
 
 class _Code:
@@ -313,7 +322,7 @@ class _Code:
 
     def known(self, kind: Any) -> str:
         if "<" in kind.__qualname__ or kind.__module__ == "__main__":
-            raise TypeError(f"{kind.__qualname__} cannot be imported")
+            raise _Unwritten(kind.__qualname__)
         self.imports.add(kind.__module__)
         return f"{kind.__module__}.{kind.__qualname__}"
 
