@@ -99,8 +99,8 @@ def run(
             env = launch.environment(folder, devices or _DEFAULT, devices is not None, given)
             env["SHARDLINT_RUN_RAISED"] = str(raised)
             ended = launch.run(words, env, folder, timeout, memory, devices or _DEFAULT)
-            compiled, problems = collect(folder)
             explained = told(raised, ended.code == 0)
+            compiled, problems = collect(folder)
         facts = examine(compiled, large)
         facts.notes += [*problems, *launch.remarks(given)]
     except CannotRun as error:
