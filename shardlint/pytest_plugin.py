@@ -6,6 +6,7 @@ projects with fixtures is in `verify.pytest_nodes`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,19 @@ def pytest_configure(config: pytest.Config) -> None:
         from shardlint.verify.pytest_nodes import configure
 
         configure(config)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+    """Under `shardlint run -- pytest`, put down what fails a test."""
+    if (
+        call.excinfo is not None
+        and "SHARDLINT_RUN_RAISED" in os.environ
+        and not item.get_closest_marker("xfail")
+    ):
+        from shardlint.verify.raised.tests import put_down
+
+        put_down(call.excinfo.value, item.nodeid)
 
 
 @pytest.hookimpl(hookwrapper=True)

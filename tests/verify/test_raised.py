@@ -103,6 +103,63 @@ def test_what_ends_a_program(tmp_path: Path, how: str, code: int | None) -> None
     assert 'Write "data"' in ended.stderr
 
 
+TESTS = """
+import jax, numpy as np, pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+def build(axis):
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    return NamedSharding(mesh, P(axis))
+
+@pytest.mark.parametrize("axis", ["data", "model", "modle"])
+def test_axis(axis):
+    build(axis)
+
+def test_axis_again():
+    build("model")
+
+def test_other():
+    assert build("data") is None
+
+def test_raises():
+    with pytest.raises(ValueError):
+        build("never")
+
+@pytest.mark.xfail
+def test_expected():
+    build("nowhere")
+"""
+
+
+def test_tests_that_fail_are_named(tmp_path: Path) -> None:
+    (tmp_path / "test_axes.py").write_text(TESTS)
+    words = [
+        "run",
+        "--report",
+        "run.json",
+        "--",
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
+    ended = subprocess.run(
+        [sys.executable, "-m", "shardlint", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 1
+    report = json.loads((tmp_path / "run.json").read_text())["raised"]
+    assert [(one["tests"], one["line"]) for one in report] == [
+        (["test_axes.py::test_axis[model]", "test_axes.py::test_axis_again"], 7),
+        (["test_axes.py::test_axis[modle]"], 7),
+    ]
+    assert (
+        "test_axes.py::test_axis[model] and 1 more: ValueError at test_axes.py:7 in build, explained:"
+        in ended.stderr
+    )
+
+
 def told(folder: Path, name: str) -> list[Told]:
     return explained([raised(json.loads((folder / f"{name}.json").read_text()))])
 

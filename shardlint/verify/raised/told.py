@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from shardlint.verify.raised.kinds import Recognised, recognise
 from shardlint.verify.raised.record import Error, Frame, Raised, read
 
 _FILES = 20
-_SHOWN = 3
+_SHOWN = 8
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Told:
     found: Recognised
     finding: Explains | None
     explanation: Explanation | None
+    tests: tuple[str, ...] = ()
+    """The tests it failed."""
 
     @property
     def at(self) -> Frame:
@@ -47,7 +49,7 @@ class Told:
             "line": self.at.line,
             "function": self.at.function,
             "thread": bool(self.raised.thread),
-            "test": self.raised.test,
+            "tests": list(self.tests),
             "code": finding.finding.rule.code if finding else "",
             "code_file": os.path.realpath(finding.file.path) if finding else "",
             "code_line": finding.line if finding else 0,
@@ -63,18 +65,25 @@ def told(folder: Path, ended_well: bool) -> list[Told]:
     Of a program that `ended_well` only those that ended a thread: what else it printed was its own business.
     """
     found = [one for one in read(folder) if one.thread or not ended_well]
+    if any(
+        one.test for one in found
+    ):  # pytest leaves the last failure behind too, of an expected one as well
+        found = [one for one in found if one.thread or one.test]
     return explained(found)
 
 
 def explained(raised: Sequence[Raised]) -> list[Told]:
     """The same of exceptions at hand; each once, and none of which nothing is known."""
-    told_of: dict[object, Told] = {}
+    groups: dict[object, list[Raised]] = {}
     for one in raised:
-        known = _explained(one)
+        at = one.errors[0].at
+        groups.setdefault((one.errors[0].said, at and (at.file, at.line)), []).append(one)
+    found = []
+    for alike in groups.values():
+        known = _explained(alike[0])
         if known is not None:
-            key = (known.at.file, known.at.line, known.found.error.said, one.test)
-            told_of.setdefault(key, known)
-    return list(told_of.values())
+            found.append(replace(known, tests=tuple(dict.fromkeys(one.test for one in alike if one.test))))
+    return found
 
 
 def _explained(raised: Raised) -> Told | None:
@@ -139,7 +148,8 @@ def lines(told_of: Sequence[Told]) -> Iterator[str]:
     for one in told_of[:_SHOWN]:
         error = one.found.error
         where = f"{_shown(one.at.file)}:{one.at.line} in {one.at.function}"
-        test = f"{one.raised.test}: " if one.raised.test else ""
+        more = f" and {len(one.tests) - 1} more" if len(one.tests) > 1 else ""
+        test = f"{one.tests[0]}{more}: " if one.tests else ""
         yield plain(f"{test}{error.type} at {where}, explained:")
         if one.finding is not None:
             file = FileReport(one.finding.file.path, one.finding.file.source, [one.finding.finding])

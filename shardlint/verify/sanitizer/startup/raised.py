@@ -23,9 +23,10 @@ _CHAIN = 6
 _ECHOES = ("UnfilteredStackTrace", "SimplifiedTraceback", "JaxStackTraceBeforeTransformation")
 
 
-def write(error: BaseException, path: str, thread: str = "") -> None:
+def write(error: BaseException, path: str, thread: str = "", test: str = "") -> None:
     """Put down one exception as JSON, in a file of its own."""
-    data = {"thread": thread, "errors": [_error(one) for one in _chain(error)], "releases": _releases()}
+    errors = [_error(one) for one in _chain(error)]
+    data = {"thread": thread, "test": test, "errors": errors, "releases": _releases()}
     part = f"{path}.part"
     with open(part, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
         json.dump(data, file, default=str)
