@@ -60,17 +60,12 @@ def pytest_configure(config: pytest.Config) -> None:
         configure(config)
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> None:
-    """Under `shardlint run -- pytest`, put down what fails a test."""
-    if (
-        call.excinfo is not None
-        and "SHARDLINT_RUN_RAISED" in os.environ
-        and not item.get_closest_marker("xfail")
-    ):
+def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
+    """Under `shardlint run -- pytest`, put down what fails a test, or the import of its file."""
+    if call.excinfo is not None and "SHARDLINT_RUN_RAISED" in os.environ:
         from shardlint.verify.raised.tests import put_down
 
-        put_down(call.excinfo.value, item.nodeid)
+        put_down(call.excinfo.value, node.nodeid)
 
 
 @pytest.hookimpl(hookwrapper=True)
