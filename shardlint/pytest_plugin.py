@@ -6,6 +6,7 @@ projects with fixtures is in `verify.pytest_nodes`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -57,6 +58,14 @@ def pytest_configure(config: pytest.Config) -> None:
         from shardlint.verify.pytest_nodes import configure
 
         configure(config)
+
+
+def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
+    """Under `shardlint run -- pytest`, put down what fails a test, or the import of its file."""
+    if call.excinfo is not None and "SHARDLINT_RUN_RAISED" in os.environ:
+        from shardlint.verify.raised.tests import put_down
+
+        put_down(call.excinfo.value, node.nodeid)
 
 
 @pytest.hookimpl(hookwrapper=True)

@@ -35,7 +35,12 @@ def run_alone(runner: Runner, jobs: Sequence[Job]) -> Iterator[list[Job]]:
             for outcome in runner.run(first):
                 index = places[int(outcome.job["id"])]
                 said, distrust = _said(outcome)
-                told[index] = {**jobs[index], "alone": said, "folder": outcome.job["folder"], "distrust": distrust}
+                told[index] = {
+                    **jobs[index],
+                    "alone": said,
+                    "folder": outcome.job["folder"],
+                    "distrust": distrust,
+                }
         yield told
 
 
@@ -55,7 +60,9 @@ def _said(outcome: Outcome) -> tuple[dict[str, Any], str]:
     if outcome.stopped:
         failure, output = stopped(outcome)
         at = f" at {failure.where}" if failure.where else ""
-        return {"ended": "".join([failure.message, at, *(f"\n| {line}" for line in output[-_LINES:])])}, distrust
+        return {
+            "ended": "".join([failure.message, at, *(f"\n| {line}" for line in output[-_LINES:])])
+        }, distrust
     if distrust:
         return {"ended": "told what cannot be trusted"}, distrust
     return dict(told[0]), ""

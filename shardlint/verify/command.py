@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import click
 
@@ -121,6 +122,18 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
 @click.option(
     "--update", is_flag=True, help="Write the goldens of fixtures that pass, in place of comparing with them."
 )
+@click.option(
+    "--init",
+    "record",
+    is_flag=True,
+    help="Run a program (PATHS is its command: `--init -- python train.py`) and write fixtures of what it called.",
+)
+@click.option(
+    "--init-file",
+    type=_FILE,
+    metavar="FILE",
+    help="Where --init writes; else sharding_fixtures.py beside the program.",
+)
 @click.option("--report", "html", type=_FILE, metavar="FILE", help="Also write one self-contained HTML page.")
 @click.option("--junit", type=_FILE, metavar="FILE", help="Also write JUnit XML.")
 @click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
@@ -139,6 +152,8 @@ def verify(
     no_cache: bool,
     shard: Shard | None,
     update: bool,
+    record: bool,
+    init_file: Path | None,
     html: Path | None,
     junit: Path | None,
     output_format: str,
@@ -152,6 +167,8 @@ def verify(
     Exits with 0 when something passed and nothing failed, 1 after a failure (or when everything was
     skipped), and 2 when the run itself could not be done.
     """
+    if record or init_file:
+        _init(paths, init_file, timeout, python, record=record)
     codes = [code for code in (part.strip() for part in rules.split(",")) if code]
     if mesh and codes and not paths:
         raise click.UsageError("--mesh is for fixtures; a proof brings its own mesh")
@@ -204,6 +221,23 @@ def verify(
     for problem in run.unwritten:
         tell(f"shardlint verify: {plain_lines(problem)}")
     sys.exit(run.exit_code())
+
+
+def _init(
+    command: Sequence[str], into: Path | None, timeout: float, python: str, *, record: bool
+) -> NoReturn:
+    """Write the fixtures of a program, say so, and end."""
+    from shardlint.verify.init.start import init
+
+    if not record:
+        raise click.UsageError("--init-file is for --init")
+    try:
+        for line in init(command, into, timeout, python):
+            click.echo(plain_lines(line))
+    except CannotRun as error:
+        tell(f"shardlint verify: {plain_lines(str(error))}")
+        sys.exit(2)
+    sys.exit(0)
 
 
 def _write(run: Run, here: Path, html: Path | None, junit: Path | None) -> None:

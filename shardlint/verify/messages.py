@@ -41,7 +41,9 @@ def sender(descriptor: int, mark: str, known: Collection[int] | None = None) -> 
             while frame is not None:
                 if id(frame.f_code) not in known:
                     place = f"{frame.f_code.co_filename}:{frame.f_lineno} in {frame.f_code.co_name}"
-                    message = {"distrust": f"the program itself called what tells the verifier's results, at {place}"}
+                    message = {
+                        "distrust": f"the program itself called what tells the verifier's results, at {place}"
+                    }
                     break
                 frame = frame.f_back  # type: ignore[assignment]
         text = dumps(message).encode()

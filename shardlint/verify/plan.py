@@ -181,7 +181,13 @@ def fixture_jobs(
     file: Path, one: Mapping[str, Any], mesh: dict[str, int], request: Request, seconds: float
 ) -> list[Job]:
     """The jobs of a fixture, as `collect` lists it, on one mesh."""
-    of = {"file": str(file), "digest": one.get("digest"), "name": one["name"], "label": one["label"], "mesh": mesh}
+    of = {
+        "file": str(file),
+        "digest": one.get("digest"),
+        "name": one["name"],
+        "label": one["label"],
+        "mesh": mesh,
+    }
     jobs = jobs_for(one, mesh, request.levels, request.processes, request.topologies, seconds)
     return [{**of, **job} for job in jobs]
 

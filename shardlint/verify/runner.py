@@ -74,7 +74,10 @@ class Runner:
             if self.fork:
                 greeting = self._start_zygote()
             else:
-                with tempfile.TemporaryFile() as errors, children.start(self.python, "fresh", [], errors) as process:
+                with (
+                    tempfile.TemporaryFile() as errors,
+                    children.start(self.python, "fresh", [], errors) as process,
+                ):
                     children.give(process, {"task": "greet"})
                     greeting = children.greeting(self.python, process, errors)
                 if not hasattr(os, "killpg"):

@@ -121,7 +121,9 @@ class _Holding:
         now = _read(self.path)
         changed = []
         if str(now) != str(golden):
-            changed = [f"{self.path} was changed while the programs ran, which were held against what it was before"]
+            changed = [
+                f"{self.path} was changed while the programs ran, which were held against what it was before"
+            ]
         if golden is None:
             return changed
         for result in self._compiled():

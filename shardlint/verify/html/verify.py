@@ -266,7 +266,9 @@ def _result(result: Result) -> Html:
             if result.failures
             else None,
             *(element("p", f"note: {note}", class_="quiet") for note in result.notes),
-            element("p", "Reproduce: ", code(result.rerun)) if result.rerun and result.status == FAIL else None,
+            element("p", "Reproduce: ", code(result.rerun))
+            if result.rerun and result.status == FAIL
+            else None,
             element("pre", "\n".join(result.output), class_="output mono") if result.output else None,
         ]
     )

@@ -101,7 +101,9 @@ def together(calls: Sequence[Sequence[Call]], made: Sequence[Sequence[str]]) -> 
             )
             return Failure("replicas", message, where, array=str(another[0])), ""
     sets = [Counter(_key(call) for call in one) for one in calls]
-    talks = any(call["talks"] for one in calls for call in one if any(_key(call) not in other for other in sets))
+    talks = any(
+        call["talks"] for one in calls for call in one if any(_key(call) not in other for other in sets)
+    )
     if not talks and all(one == made[0] for one in made):
         return None, f"the processes do not run the same programs, without harm here: {text}"
     inside = ", in which something else is computed" if _alike_but_program(mine, other) else ""

@@ -128,7 +128,17 @@ def _others() -> Iterator[tuple[str, Any]]:
     import jax
     import numpy as np
 
-    for module in (builtins, json, json.encoder, math, dataclasses, np, jax.tree_util, jax.dtypes, jax.sharding):
+    for module in (
+        builtins,
+        json,
+        json.encoder,
+        math,
+        dataclasses,
+        np,
+        jax.tree_util,
+        jax.dtypes,
+        jax.sharding,
+    ):
         yield module.__name__, vars(module)
     classes: list[Any] = [
         json.JSONEncoder,
@@ -142,7 +152,11 @@ def _others() -> Iterator[tuple[str, Any]]:
         jax.stages.Lowered,
         jax.ShapeDtypeStruct,
     ]
-    for module, attribute in (("array", "ArrayImpl"), ("array", "Shard"), ("sharding_impls", "GSPMDSharding")):
+    for module, attribute in (
+        ("array", "ArrayImpl"),
+        ("array", "Shard"),
+        ("sharding_impls", "GSPMDSharding"),
+    ):
         # Not public, and so not in every release.
         found = getattr(sys.modules.get(f"jax._src.{module}"), attribute, None)
         classes += [found] if isinstance(found, type) else []

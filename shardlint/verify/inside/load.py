@@ -97,7 +97,9 @@ def fixture_named(file: Path, name: str, digest: str | None = None) -> Fixture:
         raise LookupError(f"{shown_path(str(file))} was changed since this run began: run again")
     found = fixtures_from(file).get(name)
     if found is None:
-        raise LookupError(f"{shown_path(str(file))} made no fixture {name!r} this time; it did when it was listed")
+        raise LookupError(
+            f"{shown_path(str(file))} made no fixture {name!r} this time; it did when it was listed"
+        )
     return _copied(found)
 
 

@@ -110,7 +110,14 @@ class Zygote:
             self.selector.register(descriptor, selectors.EVENT_READ, pid)
 
     def _become(
-        self, job: tasks.Job, send: int, mark: str, write: int, read: int, stack: int, parents: tuple[int, ...]
+        self,
+        job: tasks.Job,
+        send: int,
+        mark: str,
+        write: int,
+        read: int,
+        stack: int,
+        parents: tuple[int, ...],
     ) -> None:
         """The rest of a child's life: does its job and never returns."""
         try:
@@ -121,7 +128,9 @@ class Zygote:
             null = os.open(os.devnull, os.O_RDONLY)
             for descriptor, target in ((null, 0), (write, 1), (write, 2)):
                 os.dup2(descriptor, target)
-            others = [fd for child in self.children.values() for fd in (*child.open, child.orders, child.stack)]
+            others = [
+                fd for child in self.children.values() for fd in (*child.open, child.orders, child.stack)
+            ]
             for descriptor in (self.orders, self.answers, *parents, *others):
                 os.close(descriptor)
             # What the program's process knows, the program may find.

@@ -14,6 +14,7 @@ from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.here import working_directory
 from shardlint.verify.options import read, time_limit
 from shardlint.verify.progress import coloured, tell
+from shardlint.verify.raised.told import told
 from shardlint.verify.sanitizer import launch
 from shardlint.verify.sanitizer.dumps import collect
 from shardlint.verify.sanitizer.examine import examine, limit_of
@@ -92,10 +93,12 @@ def run(
             if not path.parent.is_dir():
                 raise CannotRun(f"--report {path}: there is no folder {path.parent}")
         root = working_directory()  # now, for the program may remove it
-        with launch.dump_folder(keep_dumps) as folder:
+        with launch.dump_folder(keep_dumps) as folder, launch.scratch() as raised:
             given = dict(os.environ)
             env = launch.environment(folder, devices or _DEFAULT, devices is not None, given)
+            env["SHARDLINT_RUN_RAISED"] = str(raised)
             ended = launch.run(words, env, folder, timeout, memory, devices or _DEFAULT)
+            explained = told(raised, ended.code == 0)
             compiled, problems = collect(folder)
             events = read_events(folder)
         large = limit_of(compiled, events) if large is None else large
@@ -104,7 +107,7 @@ def run(
     except CannotRun as error:
         tell(f"shardlint run: {plain_lines(str(error))}")
         sys.exit(2)
-    report = Report(words, ended, facts, large, root)
+    report = Report(words, ended, facts, large, root, explained)
     written = [_write(path, report) for path in reports]
     colour = coloured(sys.stderr)
     done = tell(text_report(report, colour), colour) and all(written)

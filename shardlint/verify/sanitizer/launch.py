@@ -102,6 +102,13 @@ def dump_folder(keep: Path | None) -> Iterator[Path]:
     yield keep.resolve()
 
 
+@contextlib.contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for what processes of the program put down, gone at the end."""
+    with tempfile.TemporaryDirectory(prefix="shardlint-", ignore_cleanup_errors=True) as made:
+        yield Path(made)
+
+
 def run(
     words: Sequence[str],
     env: dict[str, str],
@@ -116,8 +123,7 @@ def run(
     Signals this process gets are passed on. What is left of the group at the end is killed.
     Raises `CannotRun` where it cannot be started.
     """
-    with tempfile.TemporaryDirectory(prefix="shardlint-", ignore_cleanup_errors=True) as made:
-        stood_in = Path(made)
+    with scratch() as stood_in:
         if seconds is not None:
             env = {**env, **stood.environment(stood_in)}
         return _run(words, env, folder, seconds, memory, devices, stood_in)

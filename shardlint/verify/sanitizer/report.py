@@ -11,6 +11,8 @@ from typing import Any
 
 from shardlint.plain import plain
 from shardlint.verify.facts import Line
+from shardlint.verify.raised.told import Told
+from shardlint.verify.raised.told import lines as told_lines
 from shardlint.verify.report import size_text
 from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Facts, Found, Moved
@@ -31,6 +33,7 @@ class Report:
     facts: Facts
     large: int
     root: Path
+    raised: Sequence[Told] = ()
 
     def place(self, line: Line) -> str:
         """`train.py:41`, relative to `root` where it lies below."""
@@ -69,7 +72,7 @@ class Report:
 def text_report(report: Report, colour: bool = False) -> str:
     """The report for a person."""
     facts = report.facts
-    lines = [f"shardlint run: {report.summary()}"]
+    lines = [*told_lines(report.raised), f"shardlint run: {report.summary()}"]
     for found in facts.found:
         lines += _found_lines(found, report, colour)
     if report.moved:
@@ -140,6 +143,7 @@ def json_report(report: Report, version: str) -> str:
             "compiled": facts.compiled,
             "compile_seconds": round(facts.seconds, 3),
             "large_bytes": report.large,
+            "raised": [one.as_data() for one in report.raised],
             "findings": [asdict(found) for found in facts.found],
             "moved": [asdict(moved) for moved in facts.moved],
             "functions": [_function(each) for each in facts.functions],

@@ -9,6 +9,12 @@ must not fail, print or be seen: it takes itself off the path and hands over to 
 import os
 import sys
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import threading
+    from typing import Any
+
+_HERE = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # pathlib costs an import
 _DEVICES = "--xla_force_host_platform_device_count="
 
 
@@ -23,6 +29,39 @@ def _with_ours(value: str) -> str:
     if default and not any(flag.startswith(_DEVICES) for flag in (*flags, *ours)):
         flags.append(_DEVICES + default)
     return " ".join([*flags, *ours, f"{dump}{os.sep}{os.getpid()}"])
+
+
+def _tell(error: BaseException | None, thread: str = "") -> None:
+    """What ended the process, or a thread, with the arrays it was about, which only this process has."""
+    if isinstance(error, Exception):
+        try:
+            name = f"{os.getpid()}-{thread}.json" if thread else f"{os.getpid()}.json"
+            path = os.path.join(os.environ["SHARDLINT_RUN_RAISED"], name)  # noqa: PTH118
+            _beside("raised.py")["write"](error, path, thread)
+        except Exception:  # the traceback is there without it
+            return
+
+
+def _beside(name: str) -> "dict[str, Any]":
+    """What a file beside this one defines: it is on no path."""
+    path = os.path.join(_HERE, name)  # noqa: PTH118
+    found: dict[str, Any] = {"__name__": "shardlint_startup"}
+    with open(path, encoding="utf-8") as file:  # noqa: PTH123
+        exec(compile(file.read(), path, "exec"), found)
+    return found
+
+
+def _watch() -> None:
+    import atexit
+    import threading
+
+    def ended(given: "threading.ExceptHookArgs") -> None:
+        printed(given)
+        _tell(given.exc_value, str(given.thread.ident if given.thread else 0))
+
+    # Python itself keeps here what it prints at the end, whoever prints it.
+    atexit.register(lambda: _tell(getattr(sys, "last_value", None)))
+    printed, threading.excepthook = threading.excepthook, ended
 
 
 def _begin() -> None:
@@ -60,6 +99,10 @@ def _begin() -> None:
         observe()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=renew)
+    if "SHARDLINT_RUN_RECORD" in os.environ:
+        _beside("recorded.py")["begin"](os.environ["SHARDLINT_RUN_RECORD"])
+    if "SHARDLINT_RUN_RAISED" in os.environ:
+        _watch()
     if "SHARDLINT_RUN_STACKS" in os.environ:
         import faulthandler
 
@@ -69,8 +112,7 @@ def _begin() -> None:
 
 
 def _hand_over() -> None:
-    here = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120  # pathlib costs an import
-    sys.path[:] = [path for path in sys.path if path != here]
+    sys.path[:] = [path for path in sys.path if path != _HERE]
     this = sys.modules.pop("sitecustomize", None)
     try:
         import sitecustomize  # type: ignore[import-not-found,unused-ignore]  # noqa: F401

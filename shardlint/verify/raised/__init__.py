@@ -1,0 +1,1 @@
+"""What ended a program: which finding explains an exception, and what the arrays say of it."""

@@ -1,0 +1,249 @@
+"""What ended a program under `shardlint run`: the exception, its frames, and what the failing calls were given.
+
+Loaded by its file at the end of a process that an exception ended (or when one ended a thread), so that nothing of
+shardlint is on the program's path. It looks at what is there and runs nothing: no property, no operator.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import json
+import linecache
+import os
+import sys
+import types
+from typing import Any
+
+_TEXT = 20_000
+_FRAMES = 200
+_LEAVES = 400
+_CHAIN = 6
+# jax's own, which repeat the exception they hang on.
+_ECHOES = ("UnfilteredStackTrace", "SimplifiedTraceback", "JaxStackTraceBeforeTransformation")
+
+
+def write(error: BaseException, path: str, thread: str = "", test: str = "") -> None:
+    """Put down one exception as JSON, in a file of its own."""
+    errors = [_error(one) for one in _chain(error)]
+    data = {"thread": thread, "test": test, "errors": errors, "releases": _releases()}
+    part = f"{path}.part"
+    with open(part, "w", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+        json.dump(data, file, default=str)
+    os.replace(part, path)  # noqa: PTH105
+
+
+def _chain(error: Any) -> Any:
+    """An exception and those it was raised from, the last raised first."""
+    found: list[Any] = []
+    waiting = [error]
+    while waiting and len(found) < _CHAIN:
+        one = waiting.pop(0)
+        if one is None or any(one is other for other in found):
+            continue
+        if type(one).__name__ not in _ECHOES:
+            found.append(one)
+        after = one.__cause__ if one.__cause__ is not None or one.__suppress_context__ else one.__context__
+        waiting += [*list(getattr(one, "exceptions", ()))[:3], after]
+    return found
+
+
+def _error(error: Any) -> Any:
+    try:
+        text = str(error)[:_TEXT]
+    except Exception:
+        text = ""
+    return {
+        "type": type(error).__name__,
+        "module": type(error).__module__,
+        "bases": [base.__name__ for base in type(error).__mro__],
+        "message": text,
+        "frames": [_frame(tb) for tb in list(_walk(error.__traceback__))[-_FRAMES:]],
+        "line": getattr(error, "lineno", None) if isinstance(error, SyntaxError) else None,
+    }
+
+
+def _walk(tb: Any) -> Any:
+    while tb is not None:
+        yield tb
+        tb = tb.tb_next
+
+
+def _frame(tb: Any) -> Any:
+    code = tb.tb_frame.f_code
+    file = code.co_filename if code.co_filename.startswith("<") else os.path.abspath(code.co_filename)  # noqa: PTH100
+    told = {
+        "file": file,
+        "line": tb.tb_lineno,
+        "end": tb.tb_lineno,
+        "function": code.co_name,
+        "first": code.co_firstlineno,
+        "call": None,
+    }
+    if "site-packages" in code.co_filename or code.co_filename.startswith("<"):
+        return told
+    try:
+        where = next(_positions(code, tb.tb_lasti), None)
+        if where and where[1]:
+            told["end"] = where[1]
+            node = _at(code.co_filename, where)
+            if node is not None:
+                told["call"] = _call(node, tb.tb_frame)
+    except Exception:  # what is told of a failure must not be another
+        told["call"] = None
+    return told
+
+
+def _positions(code: Any, at: Any) -> Any:
+    if hasattr(code, "co_positions"):
+        for index, where in enumerate(code.co_positions()):
+            if index == at // 2:
+                yield where
+
+
+def _at(file: Any, where: Any) -> Any:
+    """The expression at these lines and columns."""
+    tree = ast.parse("".join(linecache.getlines(file)))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.expr):
+            if (node.lineno, node.end_lineno, node.col_offset, node.end_col_offset) == tuple(where):
+                return node
+    return None
+
+
+def _call(node: Any, frame: Any) -> Any:
+    """What was called, and what it was given."""
+    if isinstance(node, ast.Call):
+        given = [(None, one) for one in node.args] + [(one.arg, one.value) for one in node.keywords]
+        return {
+            "callee": ast.unparse(node.func),
+            **_target(node.func, frame),
+            "arguments": _given(given, frame),
+        }
+    if isinstance(node, ast.BinOp):
+        given = [(None, node.left), (None, node.right)]
+        return {"callee": "", "parameters": [], "arguments": _given(given, frame)}
+    return None
+
+
+def _target(node: Any, frame: Any) -> Any:
+    try:
+        target = _value(node, frame)
+        code = getattr(inspect.unwrap(target), "__code__", None)
+        told: dict[str, Any] = {
+            "type": type(target).__name__,
+            "module": str(getattr(target, "__module__", "")),
+        }
+        if code is not None:
+            told |= {"defined": [code.co_filename, code.co_firstlineno]}
+        told["parameters"] = list(inspect.signature(target).parameters)
+    except Exception:
+        return {"parameters": []}
+    return told
+
+
+def _given(given: Any, frame: Any) -> Any:
+    told, left = [], _LEAVES
+    for name, node in given:
+        starred = isinstance(node, ast.Starred) or (name is None and node is None)
+        one = {
+            "name": name,
+            "text": ast.unparse(node)[:200],
+            "starred": starred,
+            "leaves": [],
+            "known": False,
+        }
+        try:
+            value = _value(node.value if isinstance(node, ast.Starred) else node, frame)
+            one |= {"known": True, "type": type(value).__name__, "leaves": _leaves(value, left)}
+            left -= len(one["leaves"])
+        except Exception:
+            one["known"] = False
+        told.append(one)
+    return told
+
+
+class _Unknown(Exception):
+    pass
+
+
+def _value(node: Any, frame: Any) -> Any:
+    """What an expression was, where that can be looked up; raises for anything that would have to be run."""
+    if isinstance(node, ast.Constant):
+        return node.value
+    if isinstance(node, ast.Name):
+        for names in (frame.f_locals, frame.f_globals, frame.f_builtins):
+            if node.id in names:
+                return names[node.id]
+    if isinstance(node, ast.Attribute):
+        return _attribute(_value(node.value, frame), node.attr)
+    if isinstance(node, ast.Subscript):
+        of = _value(node.value, frame)
+        if type(of) in (dict, list, tuple):
+            return of[_value(node.slice, frame)]
+    if isinstance(node, (ast.Tuple, ast.List)) and not any(isinstance(one, ast.Starred) for one in node.elts):
+        return tuple(_value(one, frame) for one in node.elts)
+    raise _Unknown
+
+
+def _attribute(of: Any, name: Any) -> Any:
+    if isinstance(of, types.ModuleType):
+        return vars(of)[name]
+    found = inspect.getattr_static(of, name)
+    if isinstance(found, property):
+        raise _Unknown
+    return getattr(of, name)
+
+
+def _leaves(value: Any, most: Any) -> Any:
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return []
+    try:
+        paths = jax.tree_util.tree_flatten_with_path(value)[0][:most]
+        flat = [(jax.tree_util.keystr(path), leaf) for path, leaf in paths]
+    except Exception:
+        flat = [("", value)]
+    return [{"path": path, **_leaf(leaf)} for path, leaf in flat]
+
+
+def _leaf(leaf: Any) -> Any:
+    told: dict[str, Any] = {
+        "type": type(leaf).__name__,
+        "array": hasattr(leaf, "shape") and hasattr(leaf, "dtype"),
+    }
+    try:
+        if told["array"]:
+            told |= {"shape": list(leaf.shape), "dtype": str(leaf.dtype)}
+        if "Tracer" in told["type"]:
+            told |= {"traced": True, "short": leaf.aval.str_short()}
+        elif hasattr(leaf, "is_deleted"):
+            told["deleted"] = bool(leaf.is_deleted())
+            told |= _placed(leaf.sharding)
+            told["committed"] = bool(getattr(leaf, "_committed", True))
+    except Exception:  # an array of which less is known
+        return told
+    return told
+
+
+def _placed(sharding: Any) -> Any:
+    told: dict[str, Any] = {"devices": sorted(device.id for device in sharding.device_set)[:4096]}
+    order = getattr(sharding, "_device_assignment", None)
+    if order is not None:
+        told["order"] = [device.id for device in order][:4096]
+    mesh, spec = getattr(sharding, "mesh", None), getattr(sharding, "spec", None)
+    if mesh is not None and spec is not None:
+        told["mesh"] = {str(name): int(size) for name, size in dict(mesh.shape).items()}
+        told["spec"] = [list(part) if isinstance(part, tuple) else part for part in map(_plain, spec)]
+    return told
+
+
+def _plain(part: Any) -> Any:
+    return part if part is None or isinstance(part, (str, tuple)) else str(part)
+
+
+def _releases() -> Any:
+    """The releases of what is imported."""
+    names = ("jax", "jaxlib", "equinox", "flax", "haliax", "optax", "einshard")
+    found = {name: getattr(sys.modules.get(name), "__version__", None) for name in names}
+    return {name: release for name, release in found.items() if isinstance(release, str)}

@@ -1,0 +1,25 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+
+
+def put(x, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+# says: there are 8 devices, and a mesh of 8 x 2 takes 16|SL308
+import os
+
+os.environ.setdefault("DATA_PARALLEL", "8")  # ok: os.environ.setdefault("DATA_PARALLEL", "4")
+
+
+def build(data, model):
+    devices = np.array(jax.devices())
+    return Mesh(devices.reshape(data, model), ("data", "model"))  # at
+
+
+build(int(os.environ.pop("DATA_PARALLEL")), 2)

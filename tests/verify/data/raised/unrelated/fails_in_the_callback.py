@@ -1,0 +1,25 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+
+
+def put(x, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+def check(x):
+    raise ValueError("loss is too high")
+
+
+@jax.jit
+def step(x):
+    jax.debug.callback(check, x)
+    return x
+
+
+jax.block_until_ready(step(jnp.ones(8)))
+jax.effects_barrier()

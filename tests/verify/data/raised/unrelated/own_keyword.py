@@ -1,0 +1,18 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+
+
+def put(x, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+def train(params, batch):
+    return params - batch
+
+
+train(put(jnp.ones(8), "data"), batches=jnp.ones(8))

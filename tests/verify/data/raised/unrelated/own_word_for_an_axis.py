@@ -1,0 +1,21 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+
+
+def put(x, *spec):
+    return jax.device_put(x, NamedSharding(mesh, P(*spec)))
+
+
+axes = {"data": 0}
+
+
+def axis(name):
+    return axes[name]
+
+
+axis("expert")

@@ -1,0 +1,215 @@
+"""`shardlint verify --init`: a fixture file from one run of a program, that passes as it is and catches what is broken later."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shardlint.verify.init.recorded import Argument, Function
+from shardlint.verify.init.write import fixture_file
+from shardlint.verify.spec import P
+
+PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
+
+PROGRAM = """
+from functools import partial
+from typing import NamedTuple
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+import steps
+
+def init(mesh):
+    put = lambda x, *spec: jax.device_put(x, NamedSharding(mesh, P(*spec)))
+    w = {"w1": put(np.ones((32, 64), np.float32), "data", "model"), "w2": put(np.ones((64, 32), np.float32), "model")}
+    return w, steps.Moments(jnp.zeros((), jnp.int32), jax.tree.map(jnp.zeros_like, w))
+
+def main():
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+    with steps.around(mesh):
+        params, moments = init(mesh)
+        batch = jax.device_put(np.ones((8, 32), np.float32), NamedSharding(mesh, P("data")))
+        tokens = jax.device_put(np.arange(16) % 7, NamedSharding(mesh, P("data")))
+        for _ in range(2):
+            params, moments = steps.update(params, moments, batch, 2)
+        hidden = NamedSharding(mesh, P("data", "model"))
+        forward = jax.jit(steps.forward, out_shardings=hidden)
+        forward(params, batch=batch)
+        steps.mean(batch)
+        steps.count(tokens)
+        jax.jit(lambda x: x + 1)(batch)
+        steps.apply(steps.Holder(jnp.sin), batch)
+
+if __name__ == "__main__":
+    main()
+"""
+
+STEPS = """
+import contextlib, dataclasses
+from functools import partial
+from typing import NamedTuple
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, PartitionSpec as P
+
+try:
+    from jax import shard_map
+except ImportError:
+    from jax.experimental.shard_map import shard_map
+
+class Moments(NamedTuple):
+    count: jax.Array
+    mean: dict
+
+@jax.tree_util.register_pytree_node_class
+class Holder:
+    def __init__(self, fn):
+        self.fn = fn
+    def tree_flatten(self):
+        return (), self.fn
+    @classmethod
+    def tree_unflatten(cls, fn, _):
+        return cls(fn)
+
+def around(mesh):
+    return jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh
+
+@partial(jax.jit, donate_argnums=(0, 1), static_argnums=3)
+def update(params, moments, batch, power):
+    grads = jax.grad(lambda p: ((batch @ p["w1"] @ p["w2"]) ** power).mean())(params)
+    mean = jax.tree.map(lambda m, g: 0.9 * m + g, moments.mean, grads)
+    return jax.tree.map(lambda p, m: p - m, params, mean), Moments(moments.count + 1, mean)
+
+def forward(params, batch):
+    return batch @ params["w1"]
+
+@jax.jit
+def mean(x):
+    mesh = Mesh(np.array(jax.devices()[:8]).reshape(4, 2), ("data", "model"))
+    total = lambda x: jax.lax.psum(x.sum(0), "data")
+    return shard_map(total, mesh=mesh, in_specs=P("data"), out_specs=P())(x) / x.shape[0]
+
+@jax.jit
+def count(tokens):
+    return jnp.zeros(7).at[tokens].add(1)
+
+@jax.jit
+def apply(holder, x):
+    return holder.fn(x)
+"""
+
+
+def shardlint(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    env = {key: value for key, value in os.environ.items() if key != "XLA_FLAGS"}
+    return subprocess.run(
+        [sys.executable, "-m", "shardlint", "verify", *words],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+def test_fixtures_of_a_run(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(PROGRAM)
+    (tmp_path / "steps.py").write_text(STEPS)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "train.py")
+    assert ended.returncode == 0, ended.stderr
+    assert "wrote sharding_fixtures.py: 4 fixtures (update, forward, mean, count), which pass" in ended.stdout
+    assert "main.<locals>.<lambda> is left out: it is not kept under a name" in ended.stdout
+    assert "apply is left out: its arguments hold a Holder, which cannot be written down" in ended.stdout
+    written = (tmp_path / "sharding_fixtures.py").read_text()
+    assert 'fn="steps:update"' in written
+    assert "donate=(0, 1)," in written
+    assert 'out_shardings=NamedSharding(mesh, PartitionSpec("data", "model"))' in written
+    # It makes a mesh of eight devices by itself: there is no run of it on one.
+    assert written.count("# not declared") == written.count("# not declared: reference: the run on one device raised") == 1
+    goldens = tmp_path / "sharding_fixtures.golden"
+    assert sorted(path.stem for path in goldens.iterdir()) == ["count", "forward", "mean", "update"]
+
+    again = shardlint(tmp_path, "--init", "--", PYTHON, "train.py")
+    assert again.returncode == 2
+    assert "exists; name another with --init-file" in again.stderr
+
+    broken = STEPS.replace("donate_argnums=(0, 1), ", "").replace(
+        'jax.lax.psum(x.sum(0), "data")', "x.sum(0)"
+    )
+    broken = broken.replace('return batch @ params["w1"]', 'return batch @ params["w1"] * jax.device_count()')
+    (tmp_path / "steps.py").write_text(broken)
+    report = shardlint(tmp_path, "sharding_fixtures.py", "--output-format", "json", "--python", PYTHON)
+    assert report.returncode == 1
+    results: list[dict[str, Any]] = json.loads(report.stdout)["results"]
+    kinds = {
+        (result["fixture"].rpartition("::")[2], failure["kind"])
+        for result in results
+        for failure in result["failures"]
+    }
+    assert {("update", "donation"), ("forward", "numbers")} <= kinds
+    assert any(name == "mean" for name, _ in kinds)
+    assert not any(name == "count" for name, _ in kinds)
+
+
+def test_nothing_to_write(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import jax\njax.jit(lambda x: x)(1.0)\n")
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "train.py")
+    assert ended.returncode == 2
+    assert "no jitted function was called of which a fixture can be written" in ended.stderr
+    assert "train.py:2: <lambda> is left out" in ended.stderr
+    assert not (tmp_path / "sharding_fixtures.py").exists()
+
+
+def test_what_to_run_is_asked_for(tmp_path: Path) -> None:
+    assert "--init needs the program to run" in shardlint(tmp_path, "--init").stderr
+    assert "--init-file is for --init" in shardlint(tmp_path, "--init-file", "fx.py").stderr
+
+
+def function(**more: Any) -> Function:
+    given: dict[str, Any] = {
+        "name": "step",
+        "reference_to": "train:step",
+        "file": Path("train.py"),
+        "line": 3,
+        "mesh": {"data": 8},
+        "explicit": False,
+        "context": "set_mesh",
+        "arguments": [],
+        "out": {"": P()},
+        "donate": [],
+        "jit": None,
+    }
+    return Function(**{**given, **more})
+
+
+@pytest.mark.parametrize(
+    ("argument", "written"),
+    [
+        (
+            Argument("array((4, 2), 'float32')", (), 2, {"": P("data")}),
+            'arg(shape=(4, 2), dtype="float32", spec=P("data")),',
+        ),
+        (Argument("array((4,), 'int32')", (), 50, {}), 'arg(shape=(4,), dtype="int32", below=50),'),
+        (Argument("('a', None)", (), 2, {}), "arg(step_0),"),
+        (Argument("'eval'", (), 2, {}), 'arg(lambda: "eval"),'),
+        (
+            Argument("{'w[0]': array((4,), 'f4')}", (), 2, {"w[0]": P(("data",))}),
+            'specs={"w[[]0]": P(("data",))},',
+        ),
+    ],
+)
+def test_how_an_argument_is_written(argument: Argument, written: str) -> None:
+    text = fixture_file([function(arguments=[argument])], "python train.py")
+    assert written in text
+    compile(text, "fx.py", "exec")
+
+
+def test_what_does_not_hold_is_said() -> None:
+    dropped = function(dropped=["reference: out differs"], reference=False)
+    text = fixture_file([dropped, function(name="other", broken="it hangs")], "python train.py")
+    assert "    # not declared: reference: out differs\n" in text
+    assert "# train:step has no fixture: it hangs" in text
+    assert "reference=" not in text

@@ -1,0 +1,187 @@
+"""What is said of a program that raises, and of right twins and of what has nothing to do with sharding: nothing.
+
+A program of data/raised has `# at` at the line the explanation is for, `# says: PATTERN` of it, and after `# ok:` the
+line its right twin has instead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shardlint.verify.raised.record import raised
+from shardlint.verify.raised.told import Told, explained, lines
+
+HERE = Path(__file__).parent
+PROGRAMS = HERE / "data" / "raised"
+STARTUP = HERE.parents[1] / "shardlint" / "verify" / "sanitizer" / "startup" / "raised.py"
+BAD = sorted(path.stem for path in PROGRAMS.glob("*.py"))
+UNRELATED = sorted(path.stem for path in (PROGRAMS / "unrelated").glob("*.py"))
+PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
+
+
+def twin(source: str) -> str:
+    """The program without its mistake."""
+    found = [re.sub(r"^(\s*).*# ok: (.*)$", r"\1\2", line) for line in source.splitlines()]
+    return "\n".join(found) + "\n"
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("raised")
+    programs = []
+    for path in (*PROGRAMS.glob("*.py"), *(PROGRAMS / "unrelated").glob("*.py")):
+        programs.append(folder / path.name)
+        programs[-1].write_text(path.read_text())
+    for name in BAD:
+        programs.append(folder / f"{name}_ok.py")
+        programs[-1].write_text(twin((PROGRAMS / f"{name}.py").read_text()))
+    flags = "--xla_force_host_platform_device_count=8"
+    env = {**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu", "PYTHONWARNINGS": "ignore"}
+    words = [PYTHON, str(HERE / "raise_all.py"), str(STARTUP), str(folder), *map(str, programs)]
+    subprocess.run(words, env=env, check=True, timeout=300, capture_output=True)
+    return folder
+
+
+ENDINGS = """
+import sys, threading
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+mesh = Mesh(np.array(jax.devices()), ("data",))
+
+def wrong():
+    NamedSharding(mesh, P("date"))  # the line
+
+how = sys.argv[1]
+if how == "thread":
+    thread = threading.Thread(target=wrong)
+    thread.start()
+    thread.join()
+elif how == "caught":
+    try:
+        wrong()
+    except ValueError:
+        sys.exit(1)
+elif how == "interrupted":
+    try:
+        wrong()
+    finally:
+        raise KeyboardInterrupt
+elif how == "hook":
+    sys.excepthook = lambda *given: None
+    wrong()
+"""
+
+
+@pytest.mark.parametrize(("how", "code"), [("thread", 0), ("caught", 1), ("interrupted", None), ("hook", 1)])
+def test_what_ends_a_program(tmp_path: Path, how: str, code: int | None) -> None:
+    (tmp_path / "train.py").write_text(ENDINGS)
+    words = ["run", "--report", "run.json", "--", PYTHON, "train.py", how]
+    ended = subprocess.run(
+        [sys.executable, "-m", "shardlint", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert code is None or ended.returncode == code
+    report = json.loads((tmp_path / "run.json").read_text())["raised"]
+    if how in ("caught", "interrupted"):
+        assert report == []
+        assert "explained" not in ended.stderr
+        return
+    (one,) = report
+    assert (one["kind"], one["code"], one["line"], one["code_line"]) == ("axis-not-in-mesh", "SL301", 9, 9)
+    assert one["thread"] == (how == "thread")
+    # Under the traceback, where there is one.
+    assert ended.stderr.index("ValueError at train.py:9 in wrong, explained:") >= ended.stderr.find(
+        "Traceback"
+    )
+    assert 'Write "data"' in ended.stderr
+
+
+TESTS = """
+import jax, numpy as np, pytest
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+def build(axis):
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    return NamedSharding(mesh, P(axis))
+
+@pytest.mark.parametrize("axis", ["data", "model", "modle"])
+def test_axis(axis):
+    build(axis)
+
+def test_axis_again():
+    build("model")
+
+def test_other():
+    assert build("data") is None
+
+def test_raises():
+    with pytest.raises(ValueError):
+        build("never")
+
+@pytest.mark.xfail
+def test_expected():
+    build("nowhere")
+"""
+
+
+def test_tests_that_fail_are_named(tmp_path: Path) -> None:
+    (tmp_path / "test_axes.py").write_text(TESTS)
+    words = [
+        "run",
+        "--report",
+        "run.json",
+        "--",
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+    ]
+    ended = subprocess.run(
+        [sys.executable, "-m", "shardlint", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
+    assert ended.returncode == 1
+    report = json.loads((tmp_path / "run.json").read_text())["raised"]
+    assert [(one["tests"], one["line"]) for one in report] == [
+        (["test_axes.py::test_axis[model]", "test_axes.py::test_axis_again"], 7),
+        (["test_axes.py::test_axis[modle]"], 7),
+    ]
+    assert (
+        "test_axes.py::test_axis[model] and 1 more: ValueError at test_axes.py:7 in build, explained:"
+        in ended.stderr
+    )
+
+
+def told(folder: Path, name: str) -> list[Told]:
+    return explained([raised(json.loads((folder / f"{name}.json").read_text()))])
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_explained(ran: Path, name: str) -> None:
+    source = (ran / f"{name}.py").read_text()
+    wanted = re.search(r"# says: (.*)", source)
+    at = next(number for number, line in enumerate(source.splitlines(), 1) if "# at" in line)
+    assert wanted is not None
+    (one,) = told(ran, name)
+    said = "\n".join(lines([one]))
+    assert re.search(wanted[1], said, re.DOTALL), said
+    assert one.at.line == at, said
+
+
+@pytest.mark.parametrize("name", UNRELATED)
+def test_nothing_is_said_of_what_has_another_reason(ran: Path, name: str) -> None:
+    assert not told(ran, name), "\n".join(lines(told(ran, name)))
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_the_right_twin_runs(ran: Path, name: str) -> None:
+    ended = json.loads((ran / "ended").read_text())
+    assert ended[str(ran / f"{name}_ok.py")] == ""
