@@ -222,8 +222,15 @@ class Attempt:
             why = work.reason or self.refused.why(work.path, finding, work.origin(finding))
             if why and finding.fix is not None:
                 help = f"{finding.fix.message}; not fixed: {why}"
-                finding = replace(finding, fix=None, help=help)
+                kept = None if finding.obstacles is None else (self._placed(work, finding, why),)
+                finding = replace(finding, fix=None, help=help, obstacles=kept)
             yield finding
+
+
+    def _placed(self, work: Work, finding: Finding, why: str) -> str:
+        path = work.path.resolve()
+        shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        return f"{shown.as_posix()}:{work.after.position(finding.start)[0]}: {why}"
 
 
 def wanted(fix: Fix | None, unsafe: bool) -> bool:

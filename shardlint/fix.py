@@ -69,6 +69,7 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
     places = Places()
     found = chosen(paths, options, places)
     report.passed_by(found)
+    report.root = Checker(options, places=places).root
     named = {met.path for met in found.met if met.stamp is None}
     files = _each_once(found)
     if write:

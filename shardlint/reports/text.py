@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from shardlint.plain import plain
+from shardlint.reports import by_project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +21,17 @@ _TAB = 4
 _ALIKE = 3
 
 
-def full(report: Report) -> Iterator[str]:
-    """A frame for each finding: the line, the code underlined, what happens, what to write."""
-    for file in report.reports:
+def full(report: Report, asked: frozenset[str] = frozenset()) -> Iterator[str]:
+    """A frame for each finding: the line, the code underlined, what happens, what to write.
+
+    Of a rule that finds the same all over a project it is one line, unless its code is `asked` for.
+    """
+    reports, many, rest = by_project.apart(report.reports, report.root, asked)
+    for file in reports:
         yield from frames(file)
+    yield from by_project.frames(many, obstacles=False)
+    if asked:
+        yield from by_project.listed(rest)
     yield from _skipped(report)
     yield from assumed(report)
     yield summary(report)

@@ -58,8 +58,8 @@ def on_the_host(site: Site, node: ast.With | ast.AsyncWith, run: Running) -> boo
     scope = site.file.home(node).function()
     if scope is None or _host_function(site, site.file, scope, 0):
         return True
-    inner = (Place(site.file, call) for one in site.file.inner_scopes(scope) for call in one.calls)
-    if any(_jits(site, place) for place in inner):
+    inner = [Place(site.file, call) for one in site.file.inner_scopes(scope) for call in one.calls]
+    if any(_jits(site, place) for place in dict.fromkeys((*inner, *run.calls))):
         return True
     return _makes_the_mesh(site, node, scope) or _does_host_work(site, (*_own(site.file, scope), *run.calls))
 
@@ -120,10 +120,11 @@ def _of_a_main(file: FileFacts, definition: ast.FunctionDef | ast.AsyncFunctionD
 def _jits(site: Site, place: Place) -> bool:
     call = place.node
     assert isinstance(call, ast.Call)
-    for option in (*options(site.value(call.func)), *options(site.value(call))):
+    values = (site.program.value(place.file, call.func), site.program.value(place.file, call))
+    for option in (one for value in values for one in options(value)):
         if isinstance(option, Wrapped):
-            name = option.inner.name if isinstance(option.inner, Api) else option.api.name
-            if name.rpartition(".")[2] in _JITS:
+            inner = option.inner.name if isinstance(option.inner, Api) else ""  # a partial of jax.jit
+            if any(name.rpartition(".")[2] in _JITS for name in (inner, option.api.name)):
                 return True
     return False
 
@@ -151,8 +152,10 @@ def _does_host_work(site: Site, calls: Iterable[Place]) -> bool:
 def _is_host_work(site: Site, place: Place) -> bool:
     call = place.node
     assert isinstance(call, ast.Call)
-    if isinstance(call.func, ast.Attribute) and call.func.attr in _HOST_METHODS:
-        return True
+    if isinstance(call.func, ast.Attribute):
+        compiles = call.func.attr == "compile" and not call.args  # `step.lower(x).compile()`
+        if compiles or call.func.attr in _HOST_METHODS:
+            return True
     found = options(site.program.value(place.file, call.func))
     return bool(found) and all(
         isinstance(one, Api) and (one.name in _HOST_APIS or one.name.startswith(_HOST_LIBRARIES))

@@ -57,8 +57,8 @@ def items(
 
 
 def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
-    """Whether an expression is a mesh made in the text, or a parameter annotated as one."""
-    return all(
+    """Whether an expression is a mesh made in the text, or a parameter or field annotated as one."""
+    return program.contexts.annotated_field(file, node) or all(
         (isinstance(one, Made) and one.api in MESH_MAKERS)
         or (isinstance(one, Parameter) and program.contexts.annotated(one))
         for one in options(program.value(file, node))
@@ -138,6 +138,8 @@ def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, c
     if not all(_has_auto_axes(site, mesh) for mesh in known):
         return "not all axes of the mesh are Auto"
     run = running(site.program, Place(site.file, statement))
+    if site.program.region(site.file, statement).traced in ("always", "sometimes"):
+        return "it is traced code, where jax.set_mesh raises"
     if not on_the_host(site, statement, run):
         return "nothing shows that it runs outside traced code, where alone jax.set_mesh may be called"
     inside = [f"in it runs {why}" for why in _in_the_block(site, run)]
