@@ -171,6 +171,7 @@ def _names(outcome: FixedFile) -> tuple[str, str]:
 
 
 def _lines(source: Source) -> list[str]:
+    """As people read them: of a notebook the code, a line between cells."""
     lines = [source.line(number + 1) for number in range(len(source.line_starts))]
     return lines[:-1] if lines and not lines[-1] else lines
 

@@ -49,10 +49,10 @@ def concise(report: Report) -> Iterator[str]:
     """One line for each finding, as editors and grep like it."""
     for file in report.reports:
         for finding in file.findings:
-            line, column = file.source.position(finding.start)
             head = finding.message if not finding.label else f"{finding.label}: {finding.message}"
             yield plain(
-                f"{_shown(file)}:{line}:{column}: {finding.rule.code} {finding.rule.name} [{tags(finding)}] {head}"
+                f"{_shown(file)}:{_place(file.source, finding)}: {finding.rule.code} {finding.rule.name} "
+                f"[{tags(finding)}] {head}"
             )
     yield from _skipped(report)
     yield from assumed(report)
@@ -168,10 +168,15 @@ def _shown(file: FileReport) -> str:
     return str(file.path)
 
 
+def _place(source: Source, finding: Finding) -> str:
+    cell, line, column = source.place(finding.start)
+    return f"{line}:{column}" if cell is None else f"cell {cell}:{line}:{column}"
+
+
 def _frame(file: FileReport, finding: Finding) -> Iterator[str]:
     source = file.source
     line, column = source.position(finding.start)
-    yield plain(f"{_shown(file)}:{line}:{column}: {finding.rule.code} {finding.rule.name}  [{tags(finding)}]")
+    yield plain(f"{_shown(file)}:{_place(source, finding)}: {finding.rule.code} {finding.rule.name}  [{tags(finding)}]")
     if source.text:
         yield from _underlined(source, finding, line, column)
     for text in finding.message.splitlines():
@@ -199,7 +204,7 @@ def _underlined(source: Source, finding: Finding, line: int, column: int) -> Ite
         text, start, stop = "…" + text[cut:], start - cut + 1, stop - cut + 1
     shown = text[:_WIDTH] + ("…" if len(text) > _WIDTH else "")
     stop = max(min(stop, _WIDTH), start + 1)
-    gutter = f"{line:>5}"
+    gutter = f"{source.place(finding.start)[1]:>5}"
     yield f"{gutter} | {plain(shown.expandtabs(_TAB))}"
     pad, mark = _columns(text[:start]), max(1, _columns(text[:stop]) - _columns(text[:start]))
     label = f" {plain(finding.label)}" if finding.label else ""
