@@ -318,7 +318,10 @@ def targets(path: Path, target: tuple[str, ...]) -> None:
 @cli.command()
 @click.argument("place", metavar="PATH:LINE")
 def explain(place: str) -> None:
-    """Show what shardlint knows at a line: why it is traced, under which mesh, what its names are."""
+    """Show what shardlint knows at a line: why it is traced, under which mesh, what its names are.
+
+    In a notebook PLACE is PATH:cell N:LINE, as `check` says it.
+    """
     from shardlint.explain import explain as run
     from shardlint.facts import NotParsed
     from shardlint.plain import plain
@@ -327,8 +330,10 @@ def explain(place: str) -> None:
     path, _, line = place.rpartition(":")
     if not path or not re.fullmatch("[0-9]{1,9}", line):
         raise click.UsageError(f"{place!r} is not PATH:LINE, as in train.py:41")
+    in_cell = re.fullmatch(r"(.+):cell ([0-9]{1,9})", path)
+    path, cell = (in_cell[1], int(in_cell[2])) if in_cell is not None else (path, None)
     try:
-        for text in run(Path(path), int(line)):
+        for text in run(Path(path), int(line), cell):
             click.echo(plain(text))
     except (Unreadable, NotParsed, LookupError) as error:
         _fail(f"{path}: {error}")

@@ -12,6 +12,7 @@ import nbformat
 import pytest
 
 from shardlint.check import Options, check
+from shardlint.explain import explain
 from shardlint.fix import fix
 from shardlint.reports import json_, text
 from shardlint.sources.magics import as_python, as_written
@@ -194,6 +195,15 @@ def test_code_that_looks_like_a_kept_line_is_not_rewritten(write: Write) -> None
     before = (root / "book.ipynb").read_bytes()
     fix([root], OPTIONS, unsafe=True, write=True)
     assert (root / "book.ipynb").read_bytes() == before
+
+
+def test_explain_a_line_of_a_cell(write: Write) -> None:
+    root = write({"book.ipynb": json.dumps(BOOK), "pyproject.toml": ""})
+    first, *rest = explain(root / "book.ipynb", 3, 5)
+    assert first.endswith("book.ipynb:cell 5:3: y = jax.tree_map(lambda x: x + 1, x)  # twice") and rest
+    for cell_number, line in ((1, 1), (5, 9), (None, 3)):
+        with pytest.raises(LookupError, match="PATH:cell N:LINE"):
+            list(explain(root / "book.ipynb", line, cell_number))
 
 
 MYST = """\

@@ -66,7 +66,7 @@ class Notebook(Source):
         number = self.cells[index].number if index < len(self.cells) else 1
         return number, line - self._first_lines[index] + 1
 
-    def line_of(self, cell: int, line: int) -> int | None:
+    def line_of(self, cell: int | None, line: int) -> int | None:
         """The line of the text that a line of a cell is; None where there is none."""
         for first, one in zip(self._first_lines, self.cells, strict=False):
             if one.number == cell and 1 <= line <= one.code.count("\n") + 1:

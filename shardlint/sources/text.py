@@ -115,6 +115,10 @@ class Source:
         """Where a character is for people: the cell (None in what has no cells), the line and the column."""
         return None, *self.position(offset)
 
+    def line_of(self, cell: int | None, line: int) -> int | None:
+        """The line of the text that people call by a cell and a line; None where there is none."""
+        return line if cell is None else None
+
     def told(self, message: str) -> str:
         """A message about the file, with the places that people see."""
         return message
