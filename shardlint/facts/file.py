@@ -56,6 +56,8 @@ class FileFacts:
         self.reaching: dict[tuple[ast.AST, Scope, str], list[Binding]] = {}
         self.exits: dict[Scope, int | None] = {}
         self.version_tests: dict[ast.expr, bool] = {}
+        self.in_a_guard: dict[ast.stmt, bool] = {}
+        """Whether statements run on some releases only, by what stands around them: see `program.guards`."""
         self.said_of: dict[tuple[str, ast.AST], Any] = {}
         """What the text of the file alone says of nodes, as several rules ask: see `remembered`."""
         self.binders: dict[tuple[Scope, str], frozenset[ast.AST]] = {}
@@ -103,6 +105,7 @@ class FileFacts:
         self.binders.clear()
         self.exits.clear()
         self.version_tests.clear()
+        self.in_a_guard.clear()
         self.said_of.clear()
         self.readers.clear()
         self.read.clear()

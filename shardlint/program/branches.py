@@ -111,8 +111,13 @@ def _asked(file: FileFacts, function: Scope, test: ast.expr, wanted: bool) -> It
 
 def _is_parameter(file: FileFacts, function: Scope, use: ast.Name) -> bool:
     """Whether a name is a parameter of the function, as it was given."""
+    return file.remembered("parameter of", use, lambda: _taken_by(file, use)) is function
+
+
+def _taken_by(file: FileFacts, use: ast.Name) -> Scope | None:
+    """The function that a name is a parameter of, as it was given."""
     bindings, owner = lookup(file, use, use.id)
-    return owner is function and bool(bindings) and all(one.kind == "param" for one in bindings)
+    return owner if bindings and all(one.kind == "param" for one in bindings) else None
 
 
 def comes_to(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 
 from shardlint.facts import FileFacts, called_name
 
@@ -81,18 +82,31 @@ def _guarded(file: FileFacts, node: ast.AST) -> bool:
         if _guards(file, outer, inner):
             return True
         inner = outer
-    if isinstance(inner, ast.stmt) and file.remembered("in a guard", inner, lambda: _in_a_guard(file, inner)):
+    if isinstance(inner, ast.stmt) and _in_a_guard(file, inner):
         return True
     return _early_exit(file, node)
 
 
 def _in_a_guard(file: FileFacts, statement: ast.stmt) -> bool:
+    """Kept for the statements on the way out too: each arm of a long `elif` stands in the ones before."""
+    known = file.in_a_guard
+    passed: list[ast.stmt] = []
     inner: ast.AST = statement
-    for outer in file.ancestors(statement):
+    found = False
+    for outer in itertools.chain(file.ancestors(statement), (None,)):
+        if isinstance(inner, ast.stmt):
+            if inner in known:
+                found = known[inner]
+                break
+            passed.append(inner)
+        if outer is None:
+            break
         if _guards(file, outer, inner):
-            return True
+            found = True
+            break
         inner = outer
-    return False
+    known.update(dict.fromkeys(passed, found))
+    return found
 
 
 def _guards(file: FileFacts, outer: ast.AST, inner: ast.AST) -> bool:

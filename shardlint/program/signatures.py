@@ -117,6 +117,10 @@ def of_definition(node: Definition) -> Parameters:
 
 def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
     """What a function value takes: functions, methods, partials, transformed functions, objects with `__call__`."""
+    while isinstance(value, Wrapped) and (
+        value.api.name in KEEPING or value.api.name == "builtins.staticmethod"
+    ):
+        value = value.inner  # a function through many transforms is followed in one go
     found = options(value)
     if len(found) > 1:
         several = [parameters_of(option, evaluator) for option in found]
@@ -129,10 +133,6 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
         case Wrapped(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as call):
             parameters_of_inner = parameters_of(inner, evaluator)
             return _partial(parameters_of_inner, call) if parameters_of_inner is not None else None
-        case Wrapped(api=Api(name="builtins.staticmethod"), inner=inner):
-            return parameters_of(inner, evaluator)
-        case Wrapped(api=Api(name=name), inner=inner) if name in KEEPING:
-            return parameters_of(inner, evaluator)
         case Made(by=ClassValue()) as instance:
             call_method = evaluator.attribute(instance, "__call__")
             return parameters_of(call_method, evaluator) if not isinstance(call_method, Unknown) else None
@@ -286,9 +286,7 @@ def wrappings(
             return
 
 
-def _applied(
-    program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]
-) -> Iterator[Jitted]:
+def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]) -> Iterator[Jitted]:
     """What the name of a partial is applied to in this file: `jit = partial(jax.jit, ...)`, `@jit`, `jit(f)`."""
     if not isinstance(name, ast.Name):
         return

@@ -141,6 +141,8 @@ def is_test(file: FileFacts, node: ast.AST) -> bool:
     ):
         return True
     return any(
-        isinstance(outer, ast.FunctionDef) and outer.name.startswith(("test_", "bench"))
-        for outer in file.ancestors(node)
+        isinstance(outer.node, ast.FunctionDef) and outer.node.name.startswith(("test_", "bench"))
+        for outer in (
+            file.home(node) if not isinstance(node, ast.FunctionDef) else file.scope(node)
+        ).outward()
     )

@@ -40,7 +40,7 @@ _MANY = 50
 
 def rank_at_most(site: Site, array: ast.expr) -> int | None:
     """How many dimensions an array has at most by the tests around the call: `if x.ndim == 0:`."""
-    if not isinstance(array, ast.Name):
+    if not isinstance(array, ast.Name) or not _ranks_asked(site.file, array):
         return None
     inner: ast.AST = site.call
     found: list[int] = []
@@ -53,6 +53,26 @@ def rank_at_most(site: Site, array: ast.expr) -> int | None:
             found += [most] if most is not None else []
         inner = outer
     return min(found, default=None)
+
+
+def _ranks_asked(file: FileFacts, array: ast.Name) -> bool:
+    """Whether the function asks for the rank or the shape of what has this name anywhere."""
+    home = file.home(array)
+    scope = home.function() or home
+    return file.remembered(
+        f"ranks of {array.id}",
+        scope.node,
+        lambda: any(_asks(file, use) for use in file.mentions_in(scope, array.id)),
+    )
+
+
+def _asks(file: FileFacts, use: ast.AST) -> bool:
+    match file.parent(use):
+        case ast.Attribute(attr=attribute):
+            return attribute in ("ndim", "shape")
+        case ast.Call(func=ast.Attribute(attr=attribute)):
+            return attribute == "ndim"
+    return False
 
 
 def _at_most(file: FileFacts, test: ast.expr, array: ast.Name, holds: bool) -> int | None:
@@ -264,7 +284,13 @@ def _uses(site: Site, origin: Binding) -> Iterator[ast.Name]:
 def _treated_as_more(site: Site, origin: Binding, but: ast.Attribute | None = None) -> bool:
     """Whether the code does to it what takes a dimension, or asks for its rank. `but` is one mention to forgive."""
     uses = enumerate(_uses(site, origin))
-    return any(count == _MANY or not _harmless(site, use, but) for count, use in uses)
+    if but is not None:
+        return any(count == _MANY or not _harmless(site, use, but) for count, use in uses)
+    return site.file.remembered(
+        "treated as more than a scalar",
+        origin.node,
+        lambda: any(count == _MANY or not _harmless(site, use, None) for count, use in uses),
+    )
 
 
 def _harmless(site: Site, use: ast.Name, but: ast.Attribute | None) -> bool:
