@@ -37,7 +37,9 @@ _SHOWN = ("jax", "equinox", "flax")
 
 
 def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
-    """Lines of text about a line of a file, or of a `cell` of a notebook: where it runs, under which mesh, what its names are.
+    """Lines of text about a line of a file: where it runs, under which mesh, what its names are.
+
+    In a notebook it is a line of a `cell`.
 
     Raises `Unreadable` and `NotParsed` for a file that cannot be read, `LookupError` for a line that is not there.
     """
