@@ -14,7 +14,7 @@ import pytest
 from shardlint.check import Options, check
 from shardlint.fix import fix
 
-HERE = Path(__file__).parent / "filter_jit_forms"
+HERE = Path(__file__).parent / "data" / "filter_jit_forms"
 OPTIONS = Options(select=("SL101",), targets={"equinox": "0.13.8", "jax": "0.12.0"})
 FORMS = dict(
     zip(

@@ -14,7 +14,7 @@ import pytest
 from shardlint.check import Options, check
 from shardlint.fix import fix
 
-HERE = Path(__file__).parent / "mesh_contexts"
+HERE = Path(__file__).parent / "data" / "mesh_contexts"
 OPTIONS = Options(
     select=("SL315", "SL901", "SL902"), targets={"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}
 )
