@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -222,8 +223,15 @@ class Attempt:
             why = work.reason or self.refused.why(work.path, finding, work.origin(finding))
             if why and finding.fix is not None:
                 help = f"{finding.fix.message}; not fixed: {why}"
-                finding = replace(finding, fix=None, help=help)
+                kept = None if finding.obstacles is None else (self._placed(work, finding, why),)
+                finding = replace(finding, fix=None, help=help, obstacles=kept)
             yield finding
+
+
+    def _placed(self, work: Work, finding: Finding, why: str) -> str:
+        path = work.path.resolve()
+        shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        return work.after.told(f"{shown.as_posix()}:{work.after.position(finding.start)[0]}: {why}")
 
 
 def wanted(fix: Fix | None, unsafe: bool) -> bool:
@@ -272,7 +280,8 @@ def _not_compiled(file: FileFacts) -> str | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            compile(file.tree, str(file.path), "exec", dont_inherit=True)
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if file.source.in_cells else 0
+            compile(file.tree, str(file.path), "exec", flags, dont_inherit=True)
     except SyntaxError as error:
         return f"line {error.lineno}: {error.msg}"
     except (RecursionError, MemoryError):

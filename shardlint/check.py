@@ -38,6 +38,7 @@ def check(
         found = chosen(paths, options, places)
     report.find_targets = lambda asked: _projects(found, asked, options, places)
     report.passed_by(found)
+    report.root = lambda path: places.root(folder_of(Path(real(path))))
     for met, outcome in zip(found.met, _outcomes(found, options, places, cached), strict=True):
         report.incomplete = report.incomplete or (met.stamp is None and outcome.reason is not None)
         report.add(met.path, outcome)
@@ -83,6 +84,7 @@ def _text(options: Options, path: Path, data: bytes) -> Report:
         overlay[absolute] = decode(path, data)
     checker = Checker(options, overlay)
     report = Report(find_targets=lambda _: {checker.root(absolute): checker.targets(absolute)})
+    report.root = checker.root
     outcome = checker.check_file(path, data)
     report.incomplete = outcome.reason is not None
     report.add(path, outcome)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from shardlint.certainty import Certainty, least
@@ -25,6 +25,7 @@ from shardlint.settings import Settings
 from shardlint.site import Site
 from shardlint.sources.find import matches
 from shardlint.sources.newer import newer
+from shardlint.sources.notebook import program
 from shardlint.sources.suppress import suppressions
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 from shardlint.suppressed import about, unsuppressed
@@ -172,10 +173,11 @@ class Checker:
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
         # A finding that is not sure enough to be reported still makes its suppression a used one.
-        commented = b"shardlint:" in data
+        python = program(path, data) or b""  # what cannot be read, `decode` below says why
+        commented = b"shardlint:" in python
         wakes = scope.wakes if commented else scope.wanted
         with timed("screening"):
-            texts = Texts(data)
+            texts = Texts(python)
             ever = scope.ever.screen.hits(texts)
         needs = scope.program.needs
         needs.begin()
@@ -214,6 +216,8 @@ class Checker:
         ]
         wanted = scope.reported - scope.ignored(path)
         kept = sorted((one for one in kept if one.rule.code in wanted), key=_place)
+        if source.in_cells:
+            kept = [_in_cells(one, source) for one in kept]
         report = FileReport(path, source, kept) if kept else None
         if faults:  # nothing is kept of it for the next run
             return Outcome(path, report, failed=True, faults=tuple(faults.values()))
@@ -269,7 +273,7 @@ class Checker:
     def _not_parsed(self, scope: _Scope, path: Path, source: Source, error: NotParsed) -> Outcome:
         line = min(error.line, len(source.line_starts))
         offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
-        reason = str(error)
+        reason = source.told(str(error))
         if not _IN_A_STRING.search(reason):  # libcst does not look into strings
             reason += newer(source)
         return Outcome(path, self._broken(scope, path, source, offset, reason), reason, needed=())
@@ -288,6 +292,21 @@ class Checker:
 
 def _place(finding: Finding) -> tuple[int, int, str]:
     return finding.start, finding.end, finding.rule.code
+
+
+def _in_cells(finding: Finding, source: Source) -> Finding:
+    """A finding in a notebook, with the places that its words name as people see them."""
+    fix = finding.fix
+    told = source.told
+    return replace(
+        finding,
+        label=told(finding.label),
+        message=told(finding.message),
+        help=told(finding.help),
+        why=told(finding.why),
+        fix=replace(fix, message=told(fix.message), why=told(fix.why)) if fix is not None else None,
+        obstacles=None if finding.obstacles is None else tuple(map(told, finding.obstacles)),
+    )
 
 
 def _settled(settings: Settings) -> tuple[tuple[str, frozenset[str]], ...]:

@@ -171,7 +171,8 @@ def check(
         else:
             from shardlint.reports import text
 
-            for part in text.full(report) if output_format == "full" else text.concise(report):
+            whole = output_format == "full"
+            for part in text.full(report, _named_alone(kwargs["select"])) if whole else text.concise(report):
                 click.echo(part)
     if profile:
         for line in clock.table():
@@ -229,13 +230,24 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
         click.echo(plain(f"{path}: no such file or directory"), err=True)
     if not report.files and not report.skipped:
         click.echo("Nothing to fix: no Python files found.", err=True)
-    fixed, left = _said_left(report, show_diff, unsafe_fixes)
+    fixed, left = _said_left(report, show_diff, unsafe_fixes, _named_alone(kwargs["select"]))
     broken = report.undone or any(outcome.problem for outcome in report.fixed)
     sys.exit(_FAILED if broken else 1 if left or (show_diff and fixed) else 0)
 
 
-def _said_left(report: FixReport, show_diff: bool, unsafe: bool) -> tuple[int, int]:
+def _named_alone(select: tuple[str, ...]) -> frozenset[str]:
+    """The rules that are asked for one by one."""
+    from shardlint.registry import matching
+
+    found = [list(matching([selector])) for selector in _split(select)]
+    return frozenset(codes[0] for codes in found if len(codes) == 1)
+
+
+def _said_left(
+    report: FixReport, show_diff: bool, unsafe: bool, asked: frozenset[str]
+) -> tuple[int, int]:
     """Print what is left, as `check` does, and the last line; how many findings were fixed, and are left."""
+    from shardlint.reports import by_project
     from shardlint.reports.text import count, frames
     from shardlint.rule import Finding
 
@@ -246,9 +258,11 @@ def _said_left(report: FixReport, show_diff: bool, unsafe: bool) -> tuple[int, i
         return "`shardlint fix --unsafe-fixes` does it." if waits(finding) else ""
 
     outcomes = [outcome for outcome in report.fixed if not outcome.problem]
-    for outcome in outcomes:
-        for part in frames(outcome.report(written=not show_diff), note):
-            click.echo(part, err=show_diff)
+    every = [outcome.report(written=not show_diff) for outcome in outcomes]
+    reports, many, rest = by_project.apart(every, report.root, asked)
+    parts = [part for file in reports for part in frames(file, note)]
+    for part in (*parts, *by_project.frames(many, obstacles=True), *by_project.listed(rest)):
+        click.echo(part, err=show_diff)
     fixed, left = (sum(len(getattr(outcome, kind)) for outcome in outcomes) for kind in ("done", "left"))
     more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
     hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
@@ -304,7 +318,10 @@ def targets(path: Path, target: tuple[str, ...]) -> None:
 @cli.command()
 @click.argument("place", metavar="PATH:LINE")
 def explain(place: str) -> None:
-    """Show what shardlint knows at a line: why it is traced, under which mesh, what its names are."""
+    """Show what shardlint knows at a line: why it is traced, under which mesh, what its names are.
+
+    In a notebook PLACE is PATH:cell N:LINE, as `check` says it.
+    """
     from shardlint.explain import explain as run
     from shardlint.facts import NotParsed
     from shardlint.plain import plain
@@ -313,8 +330,10 @@ def explain(place: str) -> None:
     path, _, line = place.rpartition(":")
     if not path or not re.fullmatch("[0-9]{1,9}", line):
         raise click.UsageError(f"{place!r} is not PATH:LINE, as in train.py:41")
+    in_cell = re.fullmatch(r"(.+):cell ([0-9]{1,9})", path)
+    path, cell = (in_cell[1], int(in_cell[2])) if in_cell is not None else (path, None)
     try:
-        for text in run(Path(path), int(line)):
+        for text in run(Path(path), int(line), cell):
             click.echo(plain(text))
     except (Unreadable, NotParsed, LookupError) as error:
         _fail(f"{path}: {error}")

@@ -36,13 +36,20 @@ from shardlint.versions import show
 _SHOWN = ("jax", "equinox", "flax")
 
 
-def explain(path: Path, line: int) -> Iterator[str]:
+def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     """Lines of text about a line of a file: where it runs, under which mesh, what its names are.
+
+    In a notebook it is a line of a `cell`.
 
     Raises `Unreadable` and `NotParsed` for a file that cannot be read, `LookupError` for a line that is not there.
     """
     absolute = Path(os.path.realpath(path))
     source = decode(path, read_bytes(path))
+    shown = f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
+    if cell is not None or source.in_cells:
+        line = source.line_of(cell, line) or 0
+        if not line:
+            raise LookupError("no cell with code has this line; a line of a notebook is PATH:cell N:LINE")
     if not 1 <= line <= len(source.line_starts):
         raise LookupError(f"{path} has {len(source.line_starts)} lines, so no line {line}")
     settings = find_settings(absolute.parent)
@@ -53,9 +60,9 @@ def explain(path: Path, line: int) -> Iterator[str]:
         f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
     )
     told = list(_about(program, program.project.checked(source, absolute), line))
-    yield f"{path}:{line}: {source.line(line).strip()}"
+    yield f"{shown}: {source.line(line).strip()}"
     yield f"  releases  {', '.join(releases)}"
-    yield from told
+    yield from map(source.told, told)
 
 
 def _about(program: Program, facts: FileFacts, line: int) -> Iterator[str]:

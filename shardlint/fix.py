@@ -69,6 +69,7 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
     places = Places()
     found = chosen(paths, options, places)
     report.passed_by(found)
+    report.root = Checker(options, places=places).root
     named = {met.path for met in found.met if met.stamp is None}
     files = _each_once(found)
     if write:
@@ -170,6 +171,7 @@ def _names(outcome: FixedFile) -> tuple[str, str]:
 
 
 def _lines(source: Source) -> list[str]:
+    """As people read them: of a notebook the code, a line between cells."""
     lines = [source.line(number + 1) for number in range(len(source.line_starts))]
     return lines[:-1] if lines and not lines[-1] else lines
 

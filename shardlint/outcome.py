@@ -50,6 +50,10 @@ class FileReport:
                 self._source = Source(self.path, "")
         return self._source
 
+    def of(self, findings: list[Finding]) -> FileReport:
+        """The same of some of its findings."""
+        return FileReport(self.path, self._source, findings)
+
 
 @dataclass
 class Run:
@@ -68,6 +72,8 @@ class Run:
     """Rules that failed in files, which were checked by the others."""
     failed: bool = False
     """Whether shardlint itself, or a rule, failed on a file."""
+    root: Callable[[Path], str] = lambda path: ""
+    """The folder of the project that a file is in."""
 
     @property
     def undone(self) -> bool:

@@ -76,7 +76,8 @@ def _bad(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tuple[Made, st
         kept, new = _compared(work, now)
         yield from ((made, "checked again, the finding would still be there") for made in kept)
         for finding in new:
-            why = f"it would bring {finding.rule.code} at line {work.after.position(finding.start)[0]}"
+            line = work.after.position(finding.start)[0]
+            why = work.after.told(f"it would bring {finding.rule.code} at line {line}")
             near = _culprits(attempt, outcome, work, finding)
             yield from ((made, why) for made in near)
             if not near:

@@ -101,7 +101,8 @@ class Finding:
     `label` stands beside the underlined code, `message` says what will happen on the user's releases, and `help` what
     to write instead where there is no fix to apply. `form` is a short, lasting name of the form of the mistake within
     its rule, by which findings are judged (see shardlint/ledger.py). `why` is the evidence for what the text does not
-    prove: an annotation, a configuration file, a line beside it.
+    prove: an annotation, a configuration file, a line beside it. `obstacles` is not None where a project has many such
+    findings, of which the report says one line: what keeps it from being fixed, each with its file and line.
     """
 
     rule: type[Rule] | Named
@@ -115,6 +116,7 @@ class Finding:
     fix: Fix | None = None
     form: str = ""
     why: str = ""
+    obstacles: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -290,6 +290,7 @@ class Site:
         form: str = "",
         why: str = "",
         kept: str = "",
+        obstacles: tuple[str, ...] | None = None,
     ) -> Finding:
         """A finding at a node (or at `span`, character offsets).
 
@@ -313,6 +314,7 @@ class Site:
             fix,
             form,
             why,
+            obstacles,
         )
 
     # rewriting

@@ -644,7 +644,7 @@ def test_an_unknown_rule_in_settings_names_file_and_setting(write: Write, settin
         ("a.py", b"\n\nx = '\xff'\n", "line 3 is not utf-8"),
         ("a.py", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
         ("program", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
-        ("a.ipynb", b"{}", "shardlint does not read notebooks"),
+        ("a.ipynb", b"{", "is no notebook"),
         ("README.md", b"jax\n", "it is text, not Python"),
         ("data.JSON", b"{}", "it is data, not Python"),
     ],
@@ -676,18 +676,12 @@ def test_the_other_named_files_are_checked(write: Write, run: Callable[..., Ran]
     assert ran.out.splitlines()[-1].startswith("2 findings in 2 files, 2 not checked.")
 
 
-def test_notebooks_in_folders_are_told_and_do_not_fail(write: Write, run: Callable[..., Ran]) -> None:
+def test_notebooks_in_folders_are_checked(write: Write, run: Callable[..., Ran]) -> None:
     notebooks = {f"n/{number}.ipynb": "{}" for number in range(5)}
     root = write({"a.py": "x = 1\n", ".gitignore": "ignored.ipynb\n", "ignored.ipynb": "", **notebooks})
     ran = run("check", cwd=root)
-    assert ran.code == 0
-    assert ran.out == (
-        "n/0.ipynb and 4 others: not checked: it is a notebook, and shardlint does not read notebooks\n"
-        "No findings in 1 file, 5 not checked.\n"
-    )
-    assert run("check", "n", cwd=root).code == 2
-    told = json.loads(run("check", "--output-format", "json", cwd=root).out)
-    assert [entry["path"] for entry in told["skipped"]] == list(notebooks)
+    assert (ran.code, ran.out) == (0, "No findings in 6 files.\n")
+    assert run("check", "n", cwd=root).code == 0
 
 
 @pytest.mark.parametrize("command", ["check", "fix"])

@@ -594,7 +594,8 @@ def test_without_an_obstacle_it_is_carried(write: Write) -> None:
             "`with given_mesh:`: the text does not show that it is a mesh", id="a mesh that is not known",
         ),
         pytest.param(
-            RUN_IT + "\n\n    def run(given: Mesh, f):\n        with given:\n            return jax.jit(f)()\n",
+            RUN_IT + "\n    other = jax.make_mesh((8,), ('x',))\n"
+            "\n    def run(given: Mesh, f):\n        with given:\n            return jax.jit(f)()\n",
             "`with given:`: the text does not show which mesh it is", id="a mesh of unknown axis types",
         ),
         pytest.param(
@@ -604,7 +605,7 @@ def test_without_an_obstacle_it_is_carried(write: Write) -> None:
         pytest.param(
             RUN_IT + "\n\n    @jax.jit\n    def inner(x):\n        with mesh:\n"
             "            return jax.lax.with_sharding_constraint(x, P('data'))\n",
-            "nothing shows that it runs outside traced code", id="traced",
+            "it is traced code, where jax.set_mesh raises", id="traced",
         ),
         pytest.param(
             RUN_IT + "    flat = Mesh(np.array(jax.devices()), ('all',))\n    with mesh:\n"

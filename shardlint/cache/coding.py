@@ -34,12 +34,13 @@ def coded(finding: Finding) -> list[Any]:
         ],
         finding.form,
         finding.why,
+        None if finding.obstacles is None else list(finding.obstacles),
     ]
 
 
 def decoded(data: Any) -> Finding:
     """The finding. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
-    code, name, start, end, label, message, help, harm, certainty, fix, form, why = data
+    code, name, start, end, label, message, help, harm, certainty, fix, form, why, obstacles = data
     return Finding(
         Named(_text(code), _text(name)),
         _number(start),
@@ -52,6 +53,7 @@ def decoded(data: Any) -> Finding:
         None if fix is None else _fix(fix),
         _text(form),
         _text(why),
+        None if obstacles is None else tuple(_text(one) for one in obstacles),
     )
 
 

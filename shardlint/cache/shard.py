@@ -17,6 +17,7 @@ from shardlint.import_graph import ImportGraph, imports_of
 from shardlint.outcome import NOTHING, QUIET, FileReport, Outcome
 from shardlint.searches import JOINED, SEARCHES, TOGETHER, holds
 from shardlint.sources.find import Met, survey
+from shardlint.sources.notebook import program
 from shardlint.sources.tree import Stamp, Tree, stamp_of
 
 if TYPE_CHECKING:
@@ -398,7 +399,7 @@ class Shard:
             self._texts[name] = None
             if self._current(name) is not None:
                 with contextlib.suppress(OSError), open(self._path(name), "rb") as file:
-                    self._texts[name] = file.read()
+                    self._texts[name] = program(Path(name), file.read())
         return self._texts[name]
 
     def _digest(self, name: str) -> str | None:

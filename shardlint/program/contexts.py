@@ -226,7 +226,10 @@ class Contexts:
         known = [kind for kind in kinds if kind is not None]
         if not known:
             return None
-        return known[0] if len(known) == len(kinds) == 1 else MeshContext("unknown", None, place)
+        if len(known) == len(kinds) == 1:
+            return known[0]
+        alike = len(known) == len(kinds) and len({one.kind for one in known}) == 1
+        return MeshContext(known[0].kind if alike else "unknown", None, place)
 
     def _one(self, value: Value, place: Place) -> MeshContext | None:
         if isinstance(value, Made):
@@ -259,9 +262,31 @@ class Contexts:
     def annotated(self, parameter: Parameter) -> bool:
         """`mesh: Mesh`; not `Mesh | None`, which may be no mesh."""
         node = parameter.place.node
-        if not isinstance(node, ast.arg) or not isinstance(node.annotation, ast.Name | ast.Attribute):
+        return isinstance(node, ast.arg) and self._says_mesh(parameter.place.file, node.annotation)
+
+    def annotated_field(self, file: FileFacts, node: ast.expr) -> bool:
+        """`self.mesh` in a class whose body says `mesh: Mesh`."""
+        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
             return False
-        named = options(self.evaluator.value(Place(parameter.place.file, node.annotation)))
+        function = file.home(node).function()
+        outer = function.parent if function is not None else None
+        if function is None or outer is None or not isinstance(outer.node, ast.ClassDef):
+            return False
+        bindings = file.bindings(function, node.value.id)
+        if [one.kind for one in bindings] != ["param"] or node.value.id != "self":
+            return False
+        return any(
+            isinstance(one, ast.AnnAssign)
+            and isinstance(one.target, ast.Name)
+            and one.target.id == node.attr
+            and self._says_mesh(file, one.annotation)
+            for one in outer.node.body
+        )
+
+    def _says_mesh(self, file: FileFacts, annotation: ast.expr | None) -> bool:
+        if not isinstance(annotation, ast.Name | ast.Attribute):
+            return False
+        named = options(self.evaluator.value(Place(file, annotation)))
         return all(isinstance(one, Api) and one.name == "jax.sharding.Mesh" for one in named)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts
-from shardlint.program.meshes import MESH_MAKERS, AxisTypes, mesh_of
+from shardlint.program.meshes import MESH_MAKERS, AxisTypes, Mesh, mesh_of
 from shardlint.program.reach import lookup
 from shardlint.program.signatures import of_definition
 from shardlint.program.values import Api, Constant, Place, options
@@ -182,6 +182,18 @@ def _ever_given(program: Program, file: FileFacts, function: ast.FunctionDef, fl
             if hidden or flag in given.keywords or len(given.positional) > index:
                 return True
     return False
+
+
+def made_meshes(program: Program, path: Path, tests: bool) -> Iterator[Mesh | None]:
+    """The meshes made in files that run with one, those of tests or all others; None where one cannot be told."""
+    for file in program.project.holding(path, tuple(f"{word}(" for word in _WORDS)):
+        if file is None:
+            yield None
+            return
+        if program.project.is_test(file.path) is tests:
+            for call in _made(program, file):
+                for option in options(program.value(file, call)):
+                    yield mesh_of(option, program.evaluator)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from shardlint.program.needs import Needs
 from shardlint.screen import words_of
 from shardlint.searches import JOINED, STAR, TOGETHER, Question, holds
 from shardlint.sources.find import survey
+from shardlint.sources.notebook import program
 from shardlint.sources.text import Source, Unreadable, decode, read_bytes
 
 # Reverse search reads the whole project; past this size it answers "unknown" instead.
@@ -119,7 +120,7 @@ class Project:
         if path in self._overlay:
             return self._overlay[path].text.encode()
         try:
-            return path.read_bytes()
+            return program(path, path.read_bytes()) or b""
         except OSError:
             return b""
 

@@ -60,7 +60,7 @@ def _finding(file: FileReport, finding: Finding) -> dict[str, Any]:
         "message": f"{message} {finding.help}".strip() if fix is None else message,
         "path": file.path.as_posix(),
         **_range(file, finding.start, finding.end),
-        "cell": None,
+        "cell": file.source.place(finding.start)[0],
         "fix": None
         if fix is None
         else {
@@ -72,10 +72,12 @@ def _finding(file: FileReport, finding: Finding) -> dict[str, Any]:
 
 
 def _edit(file: FileReport, edit: Edit) -> dict[str, Any]:
-    return {**_range(file, edit.start, edit.end), "text": edit.text}
+    """In a notebook lines count from the beginning of a cell."""
+    cell = {"cell": file.source.place(edit.start)[0]} if file.source.in_cells else {}
+    return {**_range(file, edit.start, edit.end), **cell, "text": edit.text}
 
 
 def _range(file: FileReport, start: int, end: int) -> dict[str, int]:
-    line, column = file.source.position(start)
-    end_line, end_column = file.source.position(end)
+    _, line, column = file.source.place(start)
+    _, end_line, end_column = file.source.place(end)
     return {"line": line, "column": column, "end_line": end_line, "end_column": end_column}

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from shardlint.plain import plain
+from shardlint.reports import by_project
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,10 +21,17 @@ _TAB = 4
 _ALIKE = 3
 
 
-def full(report: Report) -> Iterator[str]:
-    """A frame for each finding: the line, the code underlined, what happens, what to write."""
-    for file in report.reports:
+def full(report: Report, asked: frozenset[str] = frozenset()) -> Iterator[str]:
+    """A frame for each finding: the line, the code underlined, what happens, what to write.
+
+    Of a rule that finds the same all over a project it is one line, unless its code is `asked` for.
+    """
+    reports, many, rest = by_project.apart(report.reports, report.root, asked)
+    for file in reports:
         yield from frames(file)
+    yield from by_project.frames(many, obstacles=False)
+    if asked:
+        yield from by_project.listed(rest)
     yield from _skipped(report)
     yield from assumed(report)
     yield summary(report)
@@ -41,10 +49,10 @@ def concise(report: Report) -> Iterator[str]:
     """One line for each finding, as editors and grep like it."""
     for file in report.reports:
         for finding in file.findings:
-            line, column = file.source.position(finding.start)
             head = finding.message if not finding.label else f"{finding.label}: {finding.message}"
             yield plain(
-                f"{_shown(file)}:{line}:{column}: {finding.rule.code} {finding.rule.name} [{tags(finding)}] {head}"
+                f"{_shown(file)}:{_place(file.source, finding)}: {finding.rule.code} {finding.rule.name} "
+                f"[{tags(finding)}] {head}"
             )
     yield from _skipped(report)
     yield from assumed(report)
@@ -160,10 +168,15 @@ def _shown(file: FileReport) -> str:
     return str(file.path)
 
 
+def _place(source: Source, finding: Finding) -> str:
+    cell, line, column = source.place(finding.start)
+    return f"{line}:{column}" if cell is None else f"cell {cell}:{line}:{column}"
+
+
 def _frame(file: FileReport, finding: Finding) -> Iterator[str]:
     source = file.source
     line, column = source.position(finding.start)
-    yield plain(f"{_shown(file)}:{line}:{column}: {finding.rule.code} {finding.rule.name}  [{tags(finding)}]")
+    yield plain(f"{_shown(file)}:{_place(source, finding)}: {finding.rule.code} {finding.rule.name}  [{tags(finding)}]")
     if source.text:
         yield from _underlined(source, finding, line, column)
     for text in finding.message.splitlines():
@@ -191,7 +204,7 @@ def _underlined(source: Source, finding: Finding, line: int, column: int) -> Ite
         text, start, stop = "…" + text[cut:], start - cut + 1, stop - cut + 1
     shown = text[:_WIDTH] + ("…" if len(text) > _WIDTH else "")
     stop = max(min(stop, _WIDTH), start + 1)
-    gutter = f"{line:>5}"
+    gutter = f"{source.place(finding.start)[1]:>5}"
     yield f"{gutter} | {plain(shown.expandtabs(_TAB))}"
     pad, mark = _columns(text[:start]), max(1, _columns(text[:stop]) - _columns(text[:start]))
     label = f" {plain(finding.label)}" if finding.label else ""

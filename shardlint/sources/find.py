@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from shardlint.sources.other import other_kind
+from shardlint.sources.other import is_markdown_notebook, other_kind
 from shardlint.sources.tree import Below, Stamp, Tree
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def find(
                 found.excluded.append((path, "excluded by the settings"))
                 continue
             other = other_kind(str(path))
-            if other is not None and os.path.isfile(path):
+            if other is not None and os.path.isfile(path) and not is_markdown_notebook(str(path)):
                 found.refused.append((path, other))
                 continue
             named = [Met(str(path), real)]
@@ -178,9 +178,6 @@ class _Walk:
                 if self._excluded(real_path, False):
                     continue
             self.found.append(Met(before + name, real_path, stamp))
-        for name in folder.notebooks:
-            if free or not self._left_out(prefix + name, False, ignores):
-                self.shut.append((Path(before + name), other_kind(name) or ""))
         if unhindered:
             here = slice(first, len(self.found)), slice(first_folder, len(self.folders))
             self.tree.walked[real] = partial(self.below, *here)

@@ -15,10 +15,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 # What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 
+NOTEBOOKS = (".ipynb", ".md")
+"""How names of notebooks end; Markdown is one where its header says so."""
 MAX_BYTES = 8_000_000
 # Larger ones are read to see whether anything in them matters, but not what only calls itself a file (/proc/kcore).
 _READ_MAX = 64 * MAX_BYTES
@@ -46,6 +49,9 @@ class Source:
     text: str
     encoding: str = "utf-8"
     bom: bool = False
+    in_cells: ClassVar[bool] = False
+    """Whether it is a notebook, whose places are in cells."""
+
     exact: bool = True
     """Whether encoding the text gives the bytes that were read; UTF-7 has many ways to say the same."""
 
@@ -105,6 +111,18 @@ class Source:
         line = bisect_right(self.line_starts, offset)
         return line, offset - self.line_starts[line - 1] + 1
 
+    def place(self, offset: int) -> tuple[int | None, int, int]:
+        """Where a character is for people: the cell (None in what has no cells), the line and the column."""
+        return None, *self.position(offset)
+
+    def line_of(self, cell: int | None, line: int) -> int | None:
+        """The line of the text that people call by a cell and a line; None where there is none."""
+        return line if cell is None else None
+
+    def told(self, message: str) -> str:
+        """A message about the file, with the places that people see."""
+        return message
+
     def replaced(self, text: str) -> Source:
         """The same file with other text."""
         return Source(self.path, text, self.encoding, self.bom, self.exact)
@@ -124,11 +142,15 @@ class Source:
 
 
 def decode(path: Path, data: bytes) -> Source:
-    """Decode a file as Python would: byte order mark, then coding cookie, then UTF-8.
+    """Decode a file as Python would: byte order mark, then coding cookie, then UTF-8. A notebook is its cells' code.
 
     Raises `Unreadable` for undecodable bytes, an unknown or contradictory cookie, NUL bytes and files above
     `MAX_BYTES`.
     """
+    if path.suffix in NOTEBOOKS:
+        from shardlint.sources.notebook import notebook
+
+        return notebook(path, data)
     if len(data) > MAX_BYTES:
         raise _too_large(len(data))
     if b"\0" in data:

@@ -7,7 +7,9 @@ import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-SUFFIXES = (".py", ".pyi")
+from shardlint.sources.other import is_markdown_notebook
+
+SUFFIXES = (".py", ".pyi", ".ipynb")
 # What besides Python tells which releases, settings and axis names hold: a change of any of these changes everything.
 _TELLING = (".toml", ".lock", ".cfg", ".yml", ".yaml")
 
@@ -35,8 +37,6 @@ class Folder:
     """Files that say what holds for Python files."""
     links: set[str] = field(default_factory=set)
     """Python files that are links."""
-    notebooks: list[str] = field(default_factory=list)
-    """Notebooks, in the order of their names."""
     names: set[str] = field(default_factory=set)
     """All names."""
 
@@ -83,8 +83,8 @@ def _read(path: str) -> Folder | None:
             ):
                 status = entry.stat()
                 found.telling[name] = stamp_of(status)
-            elif name.endswith(".ipynb") and entry.is_file():
-                found.notebooks.append(name)
+            elif name.endswith(".md") and f"{name[:-3]}.ipynb" in entries and is_markdown_notebook(entry.path):
+                found.inside[name] = stamp_of(entry.stat())
         except OSError:  # it vanished, or is a link in a circle
             continue
     setup = found.inside.get("setup.py")

@@ -59,11 +59,15 @@ class Body:
         """Rebind the parameters, above everything else in the body."""
         if asked is None:
             return
-        if self.function.args.vararg is not None:
-            raise NotRewritten(f"`*{self.function.args.vararg.arg}` hides which entry is for which argument")
+        names, star = self.names, self.function.args.vararg
+        if star is not None and isinstance(asked, One) and (asked.surely or not names):
+            names = [*names, star.arg]
+            asked = One(asked.text, True, asked.source)
+        elif star is not None:
+            raise NotRewritten(f"`*{star.arg}` hides which entry is for which argument")
         room = line_length(self.file) - self._indent()
         what = f"`{self.function.name}`"
-        lines = input_lines(self.shard, self.names, asked, self.spare, what, room)
+        lines = input_lines(self.shard, names, asked, self.spare, what, room)
         self.shown += [" ".join("".join(lines).split())] if len(lines) == 1 else lines
         if lines:
             self._insert([*comments, *lines])

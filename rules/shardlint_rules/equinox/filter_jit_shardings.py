@@ -39,11 +39,12 @@ class FilterJitShardings(Rule):
 
     ## Fix safety
     Unsafe: the constraints take effect, so the compiled program changes its memory and communication.
-    Dropping keywords that are None is safe. A lambda is constrained in place; around `filter_value_and_grad(loss)`
-    and the like goes a `def`. There is no fix where the body cannot be seen or a sharding is
-    not known in it: a function of another file or with other callers, `*args`, another decorator
-    in between, a name that means something else in the body, None inside a dict; nor for meshes with Explicit
-    axes. The finding says which.
+    Dropping keywords that are None is safe. A lambda is constrained in place; around what has no body there that
+    could be written into (`filter_value_and_grad(loss)`, `self._step`, a function of another file, of a parameter
+    or with other callers, a decorator that a function returns) goes a `def`. What may hold arrays is handed to it by
+    `eqx.Partial`, so that they stay arguments of the program. There is no fix where a sharding is not known there:
+    a name that means something else in a decorated function or changes, None inside a dict; nor where the entries
+    are not as many as the arguments, in the body of a class, and for meshes with Explicit axes. The finding says which.
 
     ## Evidence
     Run on equinox 0.11.5, 0.11.11, 0.12.2 and 0.13.0 (all

@@ -12,7 +12,7 @@ from shardlint.site import Site
 from shardlint_rules.equinox.body import input_lines
 from shardlint_rules.equinox.given_shardings import Each, One, sources
 from shardlint_rules.equinox.layout import line_length
-from shardlint_rules.equinox.wrapped import NotRewritten
+from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
 from shardlint_rules.equinox.written_function import Transformed
 
 if TYPE_CHECKING:
@@ -27,14 +27,14 @@ def around_call(site: Site, target: Transformed, asked: Asked, rest: Cut) -> tup
     statement = site.file.statement(target.by)
     name = statement.targets[0] if isinstance(statement, ast.Assign) else None
     if not isinstance(statement, ast.Assign) or statement.value is not target.by or site.form != "call":
-        raise NotRewritten(
+        raise OutOfReach(
             f"`{target.text}` went through a transform, and what is made of it has no name here"
         )
     if not isinstance(name, ast.Name) or len(statement.targets) > 1 or target.by is not site.call:
-        raise NotRewritten(
+        raise OutOfReach(
             f"`{target.text}` went through a transform, and what is made of it has no name here"
         )
-    indent = _indent(site, statement)
+    indent = indent_of(site, statement)
     assert target.node is not None
     decorator = _decorator(site, rest, target.node)
     edits, body, shown = _body(site, target, asked, site.text(target.node), indent, statement)
@@ -67,13 +67,13 @@ def of_lambda(
         raise NotRewritten("the lambda would not fit on its line")
     if not isinstance(name, ast.Name) or len(statement.targets) > 1 or "\n" in site.text(function):
         raise NotRewritten("the lambda would not fit on its line")
-    indent = _indent(site, statement)
+    indent = indent_of(site, statement)
     shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
     room = line_length(site.file) - len(indent) - len(_UNIT)
     spare = len(function.args.defaults)
     lines = input_lines(shard, names, asked.inputs, spare, "the lambda", room)
     body = site.text(function.body)
-    returned = [f"return {body}"] if asked.outputs is None else _results(shard, body, asked.outputs, room)
+    returned = [f"return {body}"] if asked.outputs is None else results(shard, body, asked.outputs, room)
     head = site.text(function)[len("lambda") : site.file.span(function.body)[0] - site.file.span(function)[0]]
     signature = head[: head.rindex(":")].strip()
     text = "".join(f"{indent}{_UNIT}{part}\n" for line in [*lines, *returned] for part in line.split("\n"))
@@ -94,7 +94,7 @@ def around_decorated(
         raise NotRewritten(f"`{hidden}` is taken")
     if any(isinstance(part, ast.Name) and part.id == node.name for part in ast.walk(node)):
         raise NotRewritten(f"`{node.name}` speaks of itself")
-    indent = _indent(site, node)
+    indent = indent_of(site, node)
     source = file.source
     by = node.decorator_list[0]
     line = by.lineno
@@ -135,11 +135,19 @@ def _signature(site: Site, target: Transformed, asked: Asked) -> str:
         return "*args, **kwargs"
     if parameters.star or parameters.double_star or parameters.keyword_only:
         raise NotRewritten(f"the parameters of `{target.text}` are not all positional")
-    if parameters.required < len(parameters.positional):
-        raise NotRewritten(
+    if parameters.required < len(parameters.positional) and not isinstance(asked.inputs, Each):
+        raise OutOfReach(
             f"`{target.text}` has parameters with defaults, which a function around it would repeat"
         )
-    return ", ".join(parameters.positional)
+    return ", ".join(_given(target, asked))
+
+
+def _given(target: Transformed, asked: Asked) -> list[str]:
+    """The parameters that are given: of those with defaults as many as in_shardings has entries for."""
+    names, required = list(target.parameters.positional), target.parameters.required
+    if isinstance(asked.inputs, Each) and required <= len(asked.inputs.texts) <= len(names):
+        return names[: len(asked.inputs.texts)]
+    return names
 
 
 def _body(
@@ -147,19 +155,20 @@ def _body(
 ) -> tuple[list[Edit], str, list[str]]:
     """The imports it needs, the lines of the body, and what they write."""
     shard, imports = spell(site.program, site.file, node, "equinox.filter_shard")
-    names = list(target.parameters.positional)
+    names = _given(target, asked)
     given = ", ".join(names) if asked.inputs is not None else "*args, **kwargs"
     _check_names(site, asked, names, node)
     room = line_length(site.file) - len(indent) - len(_UNIT)
     lines = input_lines(shard, names, asked.inputs, 0, f"`{target.text}`", room)
     call = f"{function}({given})"
-    returned = [f"return {call}"] if asked.outputs is None else _results(shard, call, asked.outputs, room)
+    returned = [f"return {call}"] if asked.outputs is None else results(shard, call, asked.outputs, room)
     every = [*asked.above_inputs, *lines, *asked.above_outputs, *returned]
     text = "".join(f"{indent}{_UNIT}{part}\n" for line in every for part in line.split("\n"))
     return list(imports), text, [*lines, *returned]
 
 
-def _results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
+def results(shard: str, call: str, asked: One | Each, room: int) -> list[str]:
+    """The statements that constrain what a call gives, and return it."""
     if isinstance(asked, Each) and (None in asked.texts or len(asked.texts) == 1):
         parts = [f"result{index}" for index in range(len(asked.texts))]
         made = [
@@ -189,7 +198,7 @@ def _rebound(scope: Scope, name: str) -> bool:
     return any(len(outer.bindings.get(name, ())) > 1 for outer in scope.outward())
 
 
-def _indent(site: Site, statement: ast.stmt) -> str:
+def indent_of(site: Site, statement: ast.stmt) -> str:
     """What a statement that has its lines for itself is indented by."""
     source = site.file.source
     start = source.offset(statement.lineno, statement.col_offset)

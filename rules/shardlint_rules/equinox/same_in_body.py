@@ -20,7 +20,7 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
     for part in ast.walk(expression):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             return f"`{site.text(expression)}` does more than name a sharding"
-        if isinstance(part, ast.Call) and not _makes_sharding(site.value(part)):
+        if isinstance(part, ast.Call) and not makes_sharding(site.value(part)):
             return f"`{site.text(part)}` would be called at every trace; give its result a name first"
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             problem = _name(site, part, expression, function)
@@ -29,7 +29,7 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
     return None
 
 
-def _makes_sharding(value: Value) -> bool:
+def makes_sharding(value: Value) -> bool:
     """Calls that are cheap and the same whenever they run."""
     return all(isinstance(option, Made) and option.api in _MAKERS for option in options(value))
 
@@ -52,10 +52,10 @@ def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition
         return f"`{name.id}` is not the same name inside {called}"
     if scope is None:
         return None
-    return _changes(site, name, bindings, scope)
+    return changes(site, name, bindings, scope)
 
 
-def _changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -> str | None:
+def changes(site: Site, name: ast.Name, bindings: list[Binding], scope: Scope) -> str | None:
     """Whether the name may have another value by the time the function is traced."""
     file = site.file
     if scope.kind == "module" and name.id in file.rebound_globals:

@@ -26,13 +26,14 @@ from shardlint.rule import Edit, Fix, Safety
 from shardlint.site import Site
 from shardlint_rules.equinox.body import Body
 from shardlint_rules.equinox.call_text import Cut, cut
+from shardlint_rules.equinox.def_above import above
 from shardlint_rules.equinox.given_shardings import Given, given, sources
 from shardlint_rules.equinox.hidden import Hidden, hidden
 from shardlint_rules.equinox.in_lambda import in_lambda
 from shardlint_rules.equinox.layout import line_length
 from shardlint_rules.equinox.outer_def import around_call, around_decorated, of_lambda
 from shardlint_rules.equinox.same_in_body import obstacle
-from shardlint_rules.equinox.wrapped import NotRewritten, wrappings
+from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, wrappings
 from shardlint_rules.equinox.written_function import Transformed, Written, written
 
 _WHY = "the constraints take effect, which changes the compiled program"
@@ -98,9 +99,23 @@ def _rest(site: Site, inside: list[Hidden], gone: set[ast.keyword]) -> Cut:
 
 
 def _constrained(site: Site, asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
-    found = wrappings(site)
-    if not found:
-        raise NotRewritten("nothing is wrapped with it in this file")
+    try:
+        found = wrappings(site)
+        if not found:
+            raise NotRewritten("nothing is wrapped with it in this file")
+        return _in_place(site, found, asked, rest, forgotten)
+    except OutOfReach as reason:
+        if site.form != "call":
+            raise
+        function = site.argument("fun")
+        with suppress(NotRewritten):
+            edits, shown = above(site, function, asked, rest)
+            message = f"write around it: {' '.join('; '.join(shown).split())}"
+            return site.fix(Safety.UNSAFE, message, [*edits, *forgotten], _WHY, rest.drops)
+        raise reason from None
+
+
+def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgotten: list[Edit]) -> Fix:
     edits: list[Edit] = [*forgotten]
     shown: list[str] = []
     whole = False
@@ -130,7 +145,8 @@ def _one(
     for source in every:
         problem = obstacle(site, source, target.function)
         if problem is not None:
-            raise NotRewritten(problem)
+            there = f"inside `{getattr(target.function, 'name', '')}`"
+            raise (OutOfReach if problem.endswith(there) else NotRewritten)(problem)
     if isinstance(target.function, ast.Lambda):
         if asked.above_inputs or asked.above_outputs:
             raise NotRewritten("a comment beside the keywords would be lost")

@@ -27,6 +27,10 @@ class NotRewritten(Exception):
     """Why a call cannot be rewritten; the message goes into the finding's help."""
 
 
+class OutOfReach(NotRewritten):
+    """There is no body that the constraints could be written into; a function around it may hold them."""
+
+
 @dataclass(frozen=True)
 class Wrapping:
     """One function given to filter_jit: the definition it decorates, or the expression passed to it.
@@ -62,7 +66,7 @@ def _given_to(site: Site, wrapper: ast.AST, depth: int) -> Iterator[Wrapping]:
     elif isinstance(target, ast.Name) and depth < 2:
         yield from _through_name(site, target, depth)
     else:
-        raise NotRewritten("what it wraps is not to be seen here")
+        raise OutOfReach("what it wraps is not to be seen here")
 
 
 def _one_argument(call: ast.Call) -> bool:

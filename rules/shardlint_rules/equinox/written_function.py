@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from shardlint.program.signatures import Parameters, parameters_of
 from shardlint.program.values import Api, Function, Made, Place, Wrapped
 from shardlint.site import Site
-from shardlint_rules.equinox.wrapped import KEEPING, Definition, NotRewritten, Wrapping, positional
+from shardlint_rules.equinox.wrapped import (
+    KEEPING,
+    Definition,
+    NotRewritten,
+    OutOfReach,
+    Wrapping,
+    positional,
+)
 
 # What equinox or jax makes of a function that takes what the function takes.
 _SAME_ARGUMENTS = (
@@ -67,9 +74,6 @@ def _body(node: Definition | ast.Lambda, names: list[str], spare: int, site: Sit
 def _between(site: Site, node: Definition, by: ast.AST) -> Transformed | None:
     """Decorators between filter_jit and the definition that make another function of it."""
     place = next(index for index, decorator in enumerate(node.decorator_list) if decorator is by)
-    for decorator in node.decorator_list[:place]:
-        if site.text(decorator) == "classmethod":
-            raise NotRewritten(f"`{node.name}` is a classmethod")
     transform = False
     for decorator in node.decorator_list[place + 1 :]:
         value = site.value(decorator)
@@ -103,17 +107,17 @@ def _passed(site: Site, wrapping: Wrapping) -> Written | Transformed:
         inner = value.inner
         bound = -1
     if not isinstance(inner, Function) or not isinstance(node, ast.expr):
-        raise NotRewritten(f"`{text}` is no plain function of this file")
+        raise OutOfReach(f"`{text}` is no plain function of this file")
     definition = inner.node
     if inner.place.file is not site.file:
-        raise NotRewritten(f"`{text}` is defined in {inner.place.file.path.name}")
+        raise OutOfReach(f"`{text}` is defined in {inner.place.file.path.name}")
     parameters = parameters_of(value, site.program.evaluator)
     if parameters is None:
-        raise NotRewritten(f"the parameters of `{text}` are not known here")
+        raise OutOfReach(f"the parameters of `{text}` are not known here")
     if inner.owner is not None or site.file.home(definition).kind == "class":
         _check_method(site, inner, text)
     elif isinstance(node, ast.Call) and not bound:
-        raise NotRewritten(f"`{text}` is no plain function of this file")
+        raise OutOfReach(f"`{text}` is no plain function of this file")
     _check_alone(site, definition, wrapping, text)
     names = list(parameters.positional)
     return _body(definition, names, len(names) - parameters.required, site)
@@ -122,20 +126,20 @@ def _passed(site: Site, wrapping: Wrapping) -> Written | Transformed:
 def _check_method(site: Site, method: Function, text: str) -> None:
     """A method whose self is supplied, which no other class of the file replaces."""
     if not method.bound:
-        raise NotRewritten(f"`{text}` is also a method")
+        raise OutOfReach(f"`{text}` is also a method")
     assert isinstance(method.node, ast.FunctionDef | ast.AsyncFunctionDef)
     if method.node.decorator_list:
-        raise NotRewritten(f"`{text}` is decorated")
+        raise OutOfReach(f"`{text}` is decorated")
     same = [one for one in site.file.mentions(method.node.name) if isinstance(one, Definition)]
     if len(same) > 1:
-        raise NotRewritten(f"several classes have a method `{method.node.name}`")
+        raise OutOfReach(f"several classes have a method `{method.node.name}`")
 
 
 def _check_alone(site: Site, definition: Definition | ast.Lambda, wrapping: Wrapping, text: str) -> None:
     ends = site.program.flow.ends(site.file, definition)
     for end in ends.found:
         if not any(wrapper.place.node is wrapping.by for wrapper in end.wrappers):
-            raise NotRewritten(
+            raise OutOfReach(
                 f"`{text}` is also used without this wrapper, at line {_line(site, end.place)}"
             )
 
@@ -144,9 +148,9 @@ def _transformed(site: Site, wrapping: Wrapping, value: Wrapped, text: str) -> T
     parameters = parameters_of(value, site.program.evaluator)
     inner = value.inner
     if value.api.name not in _SAME_ARGUMENTS or parameters is None or isinstance(inner, Wrapped):
-        raise NotRewritten(f"`{text}` went through another transform or decorator first")
+        raise OutOfReach(f"`{text}` went through another transform or decorator first")
     if isinstance(inner, Function) and inner.bound:
-        raise NotRewritten(f"`{text}` is of a method, whose self a function around it would keep")
+        raise OutOfReach(f"`{text}` is of a method, whose self a function around it would keep")
     assert isinstance(wrapping.function, ast.expr)
     return Transformed(text, parameters, wrapping.by, node=wrapping.function)
 

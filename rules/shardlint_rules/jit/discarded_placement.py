@@ -265,7 +265,7 @@ def _shown(site: Site) -> bool:
     if site.scope.kind != "module":
         return False
     text = site.file.source.text
-    return any(mark in text for mark in ("# %%", "# In[", "get_ipython()", "# +\n"))
+    return site.file.source.in_cells or any(mark in text for mark in ("# %%", "# In[", "get_ipython()", "# +\n"))
 
 
 def _of_a_model(site: Site) -> bool:

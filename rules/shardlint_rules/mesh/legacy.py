@@ -8,14 +8,16 @@ from collections.abc import Iterator
 from shardlint.facts import FileFacts
 from shardlint.program import Program
 from shardlint.program.contexts import MeshContext
+from shardlint.program.mesh_table import made_meshes
 from shardlint.program.meshes import MESH_MAKERS, Mesh, spec_of
-from shardlint.program.values import Api, Made, Parameter, Place, Wrapped, options
+from shardlint.program.values import Api, Made, Parameter, Place, options
 from shardlint.rule import Edit
 from shardlint.site import Site
 from shardlint_rules.jit.devices import is_device, single_device
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, written_for_auto
+from shardlint_rules.mesh.host import on_the_host
 from shardlint_rules.mesh.origin import refused
-from shardlint_rules.mesh.running import names, running, through
+from shardlint_rules.mesh.running import Running, names, running, through
 from shardlint_rules.upgrade.readers import imports, readers, uses_any
 
 _HALIAX = "haliax, which reads the mesh of `with mesh:`"
@@ -30,19 +32,9 @@ _FLAX_READS = (
     "with_logical_partitioning",
     "with_partitioning",
 )
-_JITS = ("jit", "pjit", "filter_jit")
 _EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for a fresh array"
 _PMAP = "pmap, which raises under jax.set_mesh"
 _ONE = "what puts an array on one device, with which jax.set_mesh lets nothing be computed: {}"
-_PREPARE = (
-    "setUp",
-    "setUpClass",
-    "setUpModule",
-    "setup_method",
-    "setup_class",
-    "tearDown",
-    "teardown_method",
-)
 _MUCH = "more than is looked at"
 
 
@@ -65,8 +57,8 @@ def items(
 
 
 def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
-    """Whether an expression is a mesh made in the text, or a parameter annotated as one."""
-    return all(
+    """Whether an expression is a mesh made in the text, or a parameter or field annotated as one."""
+    return program.contexts.annotated_field(file, node) or all(
         (isinstance(one, Made) and one.api in MESH_MAKERS)
         or (isinstance(one, Parameter) and program.contexts.annotated(one))
         for one in options(program.value(file, node))
@@ -75,7 +67,8 @@ def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
 
 def moves_with(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
     """What must change together with a `with mesh:` when it becomes `with jax.set_mesh(mesh):`."""
-    return [*readers(site).said, *libraries(site), *_in_the_block(site, node)]
+    run = running(site.program, Place(site.file, node))
+    return [*readers(site).said, *libraries(site), *_in_the_block(site, run)]
 
 
 def libraries(site: Site, joined: bool = False) -> list[str]:
@@ -90,9 +83,8 @@ def libraries(site: Site, joined: bool = False) -> list[str]:
     return found
 
 
-def _in_the_block(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
+def _in_the_block(site: Site, run: Running) -> list[str]:
     """What runs in a block, itself or in the functions it calls, and raises under jax.set_mesh."""
-    run = running(site.program, Place(site.file, node))
     found = []
     if any(_eager_bare(site.program, place) for place in run.calls):
         found.append(_EAGER)
@@ -132,59 +124,6 @@ def _eager_bare(program: Program, place: Place) -> bool:
     return False
 
 
-def _calls(node: ast.With | ast.AsyncWith) -> Iterator[ast.Call]:
-    todo: list[ast.AST] = list(node.body)
-    while todo:
-        part = todo.pop()
-        if isinstance(part, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-            continue
-        if isinstance(part, ast.Call):
-            yield part
-        todo.extend(ast.iter_child_nodes(part))
-
-
-def _on_the_host(site: Site, node: ast.With | ast.AsyncWith) -> bool:
-    """Whether a block runs untraced: for certain, or nobody is seen to call it and it, or the function it stands
-    in, makes or runs jitted functions."""
-    traced = site.program.region(site.file, node).traced
-    if traced != "unknown":
-        return traced == "never"
-    if _of_a_test(site, node):
-        return True
-    if any(_jits(site, call) for call in _calls(node)):
-        return True
-    scope = site.file.home(node).function()
-    return scope is not None and any(
-        _jits(site, call) for inner in site.file.inner_scopes(scope) for call in inner.calls
-    )
-
-
-def _of_a_test(site: Site, node: ast.AST) -> bool:
-    """Whether a test or what prepares one holds it: functions that a test runner calls, which traces nothing."""
-    function = site.file.home(node).function()
-    definition = function.node if function is not None else None
-    if not isinstance(definition, ast.FunctionDef):
-        return False
-    stem = site.file.path.stem
-    if not (stem.startswith("test_") or stem.endswith(("_test", "_tests")) or stem == "conftest"):
-        return False
-    if any("fixture" in site.text(decorator) for decorator in definition.decorator_list):
-        return True
-    outer = site.file.parent(definition)
-    return isinstance(outer, ast.Module | ast.ClassDef) and (
-        definition.name.startswith("test") or definition.name in _PREPARE
-    )
-
-
-def _jits(site: Site, call: ast.Call) -> bool:
-    for option in (*options(site.value(call.func)), *options(site.value(call))):
-        if isinstance(option, Wrapped):
-            name = option.inner.name if isinstance(option.inner, Api) else option.api.name
-            if name.rpartition(".")[2] in _JITS:
-                return True
-    return False
-
-
 def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext) -> str:
     """Why a `with mesh:` cannot become `with jax.set_mesh(mesh):`, whatever moves with it; empty where it can."""
     if not site.runs("jax", ">=0.7.1"):
@@ -194,14 +133,17 @@ def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, c
     followed = site.program.followed(site.value(item.context_expr))
     meshes = [context.mesh] if context.mesh is not None else [site.mesh_of(one) for one in options(followed)]
     known = [mesh for mesh in meshes if mesh is not None]
-    if not known or len(known) < len(meshes):
-        return "the text does not show which mesh it is"
+    if (not known or len(known) < len(meshes)) and not _all_have_auto_axes(site):
+        return "the text does not show which mesh it is, nor that all of the project's have Auto axes"
     if not all(_has_auto_axes(site, mesh) for mesh in known):
         return "not all axes of the mesh are Auto"
-    if not _on_the_host(site, statement):
+    run = running(site.program, Place(site.file, statement))
+    if site.program.region(site.file, statement).traced in ("always", "sometimes"):
+        return "it is traced code, where jax.set_mesh raises"
+    if not on_the_host(site, statement, run):
         return "nothing shows that it runs outside traced code, where alone jax.set_mesh may be called"
-    inside = [f"in it runs {why}" for why in _in_the_block(site, statement)]
-    mismatch = refused(site.program, running(site.program, Place(site.file, statement)))
+    inside = [f"in it runs {why}" for why in _in_the_block(site, run)]
+    mismatch = refused(site.program, run)
     return "; ".join([*inside, mismatch] if mismatch else inside)
 
 
@@ -210,6 +152,19 @@ def _has_auto_axes(site: Site, mesh: Mesh) -> bool:
     if site.shardings.axis_types(mesh) == "auto":
         return True
     return mesh.axis_types == "default" and written_for_auto(site, mesh.api)
+
+
+def _all_have_auto_axes(site: Site) -> bool:
+    """Whether the project makes meshes, and all have Auto axes; those of tests count where it makes no other."""
+    return site.program.once(site.file, "all meshes have Auto axes", lambda: _ask_all(site))
+
+
+def _ask_all(site: Site) -> bool:
+    for tests in (False, True):
+        found = list(made_meshes(site.program, site.file.path, tests))
+        if found:
+            return all(mesh is not None and _has_auto_axes(site, mesh) for mesh in found)
+    return False
 
 
 def to_set_mesh(site: Site, context: MeshContext) -> list[Edit] | None:

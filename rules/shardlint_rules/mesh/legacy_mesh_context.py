@@ -10,7 +10,7 @@ from shardlint.program.contexts import MeshContext
 from shardlint.program.values import Api, Made, Value, options
 from shardlint.rule import Finding, Fix, Harm, Rule, Safety, Withs
 from shardlint.site import Site
-from shardlint_rules.mesh.legacy import items, libraries, stays, surely_a_mesh, to_set_mesh
+from shardlint_rules.mesh.legacy import entered, items, libraries, stays, surely_a_mesh, to_set_mesh
 from shardlint_rules.mesh.set_already import set_already
 from shardlint_rules.upgrade import joint
 from shardlint_rules.upgrade.readers import file_imports, readers
@@ -21,7 +21,7 @@ class LegacyMeshContext(Rule):
 
     ## What it does
     Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions
-    too, or a parameter annotated as one.
+    too, or a parameter or a field annotated as one.
 
     ## Why it hurts
     It is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`. But that is
@@ -45,8 +45,10 @@ class LegacyMeshContext(Rule):
     Unsafe: fresh arrays are then replicated over the mesh. It is offered only for a mesh with Auto axes,
     outside traced code, in a project without haliax or an older flax, and where no constraint outside jit
     has a bare spec and nothing runs pmap or puts an array on one device. `with Mesh(...) as mesh:` becomes two
-    lines. Where the project uses pjit or `thread_resources`, they move with it, in all
-    files, or nothing does; the finding says what keeps it.
+    lines. Where not all callers are seen, code counts as outside traced code that a test runner or a script runs,
+    that makes the mesh, or that does what only host code does (it jits, waits, reads a clock or files). Where the
+    text does not show which mesh it is, all that the project makes must have Auto axes. Where the project uses pjit
+    or `thread_resources`, they move with it, in all files, or nothing does; the finding says what keeps it.
 
     ## Evidence
     The rows of the table above were run on jax 0.10.2 and
@@ -70,10 +72,10 @@ class LegacyMeshContext(Rule):
         statement = site.file.parent(item) if item is not None else None
         if not isinstance(statement, ast.With | ast.AsyncWith):
             return
-        for _, entered, context in items(site.program, site.file, statement):
-            if entered is item and surely_a_mesh(site.program, site.file, entered.context_expr):
-                if not _said_otherwise(site.value(entered.context_expr)):
-                    yield self._finding(site, statement, entered, context)
+        for _, found, context in items(site.program, site.file, statement):
+            if found is item and surely_a_mesh(site.program, site.file, found.context_expr):
+                if not _said_otherwise(site.value(found.context_expr)):
+                    yield self._finding(site, statement, found, context)
 
     def _finding(
         self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext
@@ -81,16 +83,19 @@ class LegacyMeshContext(Rule):
         text = " ".join(site.text(item.context_expr).split())
         traced = site.program.region(site.file, item.context_expr).traced in ("always", "sometimes")
         fix: Fix | None = None
+        kept = ""
         if traced:
+            kept = "it is traced code, where jax.set_mesh raises"
             help = "this is traced code, where jax.set_mesh raises: set the mesh where the jitted function is called"
         else:
             moved = self._moved(site, statement, item, context)
             fix = moved if isinstance(moved, Fix) else None
             help = f"write with jax.set_mesh({text}):, under which fresh arrays are replicated over the mesh"
+            kept = moved.removeprefix("not rewritten: ") if isinstance(moved, str) else ""
             help += f"; {moved}" if isinstance(moved, str) else ""
         line = set_already(site, statement, item)
         if line is not None and not traced:
-            fix = None
+            fix, kept = None, f"jax.set_mesh at line {line} sets the mesh already"
             help = (
                 f"leave `{text}` out, as jax.set_mesh at line {line} sets it already: what reads only the old context "
                 "(pjit, thread_resources) has to be moved first"
@@ -101,7 +106,16 @@ class LegacyMeshContext(Rule):
             f"On {site.on('jax')} entering a mesh by `with` warns that it is deprecated.",
             help=help,
             fix=fix,
+            obstacles=self._obstacles(site, item, kept),
         )
+
+    def _obstacles(self, site: Site, item: ast.withitem, kept: str) -> tuple[str, ...]:
+        """What keeps it; what keeps all of a project is said once a file."""
+        found = joint.obstacles(site) if kept.startswith(joint.TOGETHER) else ()
+        if found:
+            first = next((one for _, one, _ in entered(site.program, site.file)), None)
+            return found if first is item else ()
+        return (joint.placed(site, site.file.path, item.context_expr.lineno, kept),) if kept else ()
 
     def _moved(
         self, site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext

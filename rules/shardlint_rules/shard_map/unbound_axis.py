@@ -132,13 +132,28 @@ class UnboundAxis(Rule):
 
 def _nested(site: Site) -> bool:
     """Whether the mapped function is mapped again, or made where another one maps."""
+    inner: ast.AST = site.call
     for outer in site.file.ancestors(site.call):
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef) and inner in outer.decorator_list:
+            above = outer.decorator_list[: outer.decorator_list.index(inner)]
+            if any(_binds(site, decorator) for decorator in above):
+                return True
         if isinstance(outer, ast.stmt):
             break
+        inner = outer
         made = site.value(outer.func) if isinstance(outer, ast.Call) else None
         if isinstance(made, Api) and made.name in _BINDERS:
             return True
     return any(one in site.region.by for one in ("pmap", "shard_map", "vmap"))
+
+
+def _binds(site: Site, decorator: ast.expr) -> bool:
+    """Whether a decorator is of a transform that binds axes, or one that is not known."""
+    value = site.value(decorator)
+    while isinstance(value, Wrapped):
+        value = value.inner
+    name = value.name if isinstance(value, Api) else ""
+    return name in _BINDERS or (not name and "map" in site.text(decorator))
 
 
 def _definition(value: Value) -> Function | None:

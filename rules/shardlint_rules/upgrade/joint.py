@@ -35,6 +35,7 @@ _TAKEN = "pjit: another file takes it from this one"
 # Since when `with mesh:` is reported, and so rewritten.
 _WARNS = ">=0.10.1"
 _SHOWN_MOST = 3
+TOGETHER = "all of it moves together or nothing does"
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,7 @@ def _plan(site: Site) -> Plan:
     found = Plan()
     entered_meshes: set[ast.AST] = set()
     shard_maps: list[tuple[FileFacts, ast.Call]] = []
+    blocks: set[Path] = set()
     for file in site.program.project.holding(site.file.path, _WHERE, joined=True):
         if file is None:
             found.unsure = True
@@ -100,10 +102,18 @@ def _plan(site: Site) -> Plan:
             return found
         _add_file(site, file, found)
         for _, item, _ in _blocks(site, file):
+            blocks.add(file.path)
             entered_meshes |= _made_at(site, file, item.context_expr)
         shard_maps += ((file, call) for call in _shard_maps(site.program, file))
+    entering = [path for path in found.files if path in blocks]
+    beside = {
+        other.path
+        for path in (entering if shard_maps else ())
+        for other in site.program.project.holding(path, ("shard_map",))
+        if other is not None
+    }
     for file, call in shard_maps:
-        if _on_another_mesh(site, file, call, entered_meshes):
+        if file.path in beside and _on_another_mesh(site, file, call, entered_meshes):
             why = "shard_map over a mesh that is not the one entered, which raises under jax.set_mesh"
             found.obstacles.append(Obstacle(file.path, call.lineno, why))
     found.obstacles += (Obstacle(None, 0, why) for why in libraries(site, joined=True))
@@ -242,6 +252,23 @@ def carried(site: Site) -> Fix | str:
     return _alone(site)
 
 
+def obstacles(site: Site) -> tuple[str, ...]:
+    """All that keeps the site's project from moving, each with its file and line."""
+    found = plan(site)
+    if found.moves or not (found.entered or found.unsure):
+        return ()
+    return tuple(dict.fromkeys(placed(site, one.path, one.line, one.why) for one in found.obstacles))
+
+
+def placed(site: Site, path: Path | None, line: int, why: str) -> str:
+    """A reason with its place, from the root of the project."""
+    if path is None:
+        return why
+    root = site.program.project.root
+    shown = path.relative_to(root) if path.is_relative_to(root) else path
+    return f"{shown.as_posix()}:{line}: {why}"
+
+
 def _together(site: Site, found: Plan) -> Fix | str:
     edits: list[Edit] = []
     file = site.file
@@ -305,7 +332,7 @@ def _shown(site: Site, found: Plan) -> str:
     first = sorted(found.obstacles, key=lambda one: one.path != site.file.path)
     shown = "; ".join(one.shown(site.file.path) for one in first[:_SHOWN_MOST])
     more = f"; and {len(first) - _SHOWN_MOST} more" if len(first) > _SHOWN_MOST else ""
-    return f"not rewritten, as all of it moves together or nothing does: {shown}{more}"
+    return f"not rewritten: {TOGETHER}: {shown}{more}"
 
 
 def _root(node: ast.expr) -> ast.Name | None:

@@ -1,0 +1,213 @@
+"""A `def` above the statement, where the function that is jitted has no body that could be written into.
+
+    self.step = eqx.filter_jit(self._step, in_shardings=(self.row,))
+
+becomes
+
+    def sharded_step(xs):
+        xs = eqx.filter_shard(xs, self.row)
+        return self._step(xs)
+
+    self.step = eqx.filter_jit(sharded_step)
+
+A function that may hold arrays, or that another may have taken the place of by the time it is traced, goes in as an
+argument: `eqx.filter_jit(eqx.Partial(sharded_step, function))`, so that its arrays stay arguments of the program.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+from shardlint.imports import spell
+from shardlint.program.reach import lookup
+from shardlint.program.signatures import Parameters, parameters_of
+from shardlint.program.values import Api, Function, Value, Wrapped, options
+from shardlint.rule import Edit
+from shardlint.site import Site
+from shardlint_rules.equinox.body import input_lines
+from shardlint_rules.equinox.given_shardings import Each, sources
+from shardlint_rules.equinox.layout import line_length
+from shardlint_rules.equinox.outer_def import indent_of, results
+from shardlint_rules.equinox.same_in_body import changes, makes_sharding
+from shardlint_rules.equinox.wrapped import Definition, NotRewritten
+
+if TYPE_CHECKING:
+    from shardlint_rules.equinox.call_text import Cut
+    from shardlint_rules.equinox.shardings_into_body import Asked
+
+_UNIT = "    "
+_SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)
+_LETTERS = ("x", "y", "z")
+
+
+def above(site: Site, function: ast.expr | None, asked: Asked, rest: Cut) -> tuple[list[Edit], list[str]]:
+    """The edits, the call's own too, and what they write. Without a `function` the call makes a decorator."""
+    node = function if function is not None else site.call
+    statement = site.file.statement(node)
+    if not isinstance(statement, _SIMPLE) or site.file.home(statement).kind == "class":
+        raise NotRewritten("there is no place for a function above the statement")
+    if asked.above_inputs or asked.above_outputs:
+        raise NotRewritten("a comment beside the keywords would be lost")
+    indent = indent_of(site, statement)
+    _check_shardings(site, asked)
+    handed = function is None or not _stays_itself(site, function, statement)
+    name = _free_name(site, function)
+    inner = "function" if handed else site.text(node)
+    imports, lines = _lines(site, function, asked, inner, indent, statement)
+    taken = _signature(site, function, asked, handed)
+    text = "".join(f"{indent}{_UNIT}{part}\n" for line in lines for part in line.split("\n"))
+    newline = site.file.source.newline
+    gap = "" if indent else newline
+    whole = f"{indent}def {name}({taken}):\n{text}\n".replace("\n", newline) + gap
+    start = site.file.source.line_starts[statement.lineno - 1]
+    edits = [*imports, Edit(start, start, _before(site, statement, indent) + whole)]
+    if not handed:
+        assert function is not None
+        return [*edits, *rest.edits, site.replace(function, name)], lines
+    partial, more = spell(site.program, site.file, statement, "equinox.Partial")
+    if function is not None:
+        put = site.replace(function, f"{partial}({name}, {site.text(function)})")
+        return [*edits, *more, *rest.edits, put], lines
+    called = site.text(site.call.func)
+    left = rest.text[len(called) :].strip()[1:-1].strip().removesuffix(",")
+    made = f"{called}({partial}({name}, function){f', {left}' if left else ''})"
+    return [*edits, *more, site.replace(site.call, f"lambda function: {made}")], lines
+
+
+def _before(site: Site, statement: ast.stmt, indent: str) -> str:
+    """The empty lines that are missing above a definition."""
+    source = site.file.source
+    line = statement.lineno - 1
+    above = source.line(line).strip() if line else ""
+    if not above or above.endswith(":"):
+        return "" if indent or not line or not source.line(max(1, line - 1)).strip() else source.newline
+    return source.newline * (1 if indent else 2)
+
+
+def _check_shardings(site: Site, asked: Asked) -> None:
+    """They must mean the same in the new function whenever it is traced."""
+    for source in (*sources(asked.inputs), *sources(asked.outputs)):
+        for part in ast.walk(source):
+            if isinstance(part, ast.Call) and not makes_sharding(site.value(part)):
+                raise NotRewritten(
+                    f"`{site.text(part)}` would be called at every trace; give its result a name first"
+                )
+            if not isinstance(part, ast.Name) or not isinstance(part.ctx, ast.Load):
+                continue
+            bindings, scope = lookup(site.file, part, part.id)
+            if scope is None:
+                continue
+            if scope.kind in ("class", "comprehension", "lambda"):
+                raise NotRewritten(f"`{part.id}` is not the same name in a function above the statement")
+            problem = changes(site, part, bindings, scope)
+            if problem is not None:
+                raise NotRewritten(problem)
+
+
+def _stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
+    """Whether an expression is the same function, without arrays of its own, whenever it is looked at."""
+    if not all(_holds_nothing(option) for option in options(site.value(function))):
+        return False
+    for part in ast.walk(function):
+        if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
+            bindings, scope = lookup(site.file, part, part.id)
+            if scope is None:
+                continue
+            if scope.kind in ("class", "comprehension", "lambda") or changes(site, part, bindings, scope):
+                return False
+            if any(binding.node in ast.walk(statement) for binding in site.file.bindings(scope, part.id)):
+                return False
+    return True
+
+
+def _holds_nothing(value: Value) -> bool:
+    if isinstance(value, Wrapped):
+        given = value.call.positional[1:] if value.call is not None else ()
+        return value.api.name != "functools.partial" and not given and _holds_nothing(value.inner)
+    if isinstance(value, Function):
+        owner = value.owner
+        return owner is None or not value.bound or not owner.node.bases
+    return isinstance(value, Api)
+
+
+def _free_name(site: Site, function: ast.expr | None) -> str:
+    """A name for the function, after the one that it is around; another one for each call of the file."""
+    base = _base(site, function)
+    earlier = 0
+    for mention in site.file.mentions("filter_jit"):
+        call = site.file.parent(mention)
+        if isinstance(call, ast.Call) and call.func is mention and call.lineno < site.call.lineno:
+            given = call.args[0] if call.args else None
+            decorates = isinstance(site.file.parent(call), Definition)
+            earlier += not decorates and _base(site, given) == base
+    name, number = (base, 2) if not earlier else (f"{base}_{earlier + 1}", earlier + 2)
+    while site.file.mentions(name):
+        name, number = f"{base}_{number}", number + 1
+    return name
+
+
+def _base(site: Site, function: ast.expr | None) -> str:
+    node = function
+    while isinstance(node, ast.Call):
+        node = node.args[0] if node.args else node.func
+    said = ""
+    if isinstance(node, ast.Name | ast.Attribute):
+        said = re.sub(r"\W", "", site.text(node).rpartition(".")[2]).strip("_")
+    return f"sharded_{said}" if said else "sharded"
+
+
+def _names(site: Site, function: ast.expr | None, asked: Asked) -> list[str] | None:
+    """The positional parameters, one for each entry of in_shardings; None where it takes what it is given."""
+    if not isinstance(asked.inputs, Each):
+        return None
+    count = len(asked.inputs.texts)
+    known: Parameters | None = None
+    if function is not None:
+        found = [parameters_of(one, site.program.evaluator) for one in options(site.value(function))]
+        known = found[0] if len(found) == 1 else None
+    if known is not None and not known.star and not known.required <= count <= len(known.positional):
+        raise NotRewritten(
+            f"in_shardings has {count} entries and `{site.text(function) if function else ''}` "
+            f"{len(known.positional)} positional parameters"
+        )
+    named = {
+        part.id
+        for source in (function, *sources(asked.inputs), *sources(asked.outputs))
+        for part in (ast.walk(source) if source is not None else ())
+        if isinstance(part, ast.Name)
+    }
+    plain = list(_LETTERS[:count]) if count <= len(_LETTERS) else [f"x{index}" for index in range(count)]
+    ways = [list(known.positional[:count])] if known is not None and len(known.positional) >= count else []
+    for names in (*ways, plain, [f"{one}_" for one in plain]):
+        if not named & {*names, "function"}:
+            return names
+    raise NotRewritten("the names of its parameters are taken")
+
+
+def _signature(site: Site, function: ast.expr | None, asked: Asked, handed: bool) -> str:
+    names = _names(site, function, asked)
+    first = ["function"] if handed else []
+    if names is None:
+        return ", ".join([*first, "*args", *(["**kwargs"] if asked.inputs is None else [])])
+    return ", ".join([*first, *names])
+
+
+def _lines(
+    site: Site, function: ast.expr | None, asked: Asked, inner: str, indent: str, statement: ast.stmt
+) -> tuple[list[Edit], list[str]]:
+    shard, imports = spell(site.program, site.file, statement, "equinox.filter_shard")
+    names = _names(site, function, asked)
+    room = line_length(site.file) - len(indent) - len(_UNIT)
+    if names is not None:
+        lines = input_lines(shard, names, asked.inputs, 0, f"`{inner}`", room)
+        given = ", ".join(names)
+    elif asked.inputs is None:
+        lines, given = [], "*args, **kwargs"
+    else:
+        text = getattr(asked.inputs, "text", "")
+        lines, given = [f"args = {shard}(args, {text})"], "*args"
+    call = f"{inner}({given})"
+    out = [f"return {call}"] if asked.outputs is None else results(shard, call, asked.outputs, room)
+    return list(imports), [*lines, *out]

@@ -1,0 +1,165 @@
+"""SL315: which blocks move, what keeps the others, and the one line that a report says of a project."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shardlint.check import Options, check
+from shardlint.cli import main
+from shardlint.reports import json_, text
+from shardlint.rule import Finding
+
+Write = Callable[..., Path]
+HEAD = """\
+import time
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+MESH = Mesh(np.array(jax.devices()), ("data",))
+
+
+"""
+TARGET = {"jax": "0.12.0"}
+NOT_HOST = "nothing shows that it runs outside traced code"
+
+
+def found(root: Path) -> list[Finding]:
+    report = check([root], Options(select=("SL315",), targets=TARGET))
+    return [finding for file in report.reports for finding in file.findings]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(x):\n    with MESH:\n        x = jax.device_put(x, NamedSharding(MESH, P('data')))\n"
+        "        jax.block_until_ready(x)\n",
+        "def f(x):\n    start = time.time()\n    with MESH:\n        return x, start\n",
+        "def helper(x):\n    return jax.jit(lambda x: x)(x)\n\n\ndef f(x):\n    with MESH:\n        return helper(x)\n",
+        "def step(x):\n    return x\n\n\ndef f(x):\n    run = jax.jit(step)\n    with MESH:\n        return run(x)\n",
+        "def make():\n    return Mesh(np.array(jax.devices()), ('x',))\n\n\n"
+        "def f(x):\n    mesh = make()\n    with mesh:\n        return x\n",
+        "def f(x, run):\n    with Mesh(np.array(jax.devices()), ('x',)):\n        return run(x)\n",
+        "def main(run):\n    with MESH:\n        return run()\n",
+        "class Trainer:\n    def _fit(self):\n        with MESH:\n            return 1\n\n\n"
+        "def main():\n    t = Trainer()\n    t._fit()\n\n\nmain()\n",
+        "def f(step, x):\n    with MESH:\n        return step.lower(x).compile()\n",
+    ],
+    ids=[
+        "waits",
+        "clock",
+        "helper jits",
+        "jits",
+        "mesh of a function",
+        "mesh in the header",
+        "main",
+        "method",
+        "compiles",
+    ],
+)
+def test_host_code_moves(write: Write, code: str) -> None:
+    (finding,) = found(write({"x.py": HEAD + code, "pyproject.toml": ""}))
+    assert finding.fix is not None, finding.help
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("def f(x):\n    with MESH:\n        return x + 1\n", NOT_HOST),
+        ("class M:\n    def __call__(self, x):\n        with MESH:\n            return x + 1\n", NOT_HOST),
+        (
+            "def f(x):\n    with MESH:\n        return x + 1\n\n\ng = jax.jit(f)\n",
+            "this is traced code, where jax.set_mesh raises",
+        ),
+        (
+            "def f(x):\n    mesh = jax.make_mesh((8,), ('x',))\n    with mesh:\n        return x\n",
+            "not all axes of the mesh are Auto",
+        ),
+    ],
+)
+def test_other_code_stays(write: Write, code: str, why: str) -> None:
+    (finding,) = found(write({"x.py": HEAD + code, "pyproject.toml": ""}))
+    assert finding.fix is None
+    assert why in finding.help
+    assert finding.obstacles is not None and len(finding.obstacles) == 1
+    assert finding.obstacles[0].startswith("x.py:")
+
+
+def test_which_mesh_need_not_be_known_where_all_have_auto_axes(write: Write) -> None:
+    code = "from jax.sharding import Mesh\n\n\ndef main(mesh: Mesh, run):\n    with mesh:\n        return run()\n"
+    (finding,) = found(write({"a/x.py": code, "a/pyproject.toml": ""}).joinpath("a"))
+    assert finding.fix is None and "which mesh" in finding.help
+    meshes = "import x\n" + HEAD + "x.main(MESH, print)\n"
+    (finding, *_) = found(write({"b/x.py": code, "b/y.py": meshes, "b/pyproject.toml": ""}).joinpath("b"))
+    assert finding.fix is not None, finding.help
+
+
+def test_an_annotated_field_is_a_mesh(write: Write) -> None:
+    code = "class T:\n    mesh: Mesh\n\n    def run(self):\n        with self.mesh:\n            return time.time()\n"
+    (finding,) = found(write({"x.py": HEAD + code, "pyproject.toml": ""}))
+    assert finding.fix is not None, finding.help
+
+
+def test_either_of_two_meshes(write: Write) -> None:
+    code = "OTHER = Mesh(np.array(jax.devices()), ('x',))\n\n\ndef main(a):\n    m = OTHER if a else MESH\n    with m:\n        print()\n"
+    (finding,) = found(write({"x.py": HEAD + code, "pyproject.toml": ""}))
+    assert finding.fix is not None, finding.help
+
+
+MANY = "".join(f"def main_{n}(run):\n    with MESH:\n        return run()\n\n\n" for n in range(3))
+SOME = "".join(f"def f{n}(run):\n    t = time.time()\n    with MESH:\n        return run(), t\n\n\n" for n in range(2))
+
+
+def said(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str) -> str:
+    monkeypatch.setattr("sys.argv", ["shardlint", *arguments, "--target", "jax=0.12.0"])
+    with pytest.raises(SystemExit):
+        main()
+    out = capsys.readouterr()
+    return out.out + out.err
+
+
+def test_one_line_a_project(
+    write: Write, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write({"x.py": HEAD + MANY + SOME, "pyproject.toml": ""})
+    line = "in 5 places in 1 file; `shardlint fix --unsafe-fixes` moves 2; obstacles: 3"
+    for _ in range(2):  # also what is remembered
+        out = said(capsys, monkeypatch, "check", str(root))
+        assert out.count("legacy-mesh-context") == 1 and line in out
+        assert "`--select SL315` shows each place" in out and "5 findings" in out
+    asked = said(capsys, monkeypatch, "check", "--select", "SL315", str(root))
+    assert asked.count("legacy-mesh-context") == 5
+    fixed = said(capsys, monkeypatch, "fix", "--diff", "--unsafe-fixes", str(root))
+    assert fixed.count("+    with jax.set_mesh(MESH):") == 2
+    assert fixed.count("legacy-mesh-context") == 3
+    concise = said(capsys, monkeypatch, "check", "--output-format", "concise", str(root))
+    assert concise.count("legacy-mesh-context") == 5
+    report = check([root], Options(targets=TARGET))
+    assert len(json_.document(report)["findings"]) == 5
+    assert sum("legacy-mesh" in part for part in text.full(report)) == 1
+
+
+def test_few_are_told_in_their_places(write: Write) -> None:
+    report = check([write({"x.py": HEAD + SOME, "pyproject.toml": ""})], Options(targets=TARGET))
+    assert sum("legacy-mesh" in part for part in text.full(report)) == 2
+
+
+def test_all_obstacles_of_a_joint_move(write: Write) -> None:
+    """The help names the first few; the list is whole, and told once for all files."""
+    head = HEAD + "from jax.interpreters.pxla import thread_resources\nimport a\n\n\n"
+    reads = "".join(f"def main{n}():\n    return thread_resources.env.physical_mesh.devices\n\n\n" for n in range(5))
+    block = "\n\ndef main():\n    with MESH:\n        time.time()\n"
+    root = write({"a.py": HEAD + block, "b.py": head + reads + block, "pyproject.toml": ""})
+    findings = found(root)
+    assert [finding.fix for finding in findings] == [None, None]
+    assert "and 2 more" in findings[0].help
+    report = check([root], Options(select=("SL315",), targets=TARGET))
+    whole = "\n".join(text.full(report, frozenset(("SL315",))))
+    assert whole.count("b.py:") > 5 and "in 2 places in 2 files; `shardlint fix` moves none; obstacles: 5" in whole
+    for finding in findings:
+        assert finding.obstacles is not None and len(finding.obstacles) == 5
+        assert all(one.startswith("b.py:") for one in finding.obstacles)

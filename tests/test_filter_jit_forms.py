@@ -1,0 +1,104 @@
+"""Shardings given to `filter_jit` in every form that people write: each is fixed, and runs as it says then."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from shardlint.check import Options, check
+from shardlint.fix import fix
+
+HERE = Path(__file__).parent / "data" / "filter_jit_forms"
+OPTIONS = Options(select=("SL101",), targets={"equinox": "0.13.8", "jax": "0.12.0"})
+FORMS = dict(
+    zip(
+        *[iter(re.split(r"^## (\w+)\n", (HERE / "forms.txt").read_text("utf-8"), flags=re.MULTILINE)[1:])] * 2,
+        strict=True,
+    )
+)
+RUN = """
+import json, sys, jax
+from pathlib import Path
+
+found = {}
+for path in sorted(Path(sys.argv[1]).glob("*/prog.py")):
+    names = {}
+    try:
+        exec(compile(path.read_text(), str(path), "exec"), names)
+        out = jax.tree.leaves(names["out"])
+        placed = [one.sharding.is_equivalent_to(want, one.ndim) for one, want in zip(out, names["want"], strict=True)]
+        found[path.parent.name] = "" if all(placed) else str([one.sharding for one in out])
+    except Exception as error:
+        found[path.parent.name] = f"{type(error).__name__}: {error}"
+print(json.dumps(found))
+"""
+
+
+def test_all_forms_are_fixed_and_run(tmp_path: Path) -> None:
+    head = (HERE / "head.txt").read_text("utf-8")
+    for name, text in FORMS.items():
+        path = tmp_path / name / "prog.py"
+        path.parent.mkdir()
+        path.write_text(head + text, "utf-8")
+        (path.parent / "pyproject.toml").touch()
+    report = fix([tmp_path], OPTIONS, unsafe=True, write=True)
+    left = {outcome.path.parent.name: one.help for outcome in report.fixed for one in outcome.left}
+    assert not left
+    assert not check([tmp_path], OPTIONS).findings
+    environment = {
+        **os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8", "JAX_PLATFORMS": "cpu"
+    }  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", RUN, str(tmp_path)],
+        env=environment, capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert len(found) == len(FORMS) > 50
+    assert not {name: what for name, what in found.items() if what}
+
+
+HEAD = (HERE / "head.txt").read_text("utf-8")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("class T:\n    step = eqx.filter_jit(jnp.tanh, out_shardings=row)\n", "no plain function"),
+        ("def each(items):\n    return [eqx.filter_jit(jnp.tanh, out_shardings=s) for s in items]\n", "no plain"),
+        (
+            "def make(get):\n    return eqx.filter_jit(jnp.tanh, out_shardings={'a': get()})\n",
+            "is no plain function of this file",
+        ),
+        (
+            "@eqx.filter_jit(in_shardings=(row, row, row))\ndef step(a, b):\n    return a\n",
+            "in_shardings has 3 entries and `step` 2 positional parameters",
+        ),
+        (
+            "def loss(a, b):\n    return a.sum()\n\n\nstep = eqx.filter_jit(jax.grad(loss), in_shardings=(row, row, row))\n",
+            "in_shardings has 3 entries and `jax.grad(loss)` 2 positional parameters",
+        ),
+    ],
+)
+def test_what_is_refused_says_why(tmp_path: Path, text: str, why: str) -> None:
+    (tmp_path / "x.py").write_text(HEAD + text, "utf-8")
+    (tmp_path / "pyproject.toml").touch()
+    (file,) = check([tmp_path], OPTIONS).reports
+    (finding,) = file.findings
+    assert finding.fix is None
+    assert why in finding.help
+
+
+def test_a_name_that_is_taken_again_is_handed_over(tmp_path: Path) -> None:
+    """`step = filter_jit(step, ...)`: the new function must not call itself."""
+    (tmp_path / "x.py").write_text(
+        HEAD + "from other import step\n\nstep = eqx.filter_jit(step, in_shardings=(row,))\n", "utf-8"
+    )
+    (tmp_path / "pyproject.toml").touch()
+    fix([tmp_path], OPTIONS, unsafe=True, write=True)
+    assert "step = eqx.filter_jit(eqx.Partial(sharded_step, step))" in (tmp_path / "x.py").read_text("utf-8")
