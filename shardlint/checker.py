@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +13,7 @@ from shardlint.dispatch import Trigger, Wakes, sites, wanted
 from shardlint.facts import FileFacts, NotParsed, check_parses
 from shardlint.outcome import Fault, FileReport, Options, Outcome
 from shardlint.own import FileNotParsed
+from shardlint.patterns import regex
 from shardlint.places import Places, ScopeKey, folder_of, scope_key
 from shardlint.program import Program
 from shardlint.program.needs import Need
@@ -32,7 +32,7 @@ from shardlint.suppressed import about, unsuppressed
 from shardlint.targets import Targets, find_targets
 
 _OWN = frozenset({"SL001", "SL002", "SL003"})
-_IN_A_STRING = re.compile(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
+_IN_A_STRING = regex(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
 
 
 @dataclass

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from shardlint.patterns import regex
+
 try:
     import fcntl
 except ImportError:  # Windows
@@ -18,7 +20,7 @@ except ImportError:  # Windows
 _SUFFIX = ".shardlint"
 # How much of a file's name its temporary keeps.
 _KEPT = 25
-_LEFT_OVER = re.compile(r"\.(.+)\.[a-z0-9_]{8}\.shardlint", re.DOTALL)
+_LEFT_OVER = regex(r"\.(.+)\.[a-z0-9_]{8}\.shardlint", re.DOTALL)
 
 
 def replace_file(path: Path, data: bytes, mode: int | None = None, *, durable: bool = True) -> None:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 
+from shardlint.patterns import regex
+
 SOURCE_FOLDERS = ("", "src", "lib", "python")
 """The folders of a root that its modules are looked for in."""
 ANY = "*"
@@ -25,20 +27,20 @@ _FOREIGN = frozenset(sys.stdlib_module_names) | {
     "optax",
 }
 _WORD = rb"[\w.\x80-\xff]"
-_IMPORT = re.compile(rb"import(?![\w\x80-\xff])[ \t]*")
+_IMPORT = regex(rb"import(?![\w\x80-\xff])[ \t]*")
 # How a statement begins, up to the word `import`.
-_HEAD = re.compile(rb"(?:^|[;:])[ \t\f]*(?:from[ \t]*((?:\.[ \t]*)*" + _WORD + rb"*)[ \t]*)?$")
+_HEAD = regex(rb"(?:^|[;:])[ \t\f]*(?:from[ \t]*((?:\.[ \t]*)*" + _WORD + rb"*)[ \t]*)?$")
 _LOOK_BACK = 200
-_IN_BRACKETS = re.compile(rb"\(((?:[^()#]|#[^\n]*)*)\)")
-_ON_LINE = re.compile(rb"[^\n;#]*")
-_NAME = re.compile(_WORD + rb"+")
-_DYNAMIC = re.compile(
+_IN_BRACKETS = regex(rb"\(((?:[^()#]|#[^\n]*)*)\)")
+_ON_LINE = regex(rb"[^\n;#]*")
+_NAME = regex(_WORD + rb"+")
+_DYNAMIC = regex(
     rb"(?:import_module|__import__|run_module|run_path|spec_from_file_location)\("
     rb"[ \t\n]*(?:(['\"])([A-Za-z_][\w.]*)\1[ \t\n]*[,)])?"
 )
 # A name of a module in a string, or the start of one that is put together.
-_QUOTED = re.compile(rb"['\"]([A-Za-z_][\w.]*?)(\.\{|\.['\"]|['\"])")
-_COMMENT = re.compile(rb"#[^\n]*")
+_QUOTED = regex(rb"['\"]([A-Za-z_][\w.]*?)(\.\{|\.['\"]|['\"])")
+_COMMENT = regex(rb"#[^\n]*")
 # How many bits the known sets of files may have together before they are let go of.
 _MOST_BITS = 500_000_000
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from shardlint.certainty import Certainty
 from shardlint.ledger import HEAD, entries, figures, table
+from shardlint.patterns import regex
 from shardlint.registry import proof_folders
 from shardlint.rule import Rule
 
@@ -23,10 +24,10 @@ _FIX = {
     "unsafe": "unsafe (`--unsafe-fixes`)",
     "both": "safe or unsafe, told by the finding",
 }
-_SECTION = re.compile(r"^## (.+)\n", re.MULTILINE)
+_SECTION = regex(r"^## (.+)\n", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.
-_MARKER = re.compile(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
-_HEADER = re.compile(r"^# (targets|options):[ \t]*(.*?)[ \t]*\n")
+_MARKER = regex(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
+_HEADER = regex(r"^# (targets|options):[ \t]*(.*?)[ \t]*\n")
 
 
 @dataclass(frozen=True)

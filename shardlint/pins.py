@@ -16,16 +16,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from shardlint.patterns import regex
 from shardlint.versions import Release, allows, compare, parse
 
-_REQUIREMENT = re.compile(
+_REQUIREMENT = regex(
     r"^\s*(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(?:\[[^\]]*\])?\s*\(?(?P<spec>[^;#@)]*)"
 )
 # jax and jaxlib move together, so a pin of jaxlib tells jax where nothing else does.
 _SAME = {"jaxlib": "jax"}
 _PINS_BYTES = 64_000_000
 # Requirements in such folders are not those of the program.
-_ASIDE = re.compile(
+_ASIDE = regex(
     r"docs?|tests?|examples?|benchmarks?|third_party|site-packages|node_modules", re.IGNORECASE
 )
 _TOML_LOCKS = ("uv.lock", "poetry.lock", "pdm.lock", "pylock.toml")

@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache
 from typing import Any, cast
 
 from shardlint.beginning import beginning
+from shardlint.patterns import regex
 
 # Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
 _IN_WORDS = bytes(
@@ -44,11 +45,11 @@ see `_ASKED`."""
 # (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; a pattern of the file, texts of
 # a line and a pattern of the line, with NULs between them.
 NAMES, CALLING, TAKING, LINE = b"names:", b"calling:", b"taking:", b"line:"
-_FROM = re.compile(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
-_NAME = re.compile(rb"[A-Za-z_]\w*")
+_FROM = regex(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
+_NAME = regex(rb"[A-Za-z_]\w*")
 # Patterns that begin with a letter of their own are some ten times faster than those that begin with a boundary.
-_CALLED = re.compile(rb"\n[ \t]*+(?:\w++\.)*+(\w++)\(")
-_HEADER = re.compile(rb"def\s++\w++\s*+\(((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+)")
+_CALLED = regex(rb"\n[ \t]*+(?:\w++\.)*+(\w++)\(")
+_HEADER = regex(rb"def\s++\w++\s*+\(((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+)")
 
 
 @lru_cache(maxsize=4)

@@ -12,16 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shardlint.facts import FileFacts
+from shardlint.patterns import regex
 from shardlint.program.project import Project
 from shardlint.rule import Edit
 
 # What may be a name in a string: an annotation, an entry of `__all__`. In prose words follow one another.
-_NAMES = re.compile(r"[\w.\[\], |]*")
-_PROSE = re.compile(r"\w\s+\w")
-_IN_QUOTES = re.compile(r"""(['"])(?=([\w.\[\], |]*)\1)""")
-_EXAMPLES = re.compile(r"^[ \t]*(?:>>>|\.\.\.) .*", re.MULTILINE)
+_NAMES = regex(r"[\w.\[\], |]*")
+_PROSE = regex(r"\w\s+\w")
+_IN_QUOTES = regex(r"""(['"])(?=([\w.\[\], |]*)\1)""")
+_EXAMPLES = regex(r"^[ \t]*(?:>>>|\.\.\.) .*", re.MULTILINE)
 # A linter was told that an import is meant though nothing here uses it.
-_NOQA = re.compile(r"#.*\bnoqa\b", re.IGNORECASE)
+_NOQA = regex(r"#.*\bnoqa\b", re.IGNORECASE)
 _LAYOUT = (tokenize.NEWLINE, tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
+from shardlint.patterns import regex
 
 Release = tuple[int, ...]
 
-_RELEASE = re.compile(r"\s*v?(\d+(?:\.\d+)*)")
-_CLAUSE = re.compile(r"\s*(===|==|~=|!=|<=|>=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
+_RELEASE = regex(r"\s*v?(\d+(?:\.\d+)*)")
+_CLAUSE = regex(r"\s*(===|==|~=|!=|<=|>=|<|>)\s*v?(\d+(?:\.\d+)*)(\.\*)?")
 
 
 def parse(text: str) -> Release:

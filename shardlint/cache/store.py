@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import stat
 import sys
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from shardlint import __version__
 from shardlint.files import cache_folder, replace_file
+from shardlint.patterns import regex
 from shardlint.sources.tree import Stamp, stamp_of
 
 try:  # hashlib loads OpenSSL first, which is a twentieth of the time that a clean file takes
@@ -24,9 +24,9 @@ SCHEMA = 5
 _MOST_BYTES = 256_000_000
 _MOST_FILES = 512
 _RELEASES = 4
-_OURS = re.compile(r"[0-9a-f]{24}")
+_OURS = regex(r"[0-9a-f]{24}")
 # What a folder of ours holds, and what a killed run left half written.
-_KEPT = re.compile(r"\.?(?:[0-9a-f]{24}|words-(?:all|proving))\.json(?:\.\w+\.shardlint)?")
+_KEPT = regex(r"\.?(?:[0-9a-f]{24}|words-(?:all|proving))\.json(?:\.\w+\.shardlint)?")
 _DIGEST = 24
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _TAG = b"Signature: 8a477f597d28d172789f06886806bc55\n# What shardlint found before; it may be deleted.\n"

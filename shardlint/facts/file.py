@@ -14,21 +14,22 @@ from shardlint.beginning import beginning
 from shardlint.facts.parse import parse
 from shardlint.facts.scope import Binding, Scope, Tables, first_line
 from shardlint.facts.walk import Walker
+from shardlint.patterns import regex
 from shardlint.sources.text import Source
 
 Answer = TypeVar("Answer")
 
-_IDENTIFIER = re.compile(r"\w+")
+_IDENTIFIER = regex(r"\w+")
 _ASKED_BEFORE_INDEX = 200
 # Measured: the bytes of memory that a file takes, and for each character of its text and each node that was reached.
 _EACH, _CHARACTER, _NODE = 10_000, 43, 660
 NOWHERE = "\0"
 """A text that no source holds."""
-_HEADER_END = re.compile(r":[ \t]*(?:#[^\n]*)?\n")
+_HEADER_END = regex(r":[ \t]*(?:#[^\n]*)?\n")
 # A compound statement begins its line.
-_WITH = re.compile(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
-_CALLED = re.compile(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
-_OF_NAMES = re.compile(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
+_WITH = regex(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
+_CALLED = regex(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
+_OF_NAMES = regex(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
 
 
 class FileFacts:

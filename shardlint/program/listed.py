@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts
+from shardlint.patterns import regex
 from shardlint.sources.find import ALWAYS_EXCLUDED
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 _MAX_BYTES = 1_000_000
 _MAX_FILES = 400
 _DISPLAY = r"(\[[^\]#]*\]|\([^)#]*\))"
-_WORD = re.compile(r"[A-Za-z_]\w*")
+_WORD = regex(r"[A-Za-z_]\w*")
 _CONSTANTS = ("None", "null", "True", "true", "False", "false")
 
 

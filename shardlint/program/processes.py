@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from shardlint.facts import FileFacts, last_name
+from shardlint.patterns import regex
 from shardlint.program.reach import lookup
 from shardlint.program.values import ClassValue, Function, Made, Place, Value, options
 
@@ -21,17 +21,17 @@ _INDEX_WORDS = ("process_index(", "host_id(")
 _ASKING = ("jax.process_index", "jax.process_count", "jax.host_id", "jax.host_count", "multihost_utils")
 _STARTING = ("jax.distributed.initialize", "distributed.initialize")
 # Names of numbers of processes, and of flags that say whether this is the first.
-_RANK = re.compile(
+_RANK = regex(
     r"(?i)^_*(process_(index|idx|id)|host_(index|id)|(global_)?rank|proc_(id|index)|host|pid)$"
 )
-_FIRST = re.compile(
+_FIRST = regex(
     r"(?i)^_*(is_)?(main|master|primary|lead|leader|chief|coordinator|first|rank_?(zero|0)|root)_?"
     r"(process|host|worker|rank|proc|controller)?$"
 )
-_SURE = re.compile(r"(?i)(process|host|rank|master|chief|coordinator|proc)")
-_OTHER = re.compile(r"(?i)^_*(is_)?(not_main|worker_only|secondary)")
+_SURE = regex(r"(?i)(process|host|rank|master|chief|coordinator|proc)")
+_OTHER = regex(r"(?i)^_*(is_)?(not_main|worker_only|secondary)")
 # Names of decorators that keep all processes but one from a function: `rank_zero_only`, `on_main_process`.
-_ONLY = re.compile(
+_ONLY = regex(
     r"(?i)^(?=.*(process|host|rank|master|chief|proc))(?=.*(only|on_))(?=.*(main|master|primary|first|zero|0|chief|lead))"
 )
 Evidence = Literal["initialized", "asked", ""]

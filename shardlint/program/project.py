@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -12,6 +11,7 @@ from pathlib import Path
 from shardlint.clock import timed
 from shardlint.facts import FileFacts, NotParsed, read_facts
 from shardlint.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
+from shardlint.patterns import regex
 from shardlint.places import MARKERS
 from shardlint.program.needs import Needs
 from shardlint.screen import words_of
@@ -28,7 +28,7 @@ _SEARCH_FILES = 60
 # where there are many files to be read for each search.
 _SEARCHES_BEFORE_INDEX = 24
 _READS_BEFORE_INDEX = 10_000
-_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_WORD = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 # What an index of words answers, and of that what the words alone do not decide.
 _BY_WORDS = ("named", "starred", "attribute", "anywhere", "imported")
 _ASIDE = ("attribute", "imported")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts, last_name
+from shardlint.patterns import regex
 from shardlint.program.reach import lookup
 from shardlint.program.signatures import COMPILING
 from shardlint.program.values import Api, ClassValue, Function, Made, Place, Wrapped, options
@@ -28,8 +28,8 @@ COLLECTIVES = frozenset(
         "reached_preemption_sync_point",
     )
 ) | {"flax.training.checkpoints.save_checkpoint_multiprocess"}
-_SAVERS = re.compile(r"^orbax\.checkpoint\..*(Checkpointer|CheckpointManager)$")
-_NAMED_SAVER = re.compile(r"(?i)(checkpoint_?manager|checkpointer|ckpt_?manager|ckptr|ckpt_?mngr)$")
+_SAVERS = regex(r"^orbax\.checkpoint\..*(Checkpointer|CheckpointManager)$")
+_NAMED_SAVER = regex(r"(?i)(checkpoint_?manager|checkpointer|ckpt_?manager|ckptr|ckpt_?mngr)$")
 GLOBAL = frozenset(
     (
         "jax.make_array_from_process_local_data",

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from shardlint.patterns import regex
 from shardlint.sources.other import is_markdown_notebook, other_kind
 from shardlint.sources.tree import Below, Stamp, Tree
 
@@ -127,11 +128,11 @@ def survey(top: Path, tree: Tree | None = None) -> Below:
 # `*a*a*a*b` asks for years of trying on a long name of a's. Where another star follows, the first place that has the
 # text after a star is as good as any later one, and none need be tried twice; so it is with folders between `**`.
 _STAR, _BELOW = "[^/]*", "(?:/.+)?"
-_STARS = re.compile(r"(?:\[\^/\]\*)+")
-_STAR_AND_TEXT = re.compile(
+_STARS = regex(r"(?:\[\^/\]\*)+")
+_STAR_AND_TEXT = regex(
     r"\[\^/\]\*((?:\\.|\[\^?\]?(?:\\.|[^\]\\])*\](?![*+])|[^\\\[\]().*+?^$|/])+)(?=\[\^/\]\*)"
 )
-_ANY_AND_FOLDERS = re.compile(r"\(\?:(\.\+/|/\.\+)\)\?(.+?)(?=\(\?:/\.\+\)\?)", re.DOTALL)
+_ANY_AND_FOLDERS = regex(r"\(\?:(\.\+/|/\.\+)\)\?(.+?)(?=\(\?:/\.\+\)\?)", re.DOTALL)
 
 _Ignores = list[tuple[str, "GitIgnoreSpec"]]
 _ALL = slice(None)

@@ -6,22 +6,23 @@ A line becomes `pass  #~` and itself, so that it comes back as it was wherever a
 from __future__ import annotations
 
 import ast
-import re
 
-_MAYBE = re.compile(r"(?m)^[ \t]*[%!?]|\?[ \t]*$|=[ \t]*[%!]|^(?:pip3?|conda|ls|cd|cat|mkdir|cp|mv|rm|timeit)[ \t]")
-_LINE = re.compile(
+from shardlint.patterns import regex
+
+_MAYBE = regex(r"(?m)^[ \t]*[%!?]|\?[ \t]*$|=[ \t]*[%!]|^(?:pip3?|conda|ls|cd|cat|mkdir|cp|mv|rm|timeit)[ \t]")
+_LINE = regex(
     r"[ \t]*(?:%{1,2}[A-Za-z]|!|\?{1,2}[\w%])|[ \t]*[\w.%*]+\?{1,2}[ \t]*$"
     r"|(?:pip3?|conda|ls|cd|cat|mkdir|cp|mv|rm|timeit)[ \t]+[\w./~-]"
 )
-_ASSIGNED = re.compile(r"([ \t]*[\w.\[\]'\", \t]+=)[ \t]*((?:!(?!=)|%[A-Za-z]).*)")
-_OF_A_CELL = re.compile(r"\s*%%(\w+)")
+_ASSIGNED = regex(r"([ \t]*[\w.\[\]'\", \t]+=)[ \t]*((?:!(?!=)|%[A-Za-z]).*)")
+_OF_A_CELL = regex(r"\s*%%(\w+)")
 # Magics of a whole cell under which Python stands.
 _PYTHON = ("time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "debug", "python", "python3", "px", "skip")
-_TOKEN = re.compile(
+_TOKEN = regex(
     r"#.*|'''|\"\"\"|\"(?:\\.|[^\"\\])*(?:\"|$)|'(?:\\.|[^'\\])*(?:'|$)|[(\[{]|[)\]}]|\\$"
 )
-_PUT = re.compile(r"(?m)^([ \t]*)pass  #~(.*)$")
-_GIVEN = re.compile(r"(?m)= get_ipython\(\)  #~(.*)$")
+_PUT = regex(r"(?m)^([ \t]*)pass  #~(.*)$")
+_GIVEN = regex(r"(?m)= get_ipython\(\)  #~(.*)$")
 
 
 def as_python(code: str) -> str:

@@ -16,18 +16,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from shardlint.patterns import regex
 from shardlint.sources.magics import as_python, as_written
 from shardlint.sources.other import says_jupytext
 from shardlint.sources.text import NOTEBOOKS, Source, Unreadable
 
 # `# %%` is how scripts that are notebooks begin a cell, and so what rules know one by.
-_BORDER = re.compile(r"\n# %% cell \d+\n")
-_BORDER_LINE = re.compile(r"# %% cell \d+")
-_BLANK = re.compile(r"[ \t\r\n]*")
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
-_FENCE = re.compile(r"(?m)^(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)\n(?P<body>(?:.*\n)*?)(?P=fence)[ \t]*\r?$")
-_OPTIONS = re.compile(r"\A(?:---\r?\n(?:.*\r?\n)*?---\r?\n|(?:[ \t]*:[\w-]+:.*\r?\n)+)?(?:[ \t]*\r?\n)*")
-_SAID = re.compile(r"\blines? (\d+)\b((?:(?:, | and | to )\d+\b)*)(?! of )")
+_BORDER = regex(r"\n# %% cell \d+\n")
+_BORDER_LINE = regex(r"# %% cell \d+")
+_BLANK = regex(r"[ \t\r\n]*")
+_LINE = regex(r"[^\n]*\n|[^\n]+")
+_FENCE = regex(r"(?m)^(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)\n(?P<body>(?:.*\n)*?)(?P=fence)[ \t]*\r?$")
+_OPTIONS = regex(r"\A(?:---\r?\n(?:.*\r?\n)*?---\r?\n|(?:[ \t]*:[\w-]+:.*\r?\n)+)?(?:[ \t]*\r?\n)*")
+_SAID = regex(r"\blines? (\d+)\b((?:(?:, | and | to )\d+\b)*)(?! of )")
 _DECODER = json.JSONDecoder()
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import io
-import re
 import tokenize
 from dataclasses import dataclass, field
 
+from shardlint.patterns import regex
+
 # The reason ends where another comment starts (one for ruff, say), but may name an issue ("#12").
-_COMMENT = re.compile(
+_COMMENT = regex(
     r"#\s*shardlint:\s*(?P<kind>ignore-file|ignore)\b(?:\s*\[(?P<codes>[^\]]*)\])?(?P<reason>(?!#)(?:(?!\s#(?!\d)).)*|)"
 )
 # What stands where codes should, but not as they should.
-_NEARLY_CODES = re.compile(r"-|\(|\s*\[|[\s:=(]*[A-Za-z]{2,}\d{3}\b")
+_NEARLY_CODES = regex(r"-|\(|\s*\[|[\s:=(]*[A-Za-z]{2,}\d{3}\b")
 _LAYOUT = (tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING)
 
 

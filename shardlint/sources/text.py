@@ -7,7 +7,6 @@ import io
 import itertools
 import operator
 import os
-import re
 import stat
 import tokenize
 from bisect import bisect_right
@@ -17,8 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import ClassVar
 
+from shardlint.patterns import regex
+
 # What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.
-_NEWLINE = re.compile(r"\r\n|\r|\n")
+_NEWLINE = regex(r"\r\n|\r|\n")
 
 NOTEBOOKS = (".ipynb", ".md")
 """How names of notebooks end; Markdown is one where its header says so."""

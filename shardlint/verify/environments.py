@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
+from shardlint.patterns import regex
+
 _FOLDERS = (".venv", "venv", "env", ".env")
 _PYTHONS = ("bin/python", "Scripts/python.exe")
 _VARIABLES = ("VIRTUAL_ENV", "CONDA_PREFIX")
-_MISSING = re.compile(r"\braised (ImportError|ModuleNotFoundError)\b")
+_MISSING = regex(r"\braised (ImportError|ModuleNotFoundError)\b")
 
 
 def advice(message: str, python: str, place: Path) -> str:

@@ -6,7 +6,6 @@ A proof shows that the mistake is one. That the rule sees it is another matter, 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -15,13 +14,14 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from shardlint.patterns import regex
 from shardlint.verify.here import shown_path
 from shardlint.verify.proofs import ProofFolder
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
 LEVEL = "check"
-_MARKER = re.compile(r"#\s*([A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*$")
-_HEADER = re.compile(r"#\s*(targets|options):\s*(.*?)\s*$")
+_MARKER = regex(r"#\s*([A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*$")
+_HEADER = regex(r"#\s*(targets|options):\s*(.*?)\s*$")
 _START_SECONDS, _SECONDS = 60.0, 20.0
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 
+from shardlint.patterns import regex
 from shardlint.program.reach import lookup
 from shardlint.program.shapes import shape_of
 from shardlint.program.values import Constant, Place
@@ -14,7 +14,7 @@ from shardlint_rules.einshard.expression import Element, Expression, Fault, pars
 
 SHARD = "einshard.einshard"
 MAKE = "einshard.make_sharding"
-_LITERAL = re.compile(r"""[rRuU]?("{3}|'{3}|"|')""")
+_LITERAL = regex(r"""[rRuU]?("{3}|'{3}|"|')""")
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
+from shardlint.patterns import regex
 from shardlint.rule import Edit
 from shardlint.site import Site
 from shardlint.splice import Layer
 
-_HASH = re.compile(r"#[^\r\n]*")
-_AFTER = re.compile(r"[ \t]*(?:#[^\r\n]*)?")
+_HASH = regex(r"#[^\r\n]*")
+_AFTER = regex(r"[ \t]*(?:#[^\r\n]*)?")
 
 
 @dataclass(frozen=True)

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 
 from shardlint.facts import last_name
+from shardlint.patterns import regex
 from shardlint.program.values import Function, options
 from shardlint.rule import Lines
 from shardlint.site import Site
 
 _WORDS = ("shard", "mesh", "partition", "place", "put", "constrain", "spec", "jit", "replicate", "device")
-NAMES = re.compile("|".join(_WORDS), re.IGNORECASE)
+NAMES = regex("|".join(_WORDS), re.IGNORECASE)
 _ANY = "|".join(f"[{word[0]}{word[0].upper()}]{word[1:]}" for word in _WORDS)
 CALLING = Lines(rf"[^#\n]*(?:{_ANY})\w*\(", saying=(*_WORDS, *map(str.capitalize, _WORDS)))
 """Statements that begin with a line which calls something by such a name."""

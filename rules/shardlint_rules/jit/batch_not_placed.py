@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.facts import Scope, last_name
+from shardlint.patterns import regex
 from shardlint.program.signatures import JITS
 from shardlint.program.values import ClassValue, Function, Made, Parameter, Unknown, Wrapped, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
@@ -16,8 +16,8 @@ from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit.placed import asks_for_a_place
 
 _JITTED = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
-_STEP = re.compile(r"(?i)(^|_)(step|predict|forward|eval|evaluate)(_|$)")
-_BATCH = re.compile(r"(?i)batch|inputs|images|tokens|examples")
+_STEP = regex(r"(?i)(^|_)(step|predict|forward|eval|evaluate)(_|$)")
+_BATCH = regex(r"(?i)batch|inputs|images|tokens|examples")
 # What says that something places arrays, by its name.
 _PLACING = (
     "shard",

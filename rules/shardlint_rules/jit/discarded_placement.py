@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.effects import called, only_returns
 from shardlint.program.reach import lookup
 from shardlint.program.shardings import PLACING
@@ -26,7 +26,7 @@ _MANAGERS = (
     "jax.experimental.mesh_utils.use_mesh",
 )
 # Functions that only try whether it can be placed.
-_ASSERTING = re.compile(r"_*(assert|check|can|is|verify|test|try|validate)_")
+_ASSERTING = regex(r"_*(assert|check|can|is|verify|test|try|validate)_")
 
 _AS_A_HELPER = "its callers would have to take what the function then returns"
 _NO_PLACE = "which of the names below is to be the placed one is for its author to say"

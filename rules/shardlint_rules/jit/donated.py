@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from shardlint.facts import FileFacts, Scope, last_name
+from shardlint.patterns import regex
 from shardlint.program import Program
 from shardlint.program.buffers import Held, Story
 from shardlint.program.donation import PMAP, Argument, DonatingCall
@@ -25,7 +25,7 @@ _OVER_DEVICES = (
 )
 # Fields that hold arrays whatever the class.
 _ARRAYS = ("params", "opt_state", "batch_stats", "ema_params", "grads", "weight", "weights", "kernel", "bias")
-_WORDS = re.compile(
+_WORDS = regex(
     r"^(new|next|updated?|old|prev|previous|cur|current)_|_(new|next|updated?|old|prev|out)$|[0-9']+$"
 )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from shardlint.facts import FileFacts, last_name
+from shardlint.patterns import regex
 from shardlint.program import Program
 from shardlint.program.annotations import annotated
 from shardlint.program.reach import lookup
@@ -22,14 +23,14 @@ _COUNTS = {
     "jax.local_devices": "devices",
 }
 # Names of numbers of devices or processes, and of flags.
-_NUMBER = re.compile(
+_NUMBER = regex(
     r"(?i)(device|process|host|chip|tpu|gpu|tp|dp|ep|world|parallel|mesh|shard)s?_?(size|count|num|ism)?$"
 )
-_NUMBERED = re.compile(
+_NUMBERED = regex(
     r"(?i)(num|n)_?(devices|processes|hosts|chips|shards|gpus|tpus)$|^(tp|dp|ep|mesh|world)_size$"
 )
-_ALONE = re.compile(r"(?i)(^|_)(is_)?(single|one)_?(device|process|host|chip|gpu|tpu)")
-_MANY = re.compile(r"(?i)(^|_)(is_)?multi(ple)?_?(device|process|host|chip|gpu|tpu)|(^|_)is_distributed$")
+_ALONE = regex(r"(?i)(^|_)(is_)?(single|one)_?(device|process|host|chip|gpu|tpu)")
+_MANY = regex(r"(?i)(^|_)(is_)?multi(ple)?_?(device|process|host|chip|gpu|tpu)|(^|_)is_distributed$")
 _COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.facts import FileFacts, Scope
+from shardlint.patterns import regex
 from shardlint.program.contexts import BRING_A_MESH
 from shardlint.program.reach import field_of, lookup
 from shardlint.program.signatures import JITS
@@ -16,8 +16,8 @@ from shardlint.site import Site
 
 _KNOWN = ("with mesh", "set_mesh", "use_mesh")
 _SETTING = ("set_mesh", "use_mesh", "enter_context", "__enter__")
-_ANNOTATED = re.compile(r"(?<!\w)Mesh\b")
-_FROM_CONTEXT = re.compile(r"thread_resources|physical_mesh|get_\w*mesh|current_\w*mesh|abstract_mesh|global")
+_ANNOTATED = regex(r"(?<!\w)Mesh\b")
+_FROM_CONTEXT = regex(r"thread_resources|physical_mesh|get_\w*mesh|current_\w*mesh|abstract_mesh|global")
 _SPEC = "jax.sharding.PartitionSpec"
 
 

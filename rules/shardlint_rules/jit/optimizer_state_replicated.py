@@ -7,13 +7,14 @@ import re
 from collections.abc import Iterator
 
 from shardlint.facts import last_name
+from shardlint.patterns import regex
 from shardlint.program.meshes import leaves
 from shardlint.program.reach import lookup
 from shardlint.program.values import Value, options
 from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
 
-_STATE = re.compile(
+_STATE = regex(
     r"(?i)(^|_)(opt|optim|optimizer)_?(state|states)$|(^|_)(mu|nu|ema|ema_params|momentum|moments)$"
 )
 

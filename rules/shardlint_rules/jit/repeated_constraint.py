@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from shardlint.facts import Binding
+from shardlint.patterns import regex
 from shardlint.program.reach import lookup
 from shardlint.program.shardings import PLACING
 from shardlint.rule import Calls, Finding, Harm, Rule
@@ -15,7 +15,7 @@ from shardlint_rules.jit.placed import PLACED_WORDS
 
 _NNX = "flax.nnx.with_sharding_constraint"
 # Parts of a name: `w13_weight_scale` has three, `kvCache` two.
-_PARTS = re.compile(r"[A-Za-z][a-z]*|[0-9]+")
+_PARTS = regex(r"[A-Za-z][a-z]*|[0-9]+")
 # In a function with more calls no name is looked for that may have been meant: each finding would look at all.
 _MANY = 400
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from shardlint.facts import last_name
+from shardlint.patterns import regex
 from shardlint.program.shapes import shape_of, shape_of_value
 from shardlint.program.values import (
     CallArguments,
@@ -35,7 +35,7 @@ _COUNTING = frozenset(
 )
 _AROUND = ("optax.chain", "optax.named_chain", "optax.apply_if_finite", "optax.inject_hyperparams")
 _STATES = ("flax.training.train_state.TrainState",)
-_NAMED = re.compile(r"^(opt|optim|optimizer|optimiser|train|training|trainer|tx)_?(state)s?$")
+_NAMED = regex(r"^(opt|optim|optimizer|optimiser|train|training|trainer|tx)_?(state)s?$")
 
 
 def scalar_leaf(site: Site, place: Place) -> tuple[str, bool] | None:

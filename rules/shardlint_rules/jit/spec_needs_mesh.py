@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.contexts import SET_KINDS, Context, ContextKind, MeshContext
 from shardlint.program.values import Made, Parameter, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
@@ -31,7 +32,7 @@ _FRESH = (
 )
 # What sets a mesh that `jax.jit` and `device_put` read, or may.
 _SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "sharding_in_types")
-_SPEC_NAME = re.compile(r"(^|_)(partition_?specs?|pspecs?)$")
+_SPEC_NAME = regex(r"(^|_)(partition_?specs?|pspecs?)$")
 _WHY = "it names one mesh for good, where the context could have changed"
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from dataclasses import dataclass
 
 from shardlint.facts import FileFacts
+from shardlint.patterns import regex
 from shardlint.program import Program
 from shardlint.program.reach import lookup
 from shardlint.program.values import (
@@ -35,7 +35,7 @@ _OF_A_STATE = (
     "flax.nnx.get_partition_spec",
 )
 # So people call the tuple of all arguments.
-_ALL_ARGUMENTS = re.compile(r"^(in|inputs?|args?|arguments)(_|$)|^(shardings|specs)$|_(args|inputs)$")
+_ALL_ARGUMENTS = regex(r"^(in|inputs?|args?|arguments)(_|$)|^(shardings|specs)$|_(args|inputs)$")
 _CHANGING = ("update", "setdefault", "pop", "popitem", "clear")
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.facts import FileFacts
+from shardlint.patterns import regex
 from shardlint.program.donation import PMAP
 from shardlint.program.signatures import DONATE_SETTINGS, JITS, Jitted, jitted
 from shardlint.program.values import Function, Place, options
@@ -17,7 +17,7 @@ from shardlint_rules.jit._again import is_test, loop_around
 
 _JITS = (*JITS, PMAP)
 # What a step of training says: what it updates is as large as the parameters.
-_TRAINING = re.compile(r"apply_updates|apply_gradients|opt_state|optimizer")
+_TRAINING = regex(r"apply_updates|apply_gradients|opt_state|optimizer")
 _NEAR = ("apply_updates", "apply_gradients", "opt_state", "optimizer")
 _MOST = 8
 

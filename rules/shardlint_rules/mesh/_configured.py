@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from shardlint.patterns import regex
 from shardlint.program.configuration import entries
 from shardlint.program.meshes import Mesh, mesh_of
 from shardlint.program.values import Items, Place, options
 from shardlint.site import Site
 
-_KEY = re.compile(r"axes|axis_names|mesh_names|dim_names")
+_KEY = regex(r"axes|axis_names|mesh_names|dim_names")
 _FLAGS = ("DEFINE_list", "DEFINE_multi_string", "DEFINE_spaceseplist")
 
 

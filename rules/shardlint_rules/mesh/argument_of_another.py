@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.signatures import of_definition
 from shardlint.program.values import ClassValue, Function, Value, options
 from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
@@ -28,7 +28,7 @@ _NAMES = (
     "mesh_axes",
 )
 _WORDS = "|".join(_NAMES)
-_BY_POSITION = re.compile(rf"(?:[(,]|#[^\n]*)\s*(?:{_WORDS})\s*[,)]")
+_BY_POSITION = regex(rf"(?:[(,]|#[^\n]*)\s*(?:{_WORDS})\s*[,)]")
 # Called so on both sides, or a list of them.
 _LIKE = ({"spec", "pspec", "partition_spec", "sharding"}, {"specs", "partition_specs", "shardings"})
 

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from itertools import permutations
 
+from shardlint.patterns import regex
 from shardlint.program.mesh_table import NamedMesh, named_meshes
 from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.site import Site
 
-_NAMED = re.compile(r"(\w*(?:sharding|spec))\s*(?::[^=\n]*)?=\s*\(")
+_NAMED = regex(r"(\w*(?:sharding|spec))\s*(?::[^=\n]*)?=\s*\(")
 _NEAR = r"(?:sharding|spec)\s*(?::[^=\n]*)?=\s*\(|\.shape\[[\"']"
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from shardlint.certainty import Certainty
 from shardlint.facts import last_name
+from shardlint.patterns import regex
 from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
 
 # An index of a dimension, counted from 0; `ndim` and the like are counts.
-_INDEX = re.compile(r"(^|_)(axis|dim|dimension|axis_index|axis_idx|dim_index|dim_idx|batch_dim|position)$")
-_COUNT = re.compile(r"(^|_)(n|num|number|count|total|last|max)_?(of_)?(axis|dim|dimension)s?$|ndim|rank")
+_INDEX = regex(r"(^|_)(axis|dim|dimension|axis_index|axis_idx|dim_index|dim_idx|batch_dim|position)$")
+_COUNT = regex(r"(^|_)(n|num|number|count|total|last|max)_?(of_)?(axis|dim|dimension)s?$|ndim|rank")
 
 
 class AxisOffByOne(Rule):

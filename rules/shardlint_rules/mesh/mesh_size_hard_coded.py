@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 import math
-import re
 from collections.abc import Iterator
 
 from shardlint.facts import FileFacts
+from shardlint.patterns import regex
 from shardlint.program.reach import lookup
 from shardlint.program.shapes import shape_of
 from shardlint.program.values import Api, Constant, Items, Place, options
@@ -19,7 +19,7 @@ _MAKE = "jax.make_mesh"
 _GRID = "jax.experimental.mesh_utils.create_device_mesh"
 _FLAG = "xla_force_host_platform_device_count"
 _OPTION = "jax_num_cpu_devices"
-_COUNTED = re.compile(rf"{_FLAG}[= ](\d+)")
+_COUNTED = regex(rf"{_FLAG}[= ](\d+)")
 _WHOLE = ("numpy.array", "numpy.asarray", "jax.numpy.array", "jax.numpy.asarray")
 
 

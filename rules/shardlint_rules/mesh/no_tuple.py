@@ -8,19 +8,20 @@ from collections.abc import Iterator
 
 from shardlint.certainty import Certainty
 from shardlint.facts import last_name
+from shardlint.patterns import regex
 from shardlint.program.values import Items, options
 from shardlint.rule import Finding, Harm, Lines, Rule, Safety
 from shardlint.site import Site
 
 # What holds axis names, one for each dimension, by its name and by its annotation.
-_HOLDING = re.compile(
+_HOLDING = regex(
     r"(^|_)(axes|shardings?|p?specs?|partitions?|partitioning|axis_names|mesh_axes|dims_mapping)$", re.I
 )
-_TUPLE = re.compile(
+_TUPLE = regex(
     r"[\"']?(?:\w+\.)*(?:(?:Optional|Annotated|Final|ClassVar)\[)?(?:\w+\.)*"
     r"([Tt]uple|Sequence|Sharding|Axes|AxisNames|LogicalNames)\b"
 )
-_ONE_OR_MORE = re.compile(
+_ONE_OR_MORE = regex(
     r"\bstr\b[^\[\]]*\||\|\s*str\b|Union\[[^\]]*\bstr\b|Optional\[str|^str$|PartitionSpec|\bP\b"
 )
 _PARENTHESISED = r"\(\s*(?:[\w.]+|\"\w+\"|'\w+')\s*\)"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from shardlint.certainty import Certainty
 from shardlint.facts import FileFacts, Scope, last_name
+from shardlint.patterns import regex
 from shardlint.program.meshes import is_sharding, is_spec
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Finding, Harm, Lines, Rule
@@ -15,15 +16,15 @@ from shardlint.site import Site
 from shardlint_rules.jit.trees import MAPS
 
 # How people name a PartitionSpec, a sharding, and what gives one.
-_SPEC = re.compile(
+_SPEC = regex(
     r"(^|_)(p?specs?|ps|partitions?|partitioning|partition_?specs?|shardings?|pspecs|axis_resources)($|_)",
     re.IGNORECASE,
 )
 _NEAR = r"PartitionSpec|[Ss]harding|\bPS?\(|_specs?\b|\bp?specs\b"
 # `named_tree_map`, `tree.map_with_path`; not these, which map over arrays or devices.
-_MAPPING = re.compile(r"(^|_)(tree_?)?(multi)?map(_with_path|_with_names?|_structure|ped)?$", re.IGNORECASE)
+_MAPPING = regex(r"(^|_)(tree_?)?(multi)?map(_with_path|_with_names?|_structure|ped)?$", re.IGNORECASE)
 _NO_TREE = ("builtins.map", "jax.shard_map", "jax.lax.map", "jax.experimental.maps.xmap")
-_KEEPS_NONE = re.compile(
+_KEEPS_NONE = regex(
     r"is_leaf\s*=\s*(lambda|\w+_none|is_none)[^\n]*([Nn]one)\b|none_is_leaf\s*=\s*True|type\(None\)|NoneType"
 )
 

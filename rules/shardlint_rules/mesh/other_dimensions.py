@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.meshes import spec_of
 from shardlint.program.values import Items, options
 from shardlint.rule import Certainty, Finding, Harm, Rule
@@ -13,13 +14,13 @@ from shardlint.site import Site
 from shardlint_rules.mesh._constraining import CONSTRAINING, constraining
 
 # `q_TNH`, `x_BTD`: the letters of the dimensions end the name.
-_ARRAY = re.compile(r"_([A-Z]{2,5})$")
+_ARRAY = regex(r"_([A-Z]{2,5})$")
 # `activation_td`, `query_tnh_sharding`: so do those of a spec. Other letters say something else.
-_SPEC = re.compile(r"_([abdefghklmnqrstvx]{2,5})(?:_(?:sharding|p?spec|axes|named_sharding))?$")
+_SPEC = regex(r"_([abdefghklmnqrstvx]{2,5})(?:_(?:sharding|p?spec|axes|named_sharding))?$")
 _WORDS = frozenset(
     "as at fn axes data mesh heads head batch grads rest ends send dest ref test best extra".split()
 )
-_PLACING = re.compile(r"shard|constrain|device_put")
+_PLACING = regex(r"shard|constrain|device_put")
 
 
 class SpecForOtherDimensions(Rule):

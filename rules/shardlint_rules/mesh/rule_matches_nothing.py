@@ -6,15 +6,16 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 
 _LEAVES = frozenset("kernel bias scale embedding weight w b".split())
-_WORD = re.compile(r"[A-Za-z_][A-Za-z_0-9]*")
-_LAYER = re.compile(
+_WORD = regex(r"[A-Za-z_][A-Za-z_0-9]*")
+_LAYER = regex(
     r"(?:self\.(\w+)\s*=\s*|(\w+)\s*=\s*)(?:[\w.]+\.)?(?:Dense|DenseGeneral|Linear|Embed|Embedding|Conv|LayerNorm|RMSNorm)\("
 )
-_NAMED = re.compile(r"\bname\s*=\s*[\"'](\w+)[\"']")
+_NAMED = regex(r"\bname\s*=\s*[\"'](\w+)[\"']")
 _LEAST = 2
 
 

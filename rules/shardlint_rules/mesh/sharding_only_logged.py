@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from shardlint.facts import Scope
+from shardlint.patterns import regex
 from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.site import Site
 
-_SHARDING = re.compile(r"(?:^|_)(?:shardings?|p?specs?|partition_specs?)$")
-_PLACING = re.compile(
+_SHARDING = regex(r"(?:^|_)(?:shardings?|p?specs?|partition_specs?)$")
+_PLACING = regex(
     r"(?:^|_|\.)(?:device_put|with_sharding_constraint|shard|shard_put|put|constrain|filter_shard)$"
 )
-_LOGGING = re.compile(r"(?:^|\.)(?:debug|info|warning|error|log|print|write|exception)$")
+_LOGGING = regex(r"(?:^|\.)(?:debug|info|warning|error|log|print|write|exception)$")
 
 
 class ShardingOnlyLogged(Rule):

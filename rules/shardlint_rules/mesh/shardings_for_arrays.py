@@ -8,17 +8,18 @@ from collections.abc import Iterator
 
 from shardlint.certainty import Certainty
 from shardlint.facts import FileFacts
+from shardlint.patterns import regex
 from shardlint.program.meshes import is_sharding
 from shardlint.program.values import Items, Leaves, Table, Value, options
 from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.trees import MAPS
 
-_ARRAYS = re.compile(
+_ARRAYS = regex(
     r"^_?(new_|model_|train_|init_|initial_|opt_|ema_|lora_|sharded_)?"
     r"(params?|parameters|weights|state|variables|opt_state|grads|batch)$"
 )
-_AS_SPECS = re.compile(r"shardings?|specs?|resources|device|layout|partition", re.IGNORECASE)
+_AS_SPECS = regex(r"shardings?|specs?|resources|device|layout|partition", re.IGNORECASE)
 
 
 class ShardingsForArrays(Rule):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.certainty import Certainty
+from shardlint.patterns import regex
 from shardlint.program.listed import listed
 from shardlint.program.values import Assumed, Constant, Items, Value, options
 from shardlint.rule import Calls, Finding, Harm, Rule, Safety
@@ -15,14 +16,14 @@ from shardlint.site import Site
 from shardlint_rules.mesh.optional_spec import asked_about
 
 # What is called so is a whole spec, an entry for each dimension; "axes" of a batch are one entry.
-_WHOLE = re.compile(
+_WHOLE = regex(
     r"(^|_)(p?specs?|shardings?|partitions?|partitioning|pspec|split_dims_mapping|layout|dims)$"
 )
-_OF_ARRAY = re.compile(
+_OF_ARRAY = regex(
     r"(^|_)(activations?|hidden|kernel|weights?|params?|embed(ding)?|logits|qkv|query|key|value|kv|cache|acts?|heads?|"
     r"attn|attention|mlp|ffn|inputs?|outputs?|features?|residual|full)(_|$)"
 )
-_ONE = re.compile(r"(^|_)(batch|data|dp|fsdp|mesh|all|replica|reduce|dim0|vocab|expert|ep|global)(_|$)")
+_ONE = regex(r"(^|_)(batch|data|dp|fsdp|mesh|all|replica|reduce|dim0|vocab|expert|ep|global)(_|$)")
 # Axes over which people split the batch, and those over which they split the parts of a layer.
 _OF_BATCH = frozenset("data dp ddp batch replica replica_dcn dcn fsdp zero host node".split())
 _OF_MODEL = frozenset("model mp tensor tp seq sequence sp context cp mdl heads expert ep".split())

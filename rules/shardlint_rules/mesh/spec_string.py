@@ -6,12 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.values import Constant, Items, Value, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 
 # Two or more axis names run together in one string.
-_SEVERAL = re.compile(r"\s*[A-Za-z_]\w*(\s*[,\s]\s*[A-Za-z_]\w*)+\s*,?\s*")
+_SEVERAL = regex(r"\s*[A-Za-z_]\w*(\s*[,\s]\s*[A-Za-z_]\w*)+\s*,?\s*")
 
 
 class SpecString(Rule):

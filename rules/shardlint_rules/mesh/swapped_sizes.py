@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator, Sequence
 
 from shardlint.certainty import Certainty
+from shardlint.patterns import regex
 from shardlint.program.reach import lookup
 from shardlint.program.values import Constant, Function, Items, Place, Table, Value, options
 from shardlint.rule import Calls, Finding, Harm, Lines, Rule
@@ -14,7 +14,7 @@ from shardlint.site import Site
 
 _SHAPES = {"jax.make_mesh": "axis_shapes", "jax.sharding.AbstractMesh": "axis_sizes"}
 _MAKING = ("reshape", "create_device_mesh", "create_hybrid_device_mesh")
-_PARTS = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
+_PARTS = regex(r"[A-Z]?[a-z]+|[A-Z]+|\d+")
 # What people write for one axis. A part that is none of these stands for itself.
 _SAME = {
     **dict.fromkeys(("dp", "ddp", "data", "batch"), "data"),

@@ -9,23 +9,24 @@ from dataclasses import dataclass
 
 from shardlint.certainty import Certainty
 from shardlint.facts import Scope, last_name
+from shardlint.patterns import regex
 from shardlint.program.meshes import Spec
 from shardlint.program.values import Made
 from shardlint.rule import Calls, Finding, Harm, Rule
 from shardlint.site import Site
 
-_BIAS = re.compile(r"(^|[^a-z])(bias|biases|beta)$")
+_BIAS = regex(r"(^|[^a-z])(bias|biases|beta)$")
 # These have more than one dimension.
-_NO_BIAS = re.compile(
+_NO_BIAS = regex(
     r"attn_|attention_|position|pos_|rel_|relative|alibi|mask|score|expert|moe|router|quant|kv_cache"
 )
-_WEIGHT = re.compile(r"(^|[^a-z])(weights?|kernel|w)$")
-_LEAF = re.compile(
+_WEIGHT = regex(r"(^|[^a-z])(weights?|kernel|w)$")
+_LEAF = regex(
     r"(kernel|bias|scale|embedding|embed|weights?|(^|[^a-z])[wb]\d?|norm\w*|table|vector|gamma|beta|count|alpha)"
     r"[\])'\"]*(\$|\.\*|\.\+)?$"
 )
-_RULE_NAMES = re.compile(r"[A-Za-z_]\w*")
-_CATCHES_BIAS = re.compile(r"bias")
+_RULE_NAMES = regex(r"[A-Za-z_]\w*")
+_CATCHES_BIAS = regex(r"bias")
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.values import Api, Constant, Made, Parameter, Value, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
@@ -20,8 +20,8 @@ _SHAPES = {
     _MAKE_MESH: "axis_shapes",
 }
 _COUNTS = ("builtins.len", "jax.device_count", "jax.local_device_count", "jax.process_count", "math.prod")
-_BETWEEN = re.compile(r"(?:^|[^a-z])(?:dcn|between|inter)(?:[^a-z]|$)|num_slices|n_slices")
-_WITHIN = re.compile(r"(?:^|[^a-z])(?:ici|within|intra)(?:[^a-z]|$)")
+_BETWEEN = regex(r"(?:^|[^a-z])(?:dcn|between|inter)(?:[^a-z]|$)|num_slices|n_slices")
+_WITHIN = regex(r"(?:^|[^a-z])(?:ici|within|intra)(?:[^a-z]|$)")
 
 
 class WrongArgument(Rule):

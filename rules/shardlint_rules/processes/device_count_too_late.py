@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.values import Place
 from shardlint.rule import Calls, Finding, Harm, Lines, Rule
 from shardlint.site import Site
@@ -37,7 +38,7 @@ _ELSEWHERE = (
     "ray.remote",
     "reload(",
 )
-_JAX = re.compile(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
+_JAX = regex(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
 class DeviceCountTooLate(Rule):

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.facts import FileFacts, last_name
+from shardlint.patterns import regex
 from shardlint.program.processes import asks_itself, several
 from shardlint.program.values import Made, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
@@ -16,14 +17,14 @@ from shardlint_rules.processes.alone import alone
 
 _ALL, _OWN = "jax.device_count", "jax.local_device_count"
 _BATCH = r"(?:batch(?:_?size)?|bsz?|examples)"
-_LOCAL = re.compile(
+_LOCAL = regex(
     rf"(?i)(?:^|_)(?:local|host|process|proc)(?:_\w+)?_{_BATCH}|{_BATCH}(?:_\w+)?_(?:per_)?(?:host|process|proc|local)(?:$|_)"
 )
-_GLOBAL = re.compile(
+_GLOBAL = regex(
     rf"(?i)(?:^|_)(?:global|overall)(?:_\w+)?_{_BATCH}|{_BATCH}(?:_\w+)?_(?:global|overall)(?:$|_)"
 )
-_PER_DEVICE = re.compile(r"(?i)per_?(?:device|core|chip|gpu|tpu|replica)")
-_FEEDING = re.compile(r"(?i)local|host|data|loader|input|feed|shard|pmap|split|replicate|reshape|iterator")
+_PER_DEVICE = regex(r"(?i)per_?(?:device|core|chip|gpu|tpu|replica)")
+_FEEDING = regex(r"(?i)local|host|data|loader|input|feed|shard|pmap|split|replicate|reshape|iterator")
 
 
 @dataclass(frozen=True)

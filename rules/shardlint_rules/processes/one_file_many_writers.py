@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from shardlint.facts import Scope
+from shardlint.patterns import regex
 from shardlint.program.processes import first, guard
 from shardlint.program.values import Api, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Methods, Rule
@@ -21,11 +21,11 @@ _OPEN = {
     "fsspec.open": 1,
 }
 _NEAR = (r"(?:)process_index\(\)|host_id\(\)",)
-_WRITES = re.compile(
+_WRITES = regex(
     r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$"
 )
 _BARRIER = "sync_global_devices"
-_OWN = re.compile(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null")
+_OWN = regex(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null")
 
 
 class OneFileManyWriters(Rule):

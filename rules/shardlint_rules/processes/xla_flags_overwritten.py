@@ -6,17 +6,18 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.rule import Edit, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.environment import Setting, setting
 
 _NAMES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
-_FLAG = re.compile(r"^\s*--?[A-Za-z]")
-_DASHES = re.compile(
+_FLAG = regex(r"^\s*--?[A-Za-z]")
+_DASHES = regex(
     r"(?:^|(?<=\s))(?:[-\u2010-\u2015\u2212]*[\u2010-\u2015\u2212][-\u2010-\u2015\u2212]*)(?=[a-z])"
 )
-_GLUED = re.compile(r"(?<=[\w/.])(?:--xla|,\s*--xla|;\s*--xla)")
+_GLUED = regex(r"(?<=[\w/.])(?:--xla|,\s*--xla|;\s*--xla)")
 
 
 class XlaFlagsOverwritten(Rule):

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from shardlint.facts import FileFacts, last_name
+from shardlint.patterns import regex
 from shardlint.program.collectives import AXIS_AT
 from shardlint.program.values import Api, Constant, Function, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
@@ -16,7 +17,7 @@ _MAPS = ("jax.pmap", "jax.vmap")
 _GRADS = ("grad", "value_and_grad")
 _APPLIES = ("apply_updates", "apply_gradients", "apply_gradient")
 # What may average out of sight.
-_ELSEWHERE = re.compile(r"(?i)pmean|psum|all_?reduce|cross_replica|synchroni|average_grad|mean_grad|axis_name")
+_ELSEWHERE = regex(r"(?i)pmean|psum|all_?reduce|cross_replica|synchroni|average_grad|mean_grad|axis_name")
 _JAX = frozenset(AXIS_AT)
 _MOST = 60
 

@@ -6,12 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.reach import lookup
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 
-_BIAS = re.compile(r"(?:^|[._\d])bias(?:es)?\d*(?:$|[._\[])|^b\d?$|\.b$|\[.b\d?.\]$|\[.bias.\]$", re.I)
-_NOT = re.compile(r"grad|local|scaled|partial|shard", re.I)
+_BIAS = regex(r"(?:^|[._\d])bias(?:es)?\d*(?:$|[._\[])|^b\d?$|\.b$|\[.b\d?.\]$|\[.bias.\]$", re.I)
+_NOT = regex(r"grad|local|scaled|partial|shard", re.I)
 # What hands its first argument on as it is.
 _KEEPING = ("checkpoint_name", "asarray", "with_sharding_constraint")
 

@@ -7,15 +7,16 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.patterns import regex
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.shard_map.per_device import names_around, per_device, taken_first
 
 # What people call an array with one entry for each device, and what takes the first of them.
-_SAYS = re.compile(
+_SAYS = regex(
     r"replicat|pmap|per_?device|device_metrics|all_devices|first_device|deduplicate_devices", re.I
 )
-_OTHERWISE = re.compile(r"scanned|scan_|stacked_layers", re.I)
+_OTHERWISE = regex(r"scanned|scan_|stacked_layers", re.I)
 
 
 class FirstOfDevices(Rule):

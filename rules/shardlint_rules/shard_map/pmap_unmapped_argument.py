@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.reach import lookup
 from shardlint.program.signatures import Jitted, jitted, numbers
 from shardlint.program.values import Constant, Items, options
@@ -13,7 +14,7 @@ from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.shard_map.per_device import PMAP, pmapped_calls
 
-_SEVERAL = re.compile(r"(?:process|host)_count\(\)\s*(?:==|<=|>|!=)\s*1")
+_SEVERAL = regex(r"(?:process|host)_count\(\)\s*(?:==|<=|>|!=)\s*1")
 _NUMBERS = ("int", "float", "bool")
 _LABEL = "a number has no dimension to split"
 _RAISES = (

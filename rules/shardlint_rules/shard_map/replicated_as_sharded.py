@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.program.mapped import Ran, against
 from shardlint.program.values import Function, Wrapped
 from shardlint.program.varying import Axis
@@ -14,7 +14,7 @@ from shardlint.site import Site
 from shardlint_rules.shard_map.runs import MAPPING, runs, shown
 
 # A dimension that is made to hold an entry for each device.
-_ON_PURPOSE = re.compile(
+_ON_PURPOSE = regex(
     r"\[(?:\w+\.)?(?:None|newaxis)|expand_dims|broadcast_to|reshape\(\(?1\b|atleast_1d|stack\("
 )
 

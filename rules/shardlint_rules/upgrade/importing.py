@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from shardlint.facts import FileFacts
 from shardlint.import_order import one_a_line, place_beside, with_name
+from shardlint.patterns import regex
 from shardlint.rule import Edit
 from shardlint.unused import without_lines
 
-_FROM = re.compile(r"from\s+(?P<module>[\w.]+)\s+import\b")
+_FROM = regex(r"from\s+(?P<module>[\w.]+)\s+import\b")
 
 
 def move_import(file: FileFacts, alias: ast.alias, new: str, local: str) -> list[Edit]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from shardlint.facts import FileFacts
+from shardlint.patterns import regex
 from shardlint.program import Program, api
 from shardlint.program.guards import guarded
 from shardlint.program.values import Api, options
@@ -24,7 +25,7 @@ from shardlint_rules.upgrade.table import Name, State, table
 # Releases people wrote down exactly, in the project's own folder. A range proves no older one.
 _EXACT = ("pinned in", "--target", "targets in")
 # Files whose purpose is to bridge releases.
-_COMPATIBILITY = re.compile(r"compat|shim|backport", re.IGNORECASE)
+_COMPATIBILITY = regex(r"compat|shim|backport", re.IGNORECASE)
 
 
 @dataclass(frozen=True)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.facts import FileFacts
+from shardlint.patterns import regex
 from shardlint.program import Program
 from shardlint.program.values import Api, options
 from shardlint.site import Site
@@ -17,7 +17,7 @@ PJIT = "pjit, which reads its specs against `with mesh:` only"
 AMBIENT = "thread_resources, which jax.set_mesh does not fill"
 _WHERE = ("pjit", "thread_resources")
 _SETTERS = ("set_mesh", "use_mesh")
-_ENTERS = re.compile(r"enter_context\(\s*[\w.]*[mM]esh\b|\b[\w.]*[mM]esh\.__enter__$")
+_ENTERS = regex(r"enter_context\(\s*[\w.]*[mM]esh\b|\b[\w.]*[mM]esh\.__enter__$")
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from shardlint.patterns import regex
 from shardlint.verify.raised.explanation import Explanation, callee, lies, numbers
 from shardlint.verify.raised.kinds import Recognised
 from shardlint.verify.raised.record import Leaf
@@ -46,7 +47,7 @@ def incompatible(found: Recognised) -> Explanation | None:
     )
 
 
-_PART = re.compile(
+_PART = regex(
     r"(?P<what>argument (?P<name>.+?) of (?P<of>.+?)|sharding_constraint inside jit|explicit output sharding[^,]*?"
     r"|pjit inside jit|custom_partitioning[^,]*?|shard_map inside jit)"
     r"(?: with shape (?P<shape>\w+\[[^\]]*\]))?(?: and| with|) (?:with )?device ids \[(?P<ids>[\d, ]*)\]"

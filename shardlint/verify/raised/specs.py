@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import re
 
+from shardlint.patterns import regex
 from shardlint.verify.raised import structure
 from shardlint.verify.raised.explanation import Explanation, callee, some
 from shardlint.verify.raised.kinds import Recognised
 
-_RANK = re.compile(r"rank at least (\d+), but was applied to a value of rank (\d+)")
-_PATH = re.compile(r"pytree key path (\S+) ")
+_RANK = regex(r"rank at least (\d+), but was applied to a value of rank (\d+)")
+_PATH = regex(r"pytree key path (\S+) ")
 
 
 def rank(found: Recognised) -> Explanation | None:

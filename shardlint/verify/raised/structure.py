@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import re
 
+from shardlint.patterns import regex
 from shardlint.verify.raised.explanation import Explanation, callee
 from shardlint.verify.raised.kinds import Recognised
 from shardlint.verify.raised.record import Call
 
-_LENGTH = re.compile(
+_LENGTH = regex(
     r"got a tuple or list of length (?P<has>\d+) for an args tuple of length (?P<wants>\d+)"
     r"|subtree of type (?:tuple|list) of length (?P<has2>\d+), but the full pytree has a subtree of the same"
     r" type but of "
     r"length (?P<wants2>\d+)"
 )
-_AT = re.compile(
+_AT = regex(
     r"at key path\n\s+(?P<of>pjit in_shardings|pjit out_shardings|shard_map in_specs|shard_map out_specs|pmap in_axes"
     r"|pmap out_axes|vmap in_axes|vmap out_axes|(?:\w+ )?tree)(?P<path>\S*)"
 )
-_TYPES = re.compile(
+_TYPES = regex(
     r"has a subtree of type\s+<?(?:class )?'?(?P<has>[\w.]+)'?>?\s*\n?but at the same key path the full pytree has a "
     r"subtree of different type\s+<?(?:class )?'?(?P<wants>[\w.]+)"
 )
-_CHILDREN = re.compile(
+_CHILDREN = regex(
     r"with (?P<has>\d+) child(?: keys|ren)?.*?same type but with (?P<wants>\d+) child"
     r"(?:.*?symmetric difference on key sets is\s+(?P<differ>[^\n]+))?",
     re.DOTALL,
@@ -107,7 +108,7 @@ def _short(name: str) -> str:
     return name.rpartition(".")[2]
 
 
-_UNEVEN = re.compile(
+_UNEVEN = regex(
     r"(?:the passed )?args\[?(?P<at>\d*)\]?(?P<path>\S*) of shape (?P<shape>\S+?),? .*?in_specs(?P<spec>\S*) of"
     r" value (?P<value>.*?),? "
     r"which maps array axis (?P<axis>\d+) \(of size (?P<size>\d+)\) to mesh (?:axis|axes) (?P<names>.*?) \(of"
@@ -115,7 +116,7 @@ _UNEVEN = re.compile(
     r"(?P<by>\d+)\)",
     re.DOTALL,
 )
-_BOUND = re.compile(r"bound to \S+'s parameter '(\w+)'")
+_BOUND = regex(r"bound to \S+'s parameter '(\w+)'")
 
 
 def uneven(message: str) -> Explanation | None:
@@ -133,7 +134,7 @@ def uneven(message: str) -> Explanation | None:
     )
 
 
-_LONG = re.compile(
+_LONG = regex(
     r"(?P<which>in|out)_specs(?P<path>\S*) is (?P<spec>.*?) which has length (?P<has>\d+), but"
     r" (?P<what>.*?) has shape (?P<shape>\S+), which has rank (?P<rank>\d+)",
     re.DOTALL,
@@ -160,7 +161,7 @@ def too_long(message: str) -> Explanation | None:
     )
 
 
-_VARIES = re.compile(
+_VARIES = regex(
     r"out_specs(?P<path>\S*) is (?P<spec>P?\w*\(.*?\)) which implies.*?(?:but it was inferred to be possibly"
     r" varying over "
     r"(?P<axes>\{[^}]*\})|replicated across mesh axes? (?P<older>.*?), but)",

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from shardlint.patterns import regex
 from shardlint.verify.facts import Array, Program, Warned
 from shardlint.verify.inside.hlo import read
 from shardlint.verify.inside.hlo.axes import Axes, tiling
@@ -26,10 +27,10 @@ from shardlint.verify.sanitizer.forced import forced
 from shardlint.verify.sanitizer.functions import Function, function_of
 from shardlint.verify.sanitizer.rematerialised import gathered_to_be_cut
 
-_NAME = re.compile(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
-_MESH = re.compile(r"mesh\[((?:'[^']+'=\d+,?\s*)+)\]")
-_SDY_MESH = re.compile(r"sdy\.mesh\s*(?:@\w+ = )?<\[([^\]]*)\]")
-_AXIS = re.compile(r"[\"']([^\"']+)[\"']=(\d+)")
+_NAME = regex(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
+_MESH = regex(r"mesh\[((?:'[^']+'=\d+,?\s*)+)\]")
+_SDY_MESH = regex(r"sdy\.mesh\s*(?:@\w+ = )?<\[([^\]]*)\]")
+_AXIS = regex(r"[\"']([^\"']+)[\"']=(\d+)")
 _LARGEST = 512 * 2**20
 
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from shardlint.patterns import regex
 from shardlint.verify.facts import Line
 from shardlint.verify.inside.hlo.lines import Lines, is_own
 from shardlint.verify.inside.hlo.module import Module
 from shardlint.verify.sanitizer.stablehlo import stacks
 
-_PREFIX = re.compile(r"^(jit|pmap|pjit|xmap|shard_map)_+")
+_PREFIX = regex(r"^(jit|pmap|pjit|xmap|shard_map)_+")
 
 
 @dataclass(frozen=True)

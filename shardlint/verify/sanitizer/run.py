@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
+from shardlint.patterns import regex
 from shardlint.verify.facts import Array
 from shardlint.verify.sanitizer.dumps import Compiled
 
 _SHARE = 0.01
-_KEYS = re.compile(r"\.[^.\[\]]+|\[[^\]]*\]")
-_NAMED = re.compile(r"\.[^\d]|\[['\"]")
+_KEYS = regex(r"\.[^.\[\]]+|\[[^\]]*\]")
+_NAMED = regex(r"\.[^\d]|\[['\"]")
 
 
 class Run:

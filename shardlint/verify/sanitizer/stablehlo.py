@@ -5,16 +5,16 @@ come from that the compiler has folded away.
 from __future__ import annotations
 
 import glob
-import re
 from pathlib import Path
 
+from shardlint.patterns import regex
 from shardlint.verify.facts import Line
 
-_NAME = re.compile(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
-_RESULT = re.compile(r'jax\.result_info = "((?:[^"\\]|\\.)*)"')
-_PLACE = re.compile(r'#(loc\d*) = loc\("((?:[^"\\]|\\.)*)":(\d+):')
-_CALL = re.compile(r"#(loc\d*) = loc\(callsite\(#(loc\d*) at #(loc\d*)\)\)")
-_NAMED = re.compile(r'#(loc\d*) = loc\("((?:[^"\\]|\\.)*)"\(#(loc\d*)\)\)')
+_NAME = regex(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
+_RESULT = regex(r'jax\.result_info = "((?:[^"\\]|\\.)*)"')
+_PLACE = regex(r'#(loc\d*) = loc\("((?:[^"\\]|\\.)*)":(\d+):')
+_CALL = regex(r"#(loc\d*) = loc\(callsite\(#(loc\d*) at #(loc\d*)\)\)")
+_NAMED = regex(r'#(loc\d*) = loc\("((?:[^"\\]|\\.)*)"\(#(loc\d*)\)\)')
 
 
 def of(path: Path) -> Path | None:
