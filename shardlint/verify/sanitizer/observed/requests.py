@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from shardlint.verify.facts import Line
 from shardlint.verify.sanitizer.findings import Found
 from shardlint.verify.sanitizer.observed.events import Events, first, function, line
 
@@ -151,9 +153,19 @@ def warnings(events: Events, told: set[str]) -> Iterator[Found]:
         if donated and told:
             continue
         text = one["text"].rstrip(".").split("\n")[0]
+        see = [("defined", line(one["defined"]))] if one["defined"] else []
+        if donated and one["defined"]:  # what is donated is said where the function is jitted
+            place, see = _jitted(events, one["defined"]), [*see, ("called", replace(place, function=""))]
         yield Found(
             "donation" if donated else "warning", function(one["lines"][0]), place,
             f"jax warns: {text}",
             advice="return an array of the same shape, type and sharding, or do not donate it" if donated else "",
-            code="SL223" if donated else "", see=(("defined", line(one["defined"])),) if one["defined"] else (),
+            code="SL223" if donated else "",
+            see=tuple(part for part in see if (part[1].file, part[1].line) != (place.file, place.line)),
         )  # fmt: skip
+
+
+def _jitted(events: Events, defined: list[Any]) -> Line:
+    """Where a function is jitted; where it is defined, if that was not seen or is in several places."""
+    lines = {line(one["line"]) for one in events.of("jitted") if list(one["defined"])[:2] == list(defined)[:2]}
+    return lines.pop() if len(lines) == 1 else line(defined)
