@@ -265,14 +265,7 @@ def test_meshes_it_cannot_share_are_skipped(verify: Verify) -> None:
 
 
 def listed(**fields: Any) -> dict[str, Any]:
-    return {
-        "axis_types": "auto",
-        "processes": None,
-        "topology": [],
-        "execute": True,
-        "reference": "",
-        **fields,
-    }
+    return {"axis_types": "auto", "processes": None, "topology": [], "execute": True, "reference": "", **fields}
 
 
 def jobs(

@@ -68,8 +68,7 @@ class DeviceCountTooLate(Rule):
     harm = Harm.SILENT
     wakes = (
         Lines(
-            r"[^#\n]*environ\b[^\n]*\n?[^\n]*(?:XLA_FLAGS|JAX_)",
-            r"[^#\n]*putenv\([^\n]*(?:XLA_FLAGS|JAX_)",
+            r"[^#\n]*environ\b[^\n]*\n?[^\n]*(?:XLA_FLAGS|JAX_)", r"[^#\n]*putenv\([^\n]*(?:XLA_FLAGS|JAX_)",
             saying=("environ", "putenv("),
         ),
         Calls("jax.config.update", within=_CONFIG),

@@ -88,8 +88,10 @@ def _raised(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
             rest = "; ".join(_stood(each) for each in waiting)
             yield Found(
                 "one-raised", function(told["line"]), line(told["line"]),
-                f"process {one.number} raised {told['said'].splitlines()[0]}, and no other did: {rest} until it was killed",
-                advice="let every process see the condition (multihost_utils.broadcast_one_to_all), so that all raise or none",
+                f"process {one.number} raised {told['said'].splitlines()[0]}, and no other did: "
+                f"{rest} until it was killed",
+                advice="let every process see the condition (multihost_utils.broadcast_one_to_all), so that all "
+                "raise or none",
             )  # fmt: skip
             return
 
@@ -149,8 +151,8 @@ def _ahead(ran: Ran, started: list[list[Launch]], more: int, less: int) -> Found
         "not-all", extra.name, extra.line,
         f"process {more} starts `{extra.name}` over all processes, and process {less} does not: process {more} {end}, "
         f"process {less} {stood} ({len(started[more])} programs started against {len(started[less])})",
-        advice=f"call it on every process; keep only what the host does with the result under `if {_ALL.strip('`')} == 0`, "
-        "and give each process as many steps",
+        advice="call it on every process; keep only what the host does with the result under "
+        f"`if {_ALL.strip('`')} == 0`, and give each process as many steps",
         code="SL809",
     )  # fmt: skip
 

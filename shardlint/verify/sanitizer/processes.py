@@ -14,7 +14,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -25,6 +25,7 @@ from shardlint.verify.sanitizer import launch, stood
 _GRACE = 4.0
 _STUCK = 8.0
 _BEHIND = 0.4
+_FRAMES = 6
 
 
 @dataclass
@@ -67,7 +68,6 @@ class Ran:
     processes: list[Process]
     ended: launch.Ended
     why: str = ""
-    waited: list[int] = field(default_factory=list)
 
 
 def run(
@@ -102,11 +102,14 @@ def run(
     if why == "raised":
         code = next((one.code for one in processes if one.code and not one.killed), 1)
     notes = [f"killed at the time limit of {seconds:g} s"] if why == "time" else []
-    for one in processes:
-        if one.killed and one.stack:
-            notes.append(
-                f"process {one.number} stood" + (f" at {one.line}" if one.line else "") + f": {one.stack}"
-            )
+    if why == "time" and all(one.ended() for one in processes):
+        notes.append(
+            "every process had come to its end and waited in the shutdown of jax: "
+            "wait for the last results (jax.block_until_ready) before it"
+        )
+    notes += [
+        f"process {one.number} stood at {_frames(one.stack)}" for one in processes if one.killed and one.stack
+    ]
     return Ran(processes, launch.Ended(code, time.monotonic() - began, notes), why)
 
 
@@ -181,13 +184,21 @@ def _ahead(processes: Sequence[Process], done: Sequence[bool]) -> bool:
 
 
 def _stop(processes: Sequence[Process]) -> None:
-    for one in processes:
-        if one.child.poll() is None:
-            stood.ask(one.stacks, one.child.pid)
-            one.line, one.stack = stood.told(one.stacks, one.child.pid)
-            one.killed = True
-            # jax catches SIGTERM.
-            launch._signal(one.child, signal.SIGKILL)
+    """Ask those that live where they stand, then kill them, the one that joins them last: the others complain."""
+    living = [one for one in processes if one.child.poll() is None]
+    for one in living:
+        stood.ask(one.stacks, one.child.pid)
+        one.line, one.stack = stood.told(one.stacks, one.child.pid)
+        one.killed = True
+    for one in reversed(living):
+        # jax catches SIGTERM.
+        launch._signal(one.child, signal.SIGKILL)
+
+
+def _frames(stack: str) -> str:
+    """A stack in one line, without what watches."""
+    frames = [text.strip() for text in stack.splitlines()[1:] if "/sanitizer/observe/" not in text]
+    return " < ".join(frames[:_FRAMES])
 
 
 class _Output:
