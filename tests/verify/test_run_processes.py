@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent / "process_programs"
 ALL = sorted(path.name for path in ROOT.iterdir() if (path / "bad.py").exists())
 FEW = ("02_seed_by_process", "06_other_order")
 NAMES = ALL if os.environ.get("SHARDLINT_ALL_PROGRAMS") else FEW
-CODES = {"03_one_step_more": 124, "04_one_raises": 1, "06_other_order": None}
+CODES = {"03_one_step_more": 124, "04_one_raises": 1}
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="--processes")
 
@@ -35,7 +35,7 @@ def test_the_mistake_is_named_at_its_line(name: str, tmp_path: Path) -> None:
     pytest.importorskip("jax")
     path = ROOT / name / "bad.py"
     code, report, output = run(path, tmp_path)
-    assert CODES.get(name, 0) in (code, None), output
+    assert name == "06_other_order" or code == CODES.get(name, 0), output  # gloo may raise or wait
     found = {(one["line"]["line"], one["code"]) for one in report["findings"]}  # type: ignore[attr-defined]
     for number, line in enumerate(path.read_text().splitlines(), 1):
         if mark := re.search(r"# here ?(\S*)", line):

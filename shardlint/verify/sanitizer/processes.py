@@ -25,7 +25,7 @@ from shardlint.verify.sanitizer import launch, stood
 _GRACE = 4.0
 _STUCK = 8.0
 _BEHIND = 0.4
-_FRAMES = 6
+_FRAMES = 3
 
 
 @dataclass
@@ -107,9 +107,9 @@ def run(
             "every process had come to its end and waited in the shutdown of jax: "
             "wait for the last results (jax.block_until_ready) before it"
         )
-    notes += [
-        f"process {one.number} stood at {_frames(one.stack)}" for one in processes if one.killed and one.stack
-    ]
+    if why == "stuck":
+        notes.append("killed: a process waited for one that had come to its end")
+    notes += [_stood(one) for one in processes if one.killed and one.stack]
     return Ran(processes, launch.Ended(code, time.monotonic() - began, notes), why)
 
 
@@ -195,10 +195,11 @@ def _stop(processes: Sequence[Process]) -> None:
         launch._signal(one.child, signal.SIGKILL)
 
 
-def _frames(stack: str) -> str:
-    """A stack in one line, without what watches."""
-    frames = [text.strip() for text in stack.splitlines()[1:] if "/sanitizer/observe/" not in text]
-    return " < ".join(frames[:_FRAMES])
+def _stood(one: Process) -> str:
+    """Where a process was when it was killed: the user's line, and the innermost frames but for those that watch."""
+    frames = [text.strip() for text in one.stack.splitlines()[1:] if "/sanitizer/observe/" not in text]
+    where = f"stood at {one.line}" if one.line else "stood in no line of the program"
+    return f"process {one.number} {where}; innermost first: {', '.join(frames[:_FRAMES])}"
 
 
 class _Output:
