@@ -14,12 +14,14 @@ from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.here import working_directory
 from shardlint.verify.options import read, time_limit
 from shardlint.verify.progress import coloured, tell
-from shardlint.verify.raised.told import told
+from shardlint.verify.raised.told import Told, told
 from shardlint.verify.sanitizer import launch
 from shardlint.verify.sanitizer.dumps import collect
 from shardlint.verify.sanitizer.examine import examine, limit_of
+from shardlint.verify.sanitizer.findings import Facts
 from shardlint.verify.sanitizer.observed.events import read as read_events
 from shardlint.verify.sanitizer.report import Report, json_report, text_report
+from shardlint.verify.sanitizer.several import several
 
 _DEFAULT = 8
 
@@ -37,6 +39,12 @@ def _reports(context: click.Context, option: click.Parameter, value: tuple[Path,
     "--devices",
     type=click.IntRange(1, 2048),
     help=f"Simulated devices. Default: what XLA_FLAGS or the program itself says, else {_DEFAULT}.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(2, 64),
+    metavar="N",
+    help="Start the program N times, joined by jax.distributed, and compare what each did.",
 )
 @click.option("--strict", is_flag=True, help="Exit with 1 when something is found and the program with 0.")
 @click.option(
@@ -72,6 +80,7 @@ def _reports(context: click.Context, option: click.Parameter, value: tuple[Path,
 def run(
     command: tuple[str, ...],
     devices: int | None,
+    processes: int | None,
     strict: bool,
     large: int | None,
     timeout: float | None,
@@ -95,15 +104,13 @@ def run(
         root = working_directory()  # now, for the program may remove it
         with launch.dump_folder(keep_dumps) as folder, launch.scratch() as raised:
             given = dict(os.environ)
-            env = launch.environment(folder, devices or _DEFAULT, devices is not None, given)
-            env["SHARDLINT_RUN_RAISED"] = str(raised)
-            ended = launch.run(words, env, folder, timeout, memory, devices or _DEFAULT)
-            explained = told(raised, ended.code == 0)
-            compiled, problems = collect(folder)
-            events = read_events(folder)
-        large = limit_of(compiled, events) if large is None else large
-        facts = examine(compiled, large, events)
-        facts.notes += [*problems, *launch.remarks(given)]
+            limits = devices, large, timeout, memory
+            ended, facts, explained, large = (
+                _once(words, given, folder, raised, *limits)
+                if processes is None
+                else several(words, given, folder, processes, *limits)
+            )
+        facts.notes += launch.remarks(given)
     except CannotRun as error:
         tell(f"shardlint run: {plain_lines(str(error))}")
         sys.exit(2)
@@ -112,6 +119,22 @@ def run(
     colour = coloured(sys.stderr)
     done = tell(text_report(report, colour), colour) and all(written)
     sys.exit(ended.code or (2 if not done else 1 if strict and facts.found else 0))
+
+
+def _once(
+    words: list[str], given: dict[str, str], folder: Path, raised: Path, devices: int | None, large: int | None,
+    timeout: float | None, memory: int | None,
+) -> tuple[launch.Ended, Facts, list[Told], int]:  # fmt: skip
+    env = launch.environment(folder, devices or _DEFAULT, devices is not None, given)
+    env["SHARDLINT_RUN_RAISED"] = str(raised)
+    ended = launch.run(words, env, folder, timeout, memory, devices or _DEFAULT)
+    explained = told(raised, ended.code == 0)
+    compiled, problems = collect(folder)
+    events = read_events(folder)
+    large = limit_of(compiled, events) if large is None else large
+    facts = examine(compiled, large, events)
+    facts.notes += problems
+    return ended, facts, explained, large
 
 
 def _write(path: Path, report: Report) -> bool:

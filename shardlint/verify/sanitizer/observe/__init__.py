@@ -10,13 +10,27 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from . import eager, environ, imports, libraries, lowered, mapped, meshes, placed, ran, warned
+from . import (
+    eager,
+    environ,
+    imports,
+    libraries,
+    lowered,
+    mapped,
+    meshes,
+    placed,
+    processes,
+    ran,
+    warned,
+)
 from .sink import quiet
 
 
 def begin() -> None:
     """Watch this process: its environment now, jax and the libraries on it when they are imported."""
     environ.begin()
+    if "SHARDLINT_RUN_PROCESS" in os.environ:
+        processes.begin()
     imports.when("jax", _with_jax)
     for name, install in libraries.INSTALLERS.items():
         imports.when(name, install)
@@ -27,6 +41,8 @@ def _with_jax(jax: Any) -> None:
     _keep_out_of_sight()
     for part in (warned, meshes, placed, mapped, lowered, ran, environ, eager):
         quiet(part.install)(jax)
+    if "SHARDLINT_RUN_PROCESS" in os.environ:
+        quiet(processes.install)(jax)
 
 
 @quiet

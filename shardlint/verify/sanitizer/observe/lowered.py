@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import functools
+import os
 import weakref
 from typing import Any
 
-from . import program, region
+from . import processes, program, region
 from .frames import place, stack
 from .sink import quiet, write
 
@@ -85,6 +86,8 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool) -> None:
             for v in jaxpr.invars
         ),
     }
+    if "SHARDLINT_RUN_PROCESS" in os.environ:
+        facts["digest"] = processes.digest(computation)
     computations[computation] = facts
     for each in program.asked(jaxpr):
         write("asked", function=facts["name"], **each)

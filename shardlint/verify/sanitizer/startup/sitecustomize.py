@@ -90,6 +90,7 @@ def _begin() -> None:
             module = importlib.util.module_from_spec(spec)
             sys.modules["_shardlint_observe"] = module
             spec.loader.exec_module(module)
+            vars(module)["tell"] = _tell
             module.begin()
 
     Environ.__name__ = Environ.__qualname__ = type(os.environ).__name__
