@@ -359,17 +359,6 @@ def test_a_fixed_program_has_the_shardings_asked_for(write: Write, case: tuple[s
         ),
         pytest.param(
             """
-            def _apply(net, xs):
-                return jax.vmap(net)(xs)
-
-
-            apply = eqx.filter_jit(_apply, in_shardings=(rep, row))
-            eager = _apply(net(), x)
-            """,
-            "`_apply` is also used without this wrapper", id="also called eagerly",
-        ),
-        pytest.param(
-            """
             @eqx.filter_jit(in_shardings=(rep, {"a": row, "b": None}))
             def apply(net, batch):
                 return jax.vmap(net)(batch["a"])

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent / "process_programs"
+ROOT = Path(__file__).parent / "data" / "process_programs"
 ALL = sorted(path.name for path in ROOT.iterdir() if (path / "bad.py").exists())
 FEW = ("02_seed_by_process", "06_other_order")
 NAMES = ALL if os.environ.get("SHARDLINT_ALL_PROGRAMS") else FEW
