@@ -227,7 +227,6 @@ class Attempt:
                 finding = replace(finding, fix=None, help=help, obstacles=kept)
             yield finding
 
-
     def _placed(self, work: Work, finding: Finding, why: str) -> str:
         path = work.path.resolve()
         shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path

@@ -283,14 +283,12 @@ def _uses(site: Site, origin: Binding) -> Iterator[ast.Name]:
 
 def _treated_as_more(site: Site, origin: Binding, but: ast.Attribute | None = None) -> bool:
     """Whether the code does to it what takes a dimension, or asks for its rank. `but` is one mention to forgive."""
-    uses = enumerate(_uses(site, origin))
-    if but is not None:
+
+    def treated() -> bool:
+        uses = enumerate(_uses(site, origin))
         return any(count == _MANY or not _harmless(site, use, but) for count, use in uses)
-    return site.file.remembered(
-        "treated as more than a scalar",
-        origin.node,
-        lambda: any(count == _MANY or not _harmless(site, use, None) for count, use in uses),
-    )
+
+    return treated() if but is not None else site.file.remembered("treated as more than a scalar", origin.node, treated)
 
 
 def _harmless(site: Site, use: ast.Name, but: ast.Attribute | None) -> bool:

@@ -13,7 +13,7 @@ from shardlint.verify.sanitizer.findings import Found
 from shardlint.verify.sanitizer.observed.events import Events, first, function, line
 from shardlint.verify.sanitizer.processes import Process, Ran
 
-_ALL = "`jax.process_index()`"
+_INDEX = "jax.process_index()"
 
 
 @dataclass
@@ -128,13 +128,13 @@ def _differs(mine: Launch, theirs: Launch, other: int) -> Found:
             + ("" if parts else ": their arguments have the same shapes, so a value that the trace reads differs"),
             tuple(parts),
             advice="what is traced (shapes, static arguments, Python numbers, closures) must not depend on "
-            f"{_ALL}, on the time or on what one process has read",
+            f"`{_INDEX}`, on the time or on what one process has read",
         )  # fmt: skip
     return Found(
         "other-order", mine.name, mine.line,
         f"process 0 starts `{mine.name}` here where process {other} starts `{theirs.name}`: "
         "programs over all processes must be started by each of them in the same order",
-        advice=f"call both on every process, and keep only what the host does under `if {_ALL.strip('`')} == 0`",
+        advice=f"call both on every process, and keep only what the host does under `if {_INDEX} == 0`",
         code="SL809",
         see=((f"process {other}", theirs.line),),
     )  # fmt: skip
@@ -152,7 +152,7 @@ def _ahead(ran: Ran, started: list[list[Launch]], more: int, less: int) -> Found
         f"process {more} starts `{extra.name}` over all processes, and process {less} does not: process {more} {end}, "
         f"process {less} {stood} ({len(started[more])} programs started against {len(started[less])})",
         advice="call it on every process; keep only what the host does with the result under "
-        f"`if {_ALL.strip('`')} == 0`, and give each process as many steps",
+        f"`if {_INDEX} == 0`, and give each process as many steps",
         code="SL809",
     )  # fmt: skip
 

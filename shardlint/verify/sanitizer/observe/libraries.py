@@ -9,6 +9,7 @@ from typing import Any
 
 from . import meshes, replicas
 from .frames import discarded, stack
+from .placed import bytes_of
 from .sink import quiet, write
 
 
@@ -132,7 +133,7 @@ def _equinox(module: Any) -> None:
 def _filter_shard(frame: Any, result: Any, x: Any, *args: Any, **kwargs: Any) -> None:
     line = discarded(frame)
     if line is not None:
-        write("discarded", name="eqx.filter_shard", line=line, what="", bytes=_tree_size(result))
+        write("discarded", name="eqx.filter_shard", line=line, what="", bytes=_size(result))
 
 
 def _haliax(module: Any) -> None:
@@ -143,19 +144,15 @@ def _haliax(module: Any) -> None:
 def _hax_shard(name: str, frame: Any, result: Any, x: Any, *args: Any, **kwargs: Any) -> None:
     line = discarded(frame)
     if line is not None:
-        write("discarded", name=name, line=line, what="", bytes=_tree_size(result))
+        write("discarded", name=name, line=line, what="", bytes=_size(result))
     elif result is x and meshes.built:
-        write("no-op", name=name, names=[], lines=stack(), bytes=_tree_size(x))
+        write("no-op", name=name, names=[], lines=stack(), bytes=_size(x))
 
 
-def _size(x: Any) -> int:
-    return int(getattr(x, "size", 0)) * int(getattr(getattr(x, "dtype", None), "itemsize", 0) or 0)
-
-
-def _tree_size(tree: Any) -> int:
+def _size(tree: Any) -> int:
     import jax
 
-    return sum(_size(leaf) for leaf in jax.tree_util.tree_leaves(tree))
+    return bytes_of(jax, tree)
 
 
 INSTALLERS: dict[str, Callable[[Any], None]] = {

@@ -48,7 +48,7 @@ def _raised(name: str, args: Any, error: Exception) -> None:
 def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: Any) -> None:
     line = discarded(caller)
     if line is not None:
-        write("discarded", name=name, line=line, what=_shapes((result,)), bytes=_bytes(jax, result))
+        write("discarded", name=name, line=line, what=_shapes((result,)), bytes=bytes_of(jax, result))
     if name == "jax.device_put":
         _lies(jax, result)
     if name == "jax.device_put" and _asked_none(args, kwargs) and meshes.built:
@@ -88,7 +88,7 @@ def _none(jax: Any, name: str, result: Any) -> None:
     if single and len(single) == len(leaves):
         lines = stack()
         if lines:
-            write("put-none", name=name, lines=lines, what=_shapes((result,)), bytes=_bytes(jax, result))
+            write("put-none", name=name, lines=lines, what=_shapes((result,)), bytes=bytes_of(jax, result))
 
 
 def _shapes(args: Any) -> str:
@@ -103,7 +103,8 @@ def _shapes(args: Any) -> str:
     return text if len(leaves) == 1 else f"{len(leaves)} arrays, the largest {text}"
 
 
-def _bytes(jax: Any, tree: Any) -> int:
+def bytes_of(jax: Any, tree: Any) -> int:
+    """Bytes of the arrays of a tree when whole, traced ones too."""
     return sum(
         int(getattr(leaf, "size", 0)) * getattr(getattr(leaf, "dtype", None), "itemsize", 0)
         for leaf in jax.tree_util.tree_leaves(tree)

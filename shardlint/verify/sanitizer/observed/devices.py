@@ -9,7 +9,7 @@ from typing import Any
 from shardlint.verify.report import size_text
 from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Found
-from shardlint.verify.sanitizer.observed.events import Events, first, function, line
+from shardlint.verify.sanitizer.observed.events import Events, array, first, function, line
 
 _BATCH = 2**14
 _WORK = 2**16
@@ -58,11 +58,6 @@ def _alone(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any
         "out_shardings",
         sum(leaf["bytes"] for leaf in leaves), see=tuple(dict.fromkeys(see)),
     )  # fmt: skip
-
-
-def array(leaf: dict[str, Any]) -> str:
-    """`float32[512,2048]`."""
-    return f"{leaf['dtype']}[{','.join(map(str, leaf['shape']))}]"
 
 
 def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found]:

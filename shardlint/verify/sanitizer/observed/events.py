@@ -93,3 +93,8 @@ def function(place: Any) -> str:
     """The function a place is in, as a finding names it."""
     name = str(place[2]) if place else ""
     return name.rpartition(".")[2].replace("<module>", "the program") or "the program"
+
+
+def array(leaf: dict[str, Any]) -> str:
+    """`float32[512,2048]`."""
+    return f"{leaf['dtype']}[{','.join(map(str, leaf['shape']))}]"

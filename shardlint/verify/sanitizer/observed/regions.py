@@ -7,7 +7,7 @@ from typing import Any
 
 from shardlint.verify.facts import Line
 from shardlint.verify.sanitizer.findings import Found
-from shardlint.verify.sanitizer.observed.events import Events, first, function, line
+from shardlint.verify.sanitizer.observed.events import Events, array, first, function, line
 
 
 def manual(events: Events) -> Iterator[Found]:
@@ -32,7 +32,7 @@ def manual(events: Events) -> Iterator[Found]:
         yield Found(
             "one-of-many", function(one["lines"][0]), first(one["lines"]),
             f"{one['name']} keeps what the first device holds of {one['result'] or 'the array'} "
-            f"{_array(one)}, and the others hold other numbers",
+            f"{array(one)}, and the others hold other numbers",
             advice="reduce it in the mapped function (jax.lax.pmean, psum or all_gather) before", code="SL418",
         )  # fmt: skip
 
@@ -104,7 +104,7 @@ def _taken_whole(events: Events) -> Iterator[Found]:
         axes = " and ".join(map(repr, one["axes"]))
         yield Found(
             "gathered", one["name"], place,
-            f"{leaf['name']} {_array(leaf)} lies as {leaf['spec']}, and in_specs ask for it whole along {axes}: it is "
+            f"{leaf['name']} {array(leaf)} lies as {leaf['spec']}, and in_specs ask for it whole along {axes}: it is "
             "gathered on every device at each call",
             advice=f"name {axes} in its spec, or place it as the function takes it", bytes=leaf["bytes"],
             see=(("called", first(one["lines"])),),
@@ -123,7 +123,7 @@ def _unequal(events: Events, differing: set[Line]) -> Iterator[Found]:
         mapped = tuple(("mapped", line(place)) for place in one["regions"][:1])
         yield Found(
             "differs", function(one["lines"][0]), lines[0],
-            f"result {one['result'] or _array(one)} should be the same on all devices, and devices {pair} "
+            f"result {one['result'] or array(one)} should be the same on all devices, and devices {pair} "
             "hold different numbers",
             advice="reduce it in the mapped function, or name the axis it varies over in out_specs",
             code="SL402", see=mapped,
@@ -142,11 +142,7 @@ def _parted(events: Events) -> Iterator[Found]:
         mapped = tuple(("mapped", line(where)) for where in one["regions"][:1])
         yield Found(
             "drifts", one["name"], place,
-            f"{one['argument']} {_array(one)} is the same on every device before {one['name']} and differs "
+            f"{one['argument']} {array(one)} is the same on every device before {one['name']} and differs "
             f"after{nothing}: the replicas train apart",
             advice="reduce the gradients: jax.lax.pmean(grads, axis_name)", see=mapped, code="SL402",
         )  # fmt: skip
-
-
-def _array(one: dict[str, Any]) -> str:
-    return f"{one['dtype']}[{','.join(map(str, one['shape']))}]"

@@ -11,7 +11,7 @@ from typing import Any
 
 from shardlint.verify.facts import Line
 from shardlint.verify.sanitizer.findings import Found
-from shardlint.verify.sanitizer.observed.events import Events, first, function, line
+from shardlint.verify.sanitizer.observed.events import Events, array, first, function, line
 
 _WHAT_IS_READ = {
     "backend": "jax has made its devices and does not read it any more",
@@ -71,19 +71,19 @@ def asked(events: Events) -> Iterator[Found]:
     """What traced code asks for in vain."""
     for one in events.of("asked"):
         place = first(one["lines"])
-        array = f"{one['dtype']}[{','.join(map(str, one['shape']))}]"
+        shown = array(one)
         if one["what"] == "indivisible":
             axes = " and ".join(map(repr, one["axes"]))
             yield Found(
                 "indivisible", function(one["lines"][0]), place,
-                f"dimension {one['dimension']} of {array} has size {one['size']}, which the {one['parts']} parts "
+                f"dimension {one['dimension']} of {shown} has size {one['size']}, which the {one['parts']} parts "
                 f"of mesh axis {axes} do not divide: the constraint cannot be met as it is written",
                 advice=f"make the size a multiple of {one['parts']}, or leave the dimension whole", code="SL216",
             )  # fmt: skip
         else:
             yield Found(
                 "no-effect", function(one["lines"][0]), place,
-                f"device_put of {array} to {one['target']} inside traced code does not place it: "
+                f"device_put of {shown} to {one['target']} inside traced code does not place it: "
                 "the compiler is told nothing",
                 advice="write jax.lax.with_sharding_constraint(x, sharding)", code="SL201",
             )  # fmt: skip
