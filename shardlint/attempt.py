@@ -11,6 +11,7 @@ from pathlib import Path
 from shardlint.align import aligned
 from shardlint.checker import Checker
 from shardlint.facts import FileFacts, NotParsed, read_facts
+from shardlint.formatter import configured_length
 from shardlint.outcome import Options, Outcome
 from shardlint.places import Places
 from shardlint.program.project import Project
@@ -18,7 +19,7 @@ from shardlint.rule import Edit, Finding, Fix, Safety
 from shardlint.sources.text import Source, Unreadable, decode
 from shardlint.splice import Layer, back, forward, together
 from shardlint.unused import dropped
-from shardlint.wrap import configured_length, line_length, wrapped
+from shardlint.wrap import line_length, wrapped
 
 # A fix may uncover another finding; more rounds than this means two rules undo each other.
 _ROUNDS = 10

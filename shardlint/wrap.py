@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import tokenize
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from tokenize import TokenInfo
 
 from shardlint.rule import Edit
@@ -16,7 +14,6 @@ from shardlint.splice import Layer, same_program
 # Lines that are longer are so for a reason of their own; where all are short, this much is usual.
 _USUAL, _NARROW = 88, 80
 _LIMITS = (80, 88, 100, 110, 120)
-_FORMATTERS = ("ruff", "black", "pyink", "yapf")
 _PASSES = 5
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
@@ -29,23 +26,6 @@ def line_length(text: str) -> int:
     narrow = any(line.startswith("  ") and not line.startswith("   ") for line in lines)
     usual = max(lengths[-1 - len(lengths) // 100] if lengths else 0, _NARROW if narrow else _USUAL)
     return next((limit for limit in _LIMITS if usual <= limit), _LIMITS[-1])
-
-
-def configured_length(root: Path) -> int | None:
-    """The line length that a project asks its formatter for."""
-    for name in ("ruff.toml", ".ruff.toml", "pyproject.toml"):
-        try:
-            read = tomllib.loads((root / name).read_text("utf-8"))
-        except (OSError, ValueError):
-            continue
-        tools = read.get("tool") if name == "pyproject.toml" else {"ruff": read}
-        for tool in _FORMATTERS:
-            options = tools.get(tool) if isinstance(tools, dict) else None
-            for key in ("line-length", "line_length", "column_limit"):
-                found = options.get(key) if isinstance(options, dict) else None
-                if isinstance(found, int) and found > 0:
-                    return found
-    return None
 
 
 def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer]:
