@@ -109,9 +109,17 @@ class Attempt:
     """An attempt at the files of one project."""
 
     def __init__(
-        self, outcomes: Sequence[Outcome], options: Options, unsafe: bool, root: str, places: Places
+        self,
+        outcomes: Sequence[Outcome],
+        options: Options,
+        unsafe: bool,
+        root: str,
+        places: Places,
+        beside: Mapping[Path, Source] | None = None,
     ) -> None:
         self.outcomes = outcomes
+        self.beside = beside or {}
+        """The changed texts of other projects."""
         self.options, self.unsafe, self.root, self.places = options, unsafe, Path(root), places
         self.refused = Refused()
         self.length = configured_length(self.root)
@@ -144,7 +152,8 @@ class Attempt:
 
     def overlay(self) -> dict[Path, Source]:
         """The changed texts, by the files' real paths."""
-        return {work.path.resolve(): work.after for work in self.works.values() if work.changed}
+        own = {work.path.resolve(): work.after for work in self.works.values() if work.changed}
+        return {**self.beside, **own}
 
     def checker(self, overlay: Mapping[Path, Source] | None = None) -> Checker:
         """One that sees the changed texts."""

@@ -82,9 +82,12 @@ def fix(
     if write:
         remove_left_over(files)
     gates = [_cannot_be_written, *gates] if write else gates
+    beside: dict[Path, Source] = {}
     for root, inside in _by_project(files, Checker(options, places=places)).items():
-        attempt = Attempt([], options, unsafe, root, places)
-        _fix_project(report, root, inside, attempt, write, gates)
+        attempt = Attempt([], options, unsafe, root, places, beside)
+        _fix_project(report, inside, attempt, write, gates)
+        changed = (one for one in report.fixed if one.changed and not one.problem)
+        beside = {one.path.resolve(): one.after for one in changed}
     report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
     order = {path: place for place, path in enumerate(files)}
     report.fixed.sort(key=lambda outcome: order[outcome.path])
@@ -102,21 +105,17 @@ def _each_once(found: Found) -> list[Path]:
 
 
 def _by_project(files: Sequence[Path], checker: Checker) -> dict[str, list[Path]]:
+    """The files by the project they are in, a project behind those inside it, whose files it may read."""
     projects: dict[str, list[Path]] = {}
     for file in files:
         projects.setdefault(checker.root(file), []).append(file)
-    return projects
+    return {root: projects[root] for root in sorted(projects, key=lambda root: -len(Path(root).parts))}
 
 
 def _fix_project(
-    report: FixReport,
-    root: str,
-    files: Sequence[Path],
-    attempt: Attempt,
-    write: bool,
-    gates: Sequence[Gate],
+    report: FixReport, files: Sequence[Path], attempt: Attempt, write: bool, gates: Sequence[Gate]
 ) -> None:
-    checker = Checker(attempt.options, places=attempt.places)
+    checker = attempt.checker()
     attempt.outcomes = [checker.check_file(file) for file in files]
     checker.let_go()
     after = _let_through(attempt, gates)

@@ -13,7 +13,9 @@ from shardlint.splice import Layer, same_program
 
 # Lines that are longer are so for a reason of their own; where all are short, this much is usual.
 _USUAL, _NARROW = 88, 80
-_LIMITS = (80, 88, 100, 110, 120)
+_LIMITS = (79, 80, 88, 100, 110, 120)
+# A file of so many lines, of which so many nearly reach the usual width of old, keeps to it.
+_LONG, _NEAR = 100, 5
 _PASSES = 5
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
@@ -24,6 +26,9 @@ def line_length(text: str) -> int:
     lines = text.splitlines()
     lengths = sorted(len(line) for line in lines if "://" not in line)
     narrow = any(line.startswith("  ") and not line.startswith("   ") for line in lines)
+    longest = lengths[-1] if lengths else 0
+    if len(lines) >= _LONG and longest <= _NARROW and sum(length > _NARROW - 6 for length in lengths) >= _NEAR:
+        return max(longest, _LIMITS[0])
     usual = max(lengths[-1 - len(lengths) // 100] if lengths else 0, _NARROW if narrow else _USUAL)
     return next((limit for limit in _LIMITS if usual <= limit), _LIMITS[-1])
 

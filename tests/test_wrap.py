@@ -85,6 +85,10 @@ def test_a_line_that_was_too_long_before_is_as_its_author_wants_it() -> None:
         ("x" * 300 + "\n", 120),
         ("# https://" + "x" * 100 + "\n", 88),
         ("x\n" * 200 + "x" * 100 + "\n", 88),
+        ("x\n" * 200 + ("x" * 79 + "\n") * 5, 79),
+        ("x\n" * 200 + ("x" * 80 + "\n") * 5, 80),
+        ("x\n" * 20 + ("x" * 79 + "\n") * 5, 88),
+        ("x\n" * 200 + ("x" * 60 + "\n") * 5, 88),
     ],
 )
 def test_lines_may_be_as_long_as_they_are(text: str, length: int) -> None:
