@@ -183,15 +183,10 @@ class Attempt:
         chosen, layer = together(findings)
         if chosen and (wrong := _wrong(work.after.replaced(layer.made(work.after.text)))):
             chosen, layer = self._one(work, chosen, wrong)
-        text = layer.made(work.after.text)
-        length = self.length or line_length(work.before.text)
-        layers = [layer, *wrapped(work.after, layer, text, length)] if chosen else []
-        for broken in layers[1:]:
-            text = broken.made(text)
-        lined = aligned(work.after, layer, layers[1:], text) if chosen else Layer(())
-        if lined.edits:
-            layers.append(lined)
-            text = lined.made(text)
+        layers = laid_out(work.after, layer, self.length, work.before.text) if chosen else []
+        text = work.after.text
+        for one in layers:
+            text = one.made(text)
         work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
         gone = _dropped(work, text, project)
         if gone.edits:
@@ -241,6 +236,16 @@ class Attempt:
         path = work.path.resolve()
         shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         return work.after.told(f"{shown.as_posix()}:{work.after.position(finding.start)[0]}: {why}")
+
+
+def laid_out(before: Source, layer: Layer, length: int | None, like: str) -> list[Layer]:
+    """Edits, and those that break and align the lines that they changed; without a `length` as long as others are."""
+    text = layer.made(before.text)
+    wraps = wrapped(before, layer, text, length or line_length(like))
+    for broken in wraps:
+        text = broken.made(text)
+    lined = aligned(before, layer, wraps, text)
+    return [layer, *wraps, *([lined] if lined.edits else [])]
 
 
 def wanted(fix: Fix | None, unsafe: bool) -> bool:

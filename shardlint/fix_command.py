@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
+from shardlint.asking import Asking
 from shardlint.cli_options import FAILED, PATHS, named_alone, options_of, shared
-from shardlint.fix import FixReport, diff, patch
+from shardlint.fix import FixReport, Gate, diff, patch
 from shardlint.fix import fix as run
 from shardlint.plain import plain
 from shardlint.reports import by_project
@@ -24,14 +26,25 @@ from shardlint.rule import Finding
     "--unsafe-fixes", is_flag=True, help="Also fixes that may change numerics, memory or communication."
 )
 @click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
-def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: Any) -> None:
+@click.option("--interactive", is_flag=True, help="Show the diff of each fix, and ask whether to make it.")
+def fix(
+    paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, interactive: bool, **kwargs: Any
+) -> None:
     """Rewrite what can be rewritten, and say what is left.
 
     What a fix makes is checked again before it is written: one that leaves its finding or brings another is not made.
     Exit code: 0 nothing is left to fix, 1 findings are left (with --diff: something would change), 2 the run itself
     could not be done.
     """
-    report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, write=not show_diff)
+    if interactive and show_diff:
+        raise click.UsageError("--diff writes nothing, and --interactive asks what to write: give one of them")
+    gates: list[Gate] = []
+    with contextlib.ExitStack() as stack:
+        if interactive:
+            asking = Asking(click.echo, _ask)
+            stack.enter_context(asking.kept())
+            gates.append(asking)
+        report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates)
     for outcome in report.fixed:
         if outcome.problem:
             click.echo(plain(f"{outcome.path}: {outcome.problem}"), err=True)
@@ -55,6 +68,15 @@ def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: 
     fixed, left = _said_left(report, show_diff, unsafe_fixes, named_alone(kwargs["select"]))
     broken = report.undone or any(outcome.problem for outcome in report.fixed)
     sys.exit(FAILED if broken else 1 if left or (show_diff and fixed) else 0)
+
+
+def _ask(question: str) -> str | None:
+    """An answer from the terminal, or a line of what is given instead; None at its end."""
+    click.echo(question, nl=False)
+    said = sys.stdin.readline() if sys.stdin is not None else ""
+    if not said.endswith("\n"):
+        click.echo()
+    return said or None
 
 
 def _said_left(report: FixReport, show_diff: bool, unsafe: bool, asked: frozenset[str]) -> tuple[int, int]:
