@@ -111,7 +111,11 @@ class GlobalIdAsOrdinal(Rule):
             return None
         at = text.values.index(part)
         before = text.values[at - 1] if at else None
-        if isinstance(before, ast.Constant) and isinstance(before.value, str) and _DEVICE.search(before.value):
+        if (
+            isinstance(before, ast.Constant)
+            and isinstance(before.value, str)
+            and _DEVICE.search(before.value)
+        ):
             return "ordinal", f"`{before.value}` takes"
         return None
 
