@@ -132,7 +132,7 @@ def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | Non
     if any(_SAVERS.match(one.api) for one in kinds):
         return Together(f"Orbax's {func.attr}", Place(file, call))
     if _says_saver(program, file, func.value):
-        return Together(f"Orbax's {func.attr}", Place(file, call), (), False, "the annotation says it is one of Orbax's")
+        return Together(f"Orbax's {func.attr}", Place(file, call), (), False, "its annotation is a class of Orbax's")
     holder = func.value
     name = last_name(holder)
     if _NAMED_SAVER.search(name) and not any(isinstance(one.by, ClassValue) for one in kinds):
