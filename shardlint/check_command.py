@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardlint.choosing import PATHS, Given, named_alone, options_of, shared
+from shardlint.cli_options import FAILED, PATHS, Given, named_alone, options_of, shared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from shardlint.outcome import Options, Report
-
-_FAILED = 2
 
 
 @click.command()
@@ -128,7 +126,7 @@ def check(
         for line in clock.table():
             click.echo(line, err=True)
     undone = report.undone and not (since is not None and _nothing_changed(report))
-    sys.exit(_FAILED if undone or problems else 1 if report.findings and not exit_zero else 0)
+    sys.exit(FAILED if undone or problems else 1 if report.findings and not exit_zero else 0)
 
 
 def _standard_input() -> bytes:
@@ -205,7 +203,7 @@ def _silenced(report: Report, options: Options, reason: str) -> int:
 @click.option("--add", is_flag=True, help="Also add what is new since the baseline was made.")
 @click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
 def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) -> None:
-    """Make the findings that there are now known, so that check reports new ones only.
+    """Record the findings there are, so that check reports new ones only.
 
     Writes .shardlint-baseline.json in the root of the project (setting: baseline), to be committed. Findings are
     known by what they are about, not by their line. check takes out those that are gone; only --add adds any.
@@ -222,4 +220,4 @@ def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) 
         meter.stop()
     for line in lines:
         click.echo(plain(line))
-    sys.exit(_FAILED if undone else 1 if new else 0)
+    sys.exit(FAILED if undone else 1 if new else 0)

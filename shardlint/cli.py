@@ -11,40 +11,34 @@ import re
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from shardlint import __version__
-from shardlint.choosing import PATHS, named_alone, options_of, shared, split, told
+from shardlint.cli_options import FAILED, split, told
 
-if TYPE_CHECKING:
-    from shardlint.fix import FixReport
-
-_FAILED = 2
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
 _NESTING = 15_000
 
 
-# Commands that live in a room of their own, which is loaded only when asked for.
-_ELSEWHERE = {
-    "baseline": "shardlint.check_command:baseline",
-    "check": "shardlint.check_command:check",
-    "run": "shardlint.verify.sanitizer.command:run",
-    "verify": "shardlint.verify.command:verify",
+# Commands that live in their own room, which is loaded only when they are asked for.
+_ROOMS = {
+    "baseline": "shardlint.check_command",
+    "check": "shardlint.check_command",
+    "fix": "shardlint.fix_command",
+    "run": "shardlint.verify.sanitizer.command",
+    "upgrade": "shardlint.upgrade_command",
+    "verify": "shardlint.verify.command",
 }
 
 
 class _Lazy(click.Group):
-    """Loads a command when it is asked for."""
-
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
+        return sorted([*super().list_commands(ctx), *_ROOMS])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _ELSEWHERE:
-            module, _, name = _ELSEWHERE[cmd_name].partition(":")
-            command: click.Command = getattr(importlib.import_module(module), name)
+        if cmd_name in _ROOMS:
+            command: click.Command = getattr(importlib.import_module(_ROOMS[cmd_name]), cmd_name)
             return command
         return super().get_command(ctx, cmd_name)
 
@@ -65,83 +59,6 @@ class _Lazy(click.Group):
 @click.version_option(__version__, prog_name="shardlint")
 def cli() -> None:
     """Find sharding mistakes in JAX programs, fix them, and prove the fix on simulated meshes."""
-
-
-@cli.command()
-@PATHS
-@shared
-@click.option(
-    "--unsafe-fixes", is_flag=True, help="Also fixes that may change numerics, memory or communication."
-)
-@click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
-def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: Any) -> None:
-    """Rewrite what can be rewritten, and say what is left.
-
-    What a fix makes is checked again before it is written: one that leaves its finding or brings another is not made.
-    Exit code: 0 nothing is left to fix, 1 findings are left (with --diff: something would change), 2 the run itself
-    could not be done.
-    """
-    from shardlint.fix import diff, patch
-    from shardlint.fix import fix as run
-    from shardlint.plain import plain
-
-    report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, write=not show_diff)
-    for outcome in report.fixed:
-        if outcome.problem:
-            click.echo(plain(f"{outcome.path}: {outcome.problem}"), err=True)
-        elif show_diff:
-            # What goes to `patch` must be as it is in the file; what goes to a terminal must not steer it.
-            if sys.stdout is not None and sys.stdout.isatty():
-                for line in diff(outcome):
-                    click.echo(plain(line.expandtabs(4)))
-            else:
-                click.echo(b"".join(patch(outcome)), nl=False)
-        elif outcome.changed:
-            click.echo(plain(f"{outcome.path}: fixed {', '.join(_codes(outcome.done))}"))
-    for path, reason in report.skipped:
-        click.echo(plain(f"{path}: not fixed: {reason}"), err=True)
-    for path, fault in report.faults:
-        click.echo(plain(f"{path}: not complete: {fault.reason}"), err=True)
-    for path in report.missing:
-        click.echo(plain(f"{path}: no such file or directory"), err=True)
-    if not report.files and not report.skipped:
-        click.echo("Nothing to fix: no Python files found.", err=True)
-    fixed, left = _said_left(report, show_diff, unsafe_fixes, named_alone(kwargs["select"]))
-    broken = report.undone or any(outcome.problem for outcome in report.fixed)
-    sys.exit(_FAILED if broken else 1 if left or (show_diff and fixed) else 0)
-
-
-def _said_left(report: FixReport, show_diff: bool, unsafe: bool, asked: frozenset[str]) -> tuple[int, int]:
-    """Print what is left, as `check` does, and the last line; how many findings were fixed, and are left."""
-    from shardlint.reports import by_project
-    from shardlint.reports.text import count, frames
-    from shardlint.rule import Finding
-
-    def waits(finding: Finding) -> bool:
-        return finding.fix is not None and finding.fix.safety == "unsafe" and not unsafe
-
-    def note(finding: Finding) -> str:
-        return "`shardlint fix --unsafe-fixes` does it." if waits(finding) else ""
-
-    outcomes = [outcome for outcome in report.fixed if not outcome.problem]
-    every = [outcome.report(written=not show_diff) for outcome in outcomes]
-    reports, many, rest = by_project.apart(every, report.root, asked)
-    parts = [part for file in reports for part in frames(file, note)]
-    for part in (*parts, *by_project.frames(many, obstacles=True), *by_project.listed(rest)):
-        click.echo(part, err=show_diff)
-    fixed, left = (sum(len(getattr(outcome, kind)) for outcome in outcomes) for kind in ("done", "left"))
-    more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
-    hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
-    verb = "would fix" if show_diff else "fixed"
-    click.echo(f"{verb} {fixed}, left {left} in {count(report.files, 'file')}.{hint}", err=show_diff)
-    return fixed, left
-
-
-def _codes(findings: Any) -> list[str]:
-    codes = [finding.rule.code for finding in findings]
-    return [
-        code if codes.count(code) == 1 else f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes)
-    ]
 
 
 @cli.command()
@@ -248,12 +165,12 @@ def main() -> None:
 
         with unheard():
             error.show()
-        sys.exit(_FAILED)
+        sys.exit(FAILED)
     except click.exceptions.Abort:
         _fail("interrupted")
     except BrokenPipeError:  # `shardlint check | head`
         sys.stderr.close()
-        sys.exit(_FAILED)
+        sys.exit(FAILED)
     except Exception as error:
         if _cannot_be_done_as_asked(error):
             _fail(str(error))
@@ -282,4 +199,4 @@ def _fail(message: str) -> None:
 
     with unheard():
         click.echo(f"shardlint: {plain(message)}", err=True)
-    sys.exit(_FAILED)
+    sys.exit(FAILED)

@@ -13,6 +13,7 @@ from shardlint.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.writers import WRITES, beside, maybe_one
 
 _OPEN = {
     "builtins.open": 1,
@@ -21,10 +22,15 @@ _OPEN = {
     "fsspec.open": 1,
 }
 _NEAR = (r"(?:)process_index\(\)|host_id\(\)",)
-_WRITES = regex(
-    r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$"
+_FAMILY = (
+    r"(?:)class \w+\([\w., ]*(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)\b",
 )
+_TRACKERS = ("wandb.init", "mlflow.start_run")
 _BARRIER = "sync_global_devices"
+_WHY = {
+    "barrier": "meets at a barrier, and asks for the index of the process",
+    "beside": "leaves another write to one process",
+}
 _OWN = regex(r"(?i)process|host|rank|shard|worker|pid|uuid|tmp|temp|local|dev/null")
 
 
@@ -34,7 +40,9 @@ class OneFileManyWriters(Rule):
     ## What it does
     Reports `open(path, "w")`, `gfile.GFile(path, "w")`, `path.write_text(...)` that all processes come to, in a
     function that meets at a barrier (`sync_global_devices`) and leaves other work to one process by `process_index()`.
-    A path that names the process, the host or a shard is left alone.
+    A path that names the process, the host or a shard is left alone. Possible: such
+    a write where a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`)
+    meets at a barrier; and `wandb.init` that all processes come to in a file that asks for the index.
 
     ## Why it hurts
     On a shared file system the processes write over each other: the file is torn, object stores refuse or bill each
@@ -49,20 +57,30 @@ class OneFileManyWriters(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("barrier",)
-    wakes = (Calls(*_OPEN, near=_NEAR), Methods("write_text", "write_bytes", near=_NEAR))
+    wakes = (
+        Calls(*_OPEN, near=(*_NEAR, *_FAMILY)),
+        Methods("write_text", "write_bytes", near=(*_NEAR, *_FAMILY)),
+        Calls(*_TRACKERS, near=_NEAR),
+    )
     fixes = "none"
     forms = ("call", "method")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a write."""
         function = site.scope.function()
+        if site.api in _TRACKERS:
+            yield from self._tracked(site, function)
+            return
         if function is None or site.program.project.is_test(site.file.path):
             return
         path = self._written(site)
         if path is None or _names_the_process(site, path):
             return
         form = self._shared(site, function)
-        if not form or self._by_one(site, function):
+        why = f"`{function.name}` {_WHY.get(form, '')}"
+        if not form and site.wants("called", "family"):
+            form, why = beside(site, function)
+        if not (form and why) or self._by_one(site, function):
             return
         what = " ".join(site.text(path).split())
         yield site.finding(
@@ -73,12 +91,30 @@ class OneFileManyWriters(Rule):
             help="put it under `if jax.process_index() == 0:`"
             + (", in front of the barrier" if form == "barrier" else ""),
             form=form,
-            why=f"`{function.name}` "
-            + (
-                "meets at a barrier, and asks for the index of the process"
-                if form == "barrier"
-                else "leaves another write to one process"
-            ),
+            why=why,
+        )
+
+    def _tracked(self, site: Site, function: Scope | None) -> Iterator[Finding]:
+        """A run of an experiment tracker that all processes start."""
+        if site.program.project.is_test(site.file.path) or any(
+            one.arg == "group" for one in site.call.keywords
+        ):
+            return
+        mode = site.keyword("mode")
+        asked = site.text(mode.value) if mode is not None else ""
+        if maybe_one(site) or "index" in asked or "main" in asked:
+            return
+        if function is not None and self._by_one(site, function):
+            return
+        if function is None and guard(site.program, site.file, site.call) is not None:
+            return
+        yield site.finding(
+            site.call,
+            "all processes start a run",
+            f"All processes come to `{site.text(site.call.func)}`: each starts a run of its own and writes to it.",
+            help='start it under `if jax.process_index() == 0:`, or with mode="disabled" on the others',
+            form="tracker",
+            why="this file asks for the index of the process, and nothing here depends on it",
         )
 
     def _written(self, site: Site) -> ast.expr | None:
@@ -110,7 +146,7 @@ class OneFileManyWriters(Rule):
         if meets and tests:
             return "barrier"
         others = (one for test in tests for one in ast.walk(test) if isinstance(one, ast.Call))
-        return "beside" if any(_WRITES.search(site.text(one.func)) for one in others) else ""
+        return "beside" if any(WRITES.search(site.text(one.func)) for one in others) else ""
 
     def _by_one(self, site: Site, function: Scope) -> bool:
         """Whether one process alone comes here, or to each call of the function."""

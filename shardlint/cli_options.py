@@ -1,4 +1,4 @@
-"""Options that commands share: which files, which rules, which releases."""
+"""Options that several commands take, and what they ask for."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ if TYPE_CHECKING:
 class Given(click.Path):
     """A path; an empty one, as of a variable that is not set, is none: to `pathlib` it is this folder."""
 
-    def convert(  # noqa: D102
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path. Fails where it is empty."""
         if value == "":
             self.fail("a path is empty; write . for this folder", param, ctx)
         return super().convert(value, param, ctx)
 
+
+FAILED = 2
+"""The exit code of a run that could not be done as asked."""
 
 PATHS = click.argument("paths", nargs=-1, type=Given(path_type=Path))
 
@@ -37,6 +39,13 @@ def told(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) ->
 
 def shared(command: Any) -> Any:
     """Options that choose rules and releases."""
+    said = "Release the code runs on, as in jax=0.12."
+    option = click.option("--target", multiple=True, metavar="PKG=VERSION", callback=told, help=said)
+    return of_rules(option(command))
+
+
+def of_rules(command: Any) -> Any:
+    """Options that choose rules, and files to leave out."""
     many: dict[str, Any] = {"multiple": True, "metavar": "RULES", "callback": told}
     for option in (
         click.option(
@@ -44,13 +53,6 @@ def shared(command: Any) -> Any:
             metavar="FILE",
             type=Given(path_type=Path, exists=True, dir_okay=False),
             help="Take the settings from this file, in place of the nearest shardlint.toml or pyproject.toml.",
-        ),
-        click.option(
-            "--target",
-            multiple=True,
-            metavar="PKG=VERSION",
-            callback=told,
-            help="Release the code runs on, as in jax=0.12.",
         ),
         click.option("--pedantic", is_flag=True, help="The same as --certainty possible."),
         click.option(
@@ -71,7 +73,7 @@ def shared(command: Any) -> Any:
 
 
 def split(values: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts of lists with commas between."""
+    """The entries of lists with commas between."""
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
@@ -83,7 +85,7 @@ def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
 
 
 def options_of(kwargs: dict[str, Any]) -> Options:
-    """What the shared options say."""
+    """What the options that are shared ask for. Raises `BadTarget`."""
     from shardlint.outcome import Options
 
     targets: dict[str, str] = {}

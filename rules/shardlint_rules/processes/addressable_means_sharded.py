@@ -1,0 +1,164 @@
+"""SL816."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.facts import FileFacts, last_name
+from shardlint.patterns import regex
+from shardlint.rule import Attributes, Calls, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+
+_ASKED = "is_fully_addressable"
+_SHARDED = regex(r"(?i)shard|partitioned|distributed|multi_?dev|spread|is_split|several_devices")
+_WHOLE = regex(r"(?i)replicated|un_?sharded|single_?device|one_device|unpartitioned|not_sharded")
+_ELSEWHERE = regex(r"(?i)host|process|global|remote|address|local|fetch|cross|gather|sharding_|_sharding$")
+
+
+@dataclass(frozen=True)
+class _Meaning:
+    """The whole expression that asks, and whether it is true where parts are on other processes."""
+
+    node: ast.expr
+    elsewhere: bool
+
+
+class AddressableMeansSharded(Rule):
+    """That an array lies on other processes too is taken for its being sharded.
+
+    ## What it does
+    Reports `not x.is_fully_addressable` that gets a name such as `is_sharded`, `x.is_fully_addressable` that gets one
+    such as `is_replicated` (of a variable, a function or an argument), and either where it decides whether the sharding
+    of the array is kept (`x.sharding if not x.is_fully_addressable else None`) or an array is saved as a whole
+    (`SaveArgs(aggregate=x.is_fully_addressable)`), also through a function of the project.
+
+    ## Why it hurts
+    With one process every array is fully addressable, however it is sharded: one that lies over its eight devices is
+    taken for one that is not, is placed again, gathered, or saved and restored as a whole. With several processes the
+    same program does what was meant.
+
+    ## Evidence
+    One process of eight devices: an array split over all of them is fully addressable. Recorded in t5x and flax.
+    """
+
+    code = "SL816"
+    name = "addressable-means-sharded"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("named", "kept")
+    wakes = (Attributes(_ASKED, near=(_ASKED,)), Calls("builtins.getattr", near=(_ASKED,)))
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a question."""
+        asked = _asked(site)
+        if asked is None or site.program.project.is_test(site.file.path):
+            return
+        meaning = _meaning(site.file, asked)
+        name = _name(site.file, meaning.node)
+        wanted = _SHARDED if meaning.elsewhere else _WHOLE
+        if wanted.search(name) and not _ELSEWHERE.search(name):
+            yield self._finding(site, asked, f"is called `{name}`", "named", f"the name `{name}`")
+            return
+        kept = _kept(site.file, meaning) or self._through(site, meaning)
+        if kept:
+            yield self._finding(site, asked, kept, "kept", "what the answer decides")
+
+    def _finding(self, site: Site, asked: ast.expr, what: str, form: str, why: str) -> Finding:
+        text = " ".join(site.text(asked).split())
+        return site.finding(
+            asked,
+            "true of every array of one process",
+            f"The answer {what}, and with one process `{text}` is true of sharded arrays too: it asks whether other "
+            "processes hold a part.",
+            help="ask for is_fully_replicated, or compare the sharding with the one that is wanted "
+            "(sharding.is_equivalent_to(wanted, ndim))",
+            form=form,
+            why=why,
+        )
+
+    def _through(self, site: Site, meaning: _Meaning) -> str:
+        """The same of the calls of a function that returns the answer."""
+        parent = site.file.parent(meaning.node)
+        function = site.file.home(meaning.node).function()
+        if not isinstance(parent, ast.Return) or function is None:
+            return ""
+        for end in site.program.flow.ends(site.file, function.node).found[:20]:
+            if end.kind == "called" and not end.wrappers and isinstance(end.place.node, ast.expr):
+                inside = _meaning(end.place.file, end.place.node)
+                elsewhere = inside.elsewhere is not meaning.elsewhere
+                found = _kept(end.place.file, _Meaning(inside.node, elsewhere))
+                if found:
+                    return found
+        return ""
+
+
+def _asked(site: Site) -> ast.expr | None:
+    """`x.is_fully_addressable`, or `getattr(x, "is_fully_addressable", ...)`."""
+    node = site.syntax
+    if isinstance(node, ast.Call):
+        words = [one.value for one in node.args[1:2] if isinstance(one, ast.Constant)]
+        return node if words == [_ASKED] else None
+    if not isinstance(node, ast.Attribute):
+        return None
+    of = last_name(node.value)
+    return node if not of.endswith("sharding") else None  # a sharding is asked of what is to be done with it
+
+
+def _meaning(file: FileFacts, node: ast.expr) -> _Meaning:
+    """The expression that an answer is a part of, through `not`, `and` and `or`."""
+    elsewhere = False
+    while True:
+        parent = file.parent(node)
+        if isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not):
+            elsewhere = not elsewhere
+        elif not isinstance(parent, ast.BoolOp):
+            return _Meaning(node, elsewhere)
+        node = parent
+
+
+def _name(file: FileFacts, node: ast.expr) -> str:
+    """The name that an answer gets."""
+    parent = file.parent(node)
+    match parent:
+        case ast.Assign(targets=[target]) | ast.AnnAssign(target=target) | ast.NamedExpr(target=target):
+            return last_name(target)
+        case ast.keyword(arg=str() as name):
+            return name
+        case ast.Return():
+            function = file.home(parent).function()
+            return function.name if function is not None else ""
+        case ast.Lambda():
+            return _name(file, parent)
+    return ""
+
+
+def _kept(file: FileFacts, meaning: _Meaning) -> str:
+    """What an answer decides, where it is whether a sharding is kept."""
+    parent = file.parent(meaning.node)
+    yes: ast.AST | None = None
+    no: ast.AST | None = None
+    match parent:
+        case ast.keyword(arg="aggregate") if not meaning.elsewhere:
+            return "decides what is saved as a whole"
+        case ast.IfExp(test=test, body=yes, orelse=no) if test is meaning.node:
+            pass
+        case ast.If(test=test, body=[ast.Return(value=yes)]) if test is meaning.node:
+            no = _other(file, parent)
+    if not meaning.elsewhere:
+        yes, no = no, yes
+    nothing = isinstance(no, ast.Constant) and no.value is None
+    if nothing and isinstance(yes, ast.Attribute) and yes.attr == "sharding":
+        return "decides whether the sharding is kept"
+    return ""
+
+
+def _other(file: FileFacts, statement: ast.If) -> ast.AST | None:
+    """What is returned where a condition does not hold."""
+    after = list(statement.orelse)
+    block = getattr(file.parent(statement), "body", [])
+    if not after and statement in block:
+        after = block[block.index(statement) + 1 :]
+    return after[0].value if after and isinstance(after[0], ast.Return) else None

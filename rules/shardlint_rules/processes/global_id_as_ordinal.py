@@ -1,0 +1,176 @@
+"""SL817."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.facts import FileFacts, last_name
+from shardlint.patterns import regex
+from shardlint.program.processes import asks_itself, several
+from shardlint.program.reach import lookup
+from shardlint.program.signatures import parameters_of
+from shardlint.program.values import Function, Made, Place, options
+from shardlint.rule import Attributes, Certainty, Finding, Harm, Rule
+from shardlint.site import Site
+from shardlint_rules.processes.alone import alone
+
+_ALL, _OWN = "jax.devices", "jax.local_devices"
+_GPU = r"(?:gpu|cuda|hip|rocm|nvml|nvidia|cupy)"
+# Names of functions and parameters that take the number of a device among those of this host.
+_ORDINAL = regex(
+    rf"(?i)^{_GPU}_?(?:id|idx|index|device|num|ordinal|no)?$|ordinal|{_GPU}.*(?:id|index|handle|device)$"
+    r"|byindex$|^local_(?:device_)?(?:id|idx|index|rank)$|^set_device$|^get_device_(?:prop|cap|name)\w*$"
+)
+_DEVICE = regex(rf"(?i){_GPU}:$")
+
+
+class GlobalIdAsOrdinal(Rule):
+    """The id of a device, which counts those of all processes, is taken for its number on this host.
+
+    ## What it does
+    Reports `device.id` of a device of `jax.local_devices()` or `jax.devices()` where it becomes
+
+    - an index of a list of `jax.local_devices()`;
+    - an argument that is a GPU's number on its host: of a parameter such as `gpu_id` or `ordinal`, of NVML, CuPy and
+      torch (`torch.device("cuda", d.id)`, `f"cuda:{d.id}"`), or `CUDA_VISIBLE_DEVICES`.
+
+    ## Why it hurts
+    Ids go on where those of the process before end: on the second host of four GPUs they are 4 to 7, and what takes
+    the number of a GPU there knows 0 to 3. It raises, or asks another GPU. With one process both are the same.
+
+    ## Use instead
+    `device.local_hardware_id`, or the place in the list: `for ordinal, device in enumerate(jax.local_devices())`.
+
+    ## Evidence
+    Two processes of four devices on jax 0.12: the ids of the second begin at a higher number. Recorded in
+    TransformerEngine.
+    """
+
+    code = "SL817"
+    name = "global-id-as-ordinal"
+    harm = Harm.CRASH
+    certainty = Certainty.POSSIBLE
+    likely = ("ordinal", "index")
+    wakes = (Attributes("id", near=("local_devices(", "jax.devices(")),)
+    fixes = "none"
+    forms = ("attribute",)
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for an id."""
+        node = site.syntax
+        if not isinstance(node, ast.Attribute):
+            return
+        taken = self._taken(site, node)
+        if taken is None:
+            return
+        form, what = taken
+        source = _device(site, node.value)
+        if not source or site.program.project.is_test(site.file.path):
+            return
+        if (
+            source == _ALL
+            and not asks_itself(site.file)
+            and several(site.program, site.file) != "initialized"
+        ):
+            return
+        if alone(site.program, Place(site.file, node)):
+            return
+        yield site.finding(
+            node,
+            "counts the devices of all processes",
+            f"`{site.text(node)}` counts the devices of all processes, and {what} the number of one on this host: with "
+            "several processes they are the same on the first only.",
+            help=f"write {site.text(node.value)}.local_hardware_id, or take the place in jax.local_devices()",
+            form=form,
+            why=f"the device is one of {source}()",
+        )
+
+    def _taken(self, site: Site, node: ast.Attribute) -> tuple[str, str] | None:
+        """What an id becomes, where that is the number of a device on this host: the form, and words for it."""
+        inner: ast.expr = node
+        parent = site.file.parent(inner)
+        while isinstance(parent, ast.Call) and last_name(parent.func) in ("int", "str"):
+            inner, parent = parent, site.file.parent(parent)
+        match parent:
+            case ast.Subscript(value=value, slice=index) if index is inner and _made(site, value, _OWN):
+                return "index", f"`{site.text(value)}` has"
+            case ast.FormattedValue():
+                return self._formatted(site, parent)
+            case ast.Assign(targets=[ast.Subscript(slice=ast.Constant(value=str() as key))]):
+                return ("ordinal", f"{key} takes") if "VISIBLE_DEVICES" in key else None
+            case ast.keyword(arg=str() as name):
+                return ("ordinal", f"`{name}` is") if _ORDINAL.search(name) else None
+            case ast.Call() if inner in parent.args:
+                return self._argument(site, parent, inner)
+        return None
+
+    def _formatted(self, site: Site, part: ast.FormattedValue) -> tuple[str, str] | None:
+        text = site.file.parent(part)
+        if not isinstance(text, ast.JoinedStr) or part not in text.values:
+            return None
+        at = text.values.index(part)
+        before = text.values[at - 1] if at else None
+        if (
+            isinstance(before, ast.Constant)
+            and isinstance(before.value, str)
+            and _DEVICE.search(before.value)
+        ):
+            return "ordinal", f"`{before.value}` takes"
+        return None
+
+    def _argument(self, site: Site, call: ast.Call, given: ast.expr) -> tuple[str, str] | None:
+        name = last_name(call.func)
+        if _ORDINAL.search(name):
+            return "ordinal", f"`{name}` takes"
+        if name in ("device", "Device") and site.text(call.func).startswith(("torch.", "cupy.", "cp.")):
+            return "ordinal", f"`{site.text(call.func)}` takes"
+        for option in options(site.value(call.func)):
+            taken = parameters_of(option, site.program.evaluator) if isinstance(option, Function) else None
+            bound = taken.bind(site.program.evaluator.arguments(Place(site.file, call))) if taken else None
+            for parameter, place in (bound or {}).items():
+                if place.node is given and _ORDINAL.search(parameter):
+                    return "ordinal", f"`{parameter}` of `{name}` is"
+        return None
+
+
+def _device(site: Site, node: ast.expr, depth: int = 0) -> str:
+    """The function of jax that lists the devices of which an expression is one."""
+    if isinstance(node, ast.Subscript):
+        return _made(site, node.value, _OWN) or _made(site, node.value, _ALL)
+    if not isinstance(node, ast.Name) or depth > 2:
+        return ""
+    bindings, _ = lookup(site.file, node, node.id)
+    found = {_bound(site, one.node, one.value, depth) for one in bindings}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _bound(site: Site, target: ast.AST, value: ast.expr | None, depth: int) -> str:
+    loop = _loop(site.file, target)
+    if loop is not None:
+        listed = loop
+        while (
+            isinstance(listed, ast.Call)
+            and last_name(listed.func) in ("enumerate", "list", "sorted")
+            and listed.args
+        ):
+            listed = listed.args[0]
+        return _made(site, listed, _OWN) or _made(site, listed, _ALL)
+    return _device(site, value, depth + 1) if value is not None else ""
+
+
+def _loop(file: FileFacts, target: ast.AST) -> ast.expr | None:
+    """What a loop goes through that gives a name its values."""
+    node: ast.AST | None = target
+    parent = file.parent(target)
+    if isinstance(parent, ast.Tuple) and parent.elts[-1] is target:
+        node, parent = parent, file.parent(parent)
+    if isinstance(parent, ast.For | ast.comprehension) and parent.target is node:
+        return parent.iter
+    return None
+
+
+def _made(site: Site, node: ast.expr, name: str) -> str:
+    """The name, where an expression is surely what a function of that name gives."""
+    found = options(site.value(node))
+    return name if found and all(isinstance(one, Made) and one.api == name for one in found) else ""

@@ -1,0 +1,84 @@
+"""What speaks for writes being left to one process: other writes of the file, and the family of a class."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.facts import Scope, last_name
+from shardlint.patterns import regex
+from shardlint.program.processes import first, guard
+from shardlint.program.values import Place
+from shardlint.site import Site
+
+WRITES = regex(r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$")
+_FAMILY = regex(r"\w{3,}(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)$")
+_METHOD = regex(r"^_?(?:async_)?(?:save|write|dump|export|store|commit|finalize|serialize)")
+_ONE = regex(r"(?i)primary|main|master|chief|lead|process|host|rank|wandb\.run|first|writer|enabled|log")
+_TOGETHER = ("process_index(", "sync_global_devices", "sync_global_processes")
+
+
+def beside(site: Site, function: Scope) -> tuple[str, str]:
+    """What speaks, outside of its function, for a write being meant for one process: the form, and words for it."""
+    if maybe_one(site):
+        return "", ""
+    why = "" if handed_on(site, function) else called_beside(site, function)
+    if why:
+        return "called", why
+    why = family(site)
+    return ("family", why) if why else ("", "")
+
+
+def maybe_one(site: Site) -> bool:
+    """Whether a condition around a place may be about processes, by its words."""
+    return any(
+        isinstance(outer, ast.If | ast.IfExp) and _ONE.search(site.text(outer.test))
+        for outer in site.file.ancestors(site.syntax)
+    )
+
+
+def handed_on(site: Site, function: Scope) -> bool:
+    """Whether a function, or one around it, is handed on, or called under a condition that one process meets."""
+    around: Scope | None = function
+    while around is not None and around.kind == "function":
+        for end in site.program.flow.ends(site.file, around.node).found:
+            place = end.place
+            if end.kind != "called" or guard(site.program, place.file, place.node) is not None:
+                return True
+        around = around.parent
+    return False
+
+
+def called_beside(site: Site, function: Scope) -> str:
+    """A caller that leaves another write to one process, as words."""
+    for end in site.program.flow.ends(site.file, function.node).found:
+        file = end.place.file
+        caller = file.home(end.place.node).function()
+        for statement in caller.statements if caller is not None else ():
+            found = (
+                first(site.program, Place(file, statement.test)) if isinstance(statement, ast.If) else None
+            )
+            if found is None or not isinstance(statement, ast.If) or caller is None:
+                continue
+            calls = [one for part in statement.body for one in ast.walk(part) if isinstance(one, ast.Call)]
+            if found.truth and any(WRITES.search(file.text(one.func)) for one in calls):
+                return f"`{caller.name}`, which calls `{function.name}`, leaves another write to one process"
+    return ""
+
+
+def family(site: Site) -> str:
+    """Another class of the same base that meets at a barrier or asks for its process, as words."""
+    method = site.scope.function()
+    cls = method.parent.node if method is not None and method.parent is not None else None
+    if method is None or not isinstance(cls, ast.ClassDef) or not _METHOD.search(method.name):
+        return ""
+    for base in cls.bases:
+        name = last_name(base)
+        if not _FAMILY.match(name):
+            continue
+        pattern = rf"(?:)class \w+\((?:\w+\.)*\w*{name}\b"
+        for other in site.program.project.holding(site.file.path, (pattern,)):
+            if other is None or other is site.file or site.program.project.is_test(other.path):
+                continue
+            if any(other.says(text) for text in _TOGETHER):
+                return f"another class of `{name}` in {other.path.name} leaves work to one process"
+    return ""
