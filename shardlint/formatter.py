@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-_FORMATTERS = ("ruff", "black", "pyink", "yapf")
+# The formatters, and how long they make lines where they are told nothing.
+_FORMATTERS = {"ruff": 88, "black": 88, "pyink": 80, "yapf": 79}
 _KEYS = ("line-length", "line_length", "column_limit")
 # `args: ["--line-length=100"]`, `black -l 100`: of the hooks of pre-commit, each from its `id` on.
-_HOOK = re.compile(rf"^\s*-\s*id:\s*['\"]?(?:{'|'.join(_FORMATTERS)})\b", re.MULTILINE)
+_HOOK = re.compile(rf"^\s*-\s*id:\s*['\"]?({'|'.join(_FORMATTERS)})(-format)?\b(?!-)", re.MULTILINE)
 _NEXT_HOOK = re.compile(r"^\s*-\s*(?:id|repo):", re.MULTILINE)
 _ARGUMENT = re.compile(r"(?:--line-length|-l)(?:['\"]?\s*[,\n]?\s*(?:-\s+)?['\"]?|=)(\d+)")
 _YAPF = (("setup.cfg", "yapf"), (".style.yapf", "style"))
@@ -21,7 +22,7 @@ _YAPF = (("setup.cfg", "yapf"), (".style.yapf", "style"))
 
 def configured_length(root: Path) -> int | None:
     """The line length that a project asks its formatter for; None where it says nothing."""
-    for found in (_in_toml, _in_hooks, _in_ini):
+    for found in (_in_toml, _in_hooks, _in_ini, _by_default):
         length = next(found(root), None)
         if length is not None:
             return length
@@ -47,6 +48,13 @@ def _in_hooks(root: Path) -> Iterator[int]:
         said = _ARGUMENT.search(text, hook.end(), following.start() if following is not None else len(text))
         if said is not None and int(said[1]) > 0:
             yield int(said[1])
+
+
+def _by_default(root: Path) -> Iterator[int]:
+    """Of a hook that formats and is told no length; `ruff` alone is a linter."""
+    for hook in _HOOK.finditer(_read(root / ".pre-commit-config.yaml", str) or ""):
+        if hook[1] != "ruff" or hook[2]:
+            yield _FORMATTERS[hook[1]]
 
 
 def _in_ini(root: Path) -> Iterator[int]:

@@ -13,6 +13,7 @@ from shardlint.rule import Edit
 
 Statement = ast.Import | ast.ImportFrom
 _Key = Callable[[Statement], tuple[Any, ...]]
+_NEAR = 3
 # So many `from` imports of one name each, and no others, are a style.
 _MANY = 3
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
@@ -125,6 +126,9 @@ def _indent(file: FileFacts, alias: ast.alias) -> str | None:
 
 def _within(file: FileFacts, block: Sequence[Statement], new: Statement) -> int | None:
     key = max(_KEYS, key=lambda one: _pairs_in_order(file, one))
+    if _rank(new) != _NEAR:  # not behind what is near, whatever its name
+        near = next((place for place, one in enumerate(block) if _rank(one) == _NEAR), len(block))
+        block = block[:near] or block
     if not _in_order([key(statement) for statement in block]):
         return None
     follower = next((one for one in block if key(one) > key(new)), None)
@@ -173,7 +177,7 @@ def _rank(statement: Statement) -> int:
     """What comes first whatever it is called: the future, the standard library, others, what is near."""
     top = _top(statement)
     if not top:
-        return 3
+        return _NEAR
     return 0 if top == "__future__" else 1 if top in sys.stdlib_module_names else 2
 
 

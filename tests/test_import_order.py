@@ -58,6 +58,12 @@ def test_an_import_comes_where_the_order_puts_it(expected: str) -> None:
     assert placed(text) == (expected if "+" in expected else None)
 
 
+def test_an_import_is_not_put_behind_what_is_near() -> None:
+    head, rest = "import jax\n", "from . import near\nfrom .b import f\nfrom other import g\n"
+    statement = "from jax.extend import backend"
+    assert placed(head + rest, statement) == f"{head}+ {statement}\n{rest}"
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -115,7 +115,10 @@ def test_lines_may_be_as_long_as_they_are(text: str, length: int) -> None:
         ),
         (".pre-commit-config.yaml", "  - id: black\n    args: ['-l', '79']\n", 79),
         (".pre-commit-config.yaml", '  - id: ruff-format\n    args: ["--line-length", "79"]\n', 79),
-        (".pre-commit-config.yaml", "  - id: black\n  - id: other\n    args: [-l 79]\n", None),
+        (".pre-commit-config.yaml", "  - id: black\n  - id: other\n    args: [-l 79]\n", 88),
+        (".pre-commit-config.yaml", "  - id: yapf\n    args: [--in-place]\n", 79),
+        (".pre-commit-config.yaml", "  - id: ruff\n  - id: ruff-check\n", None),
+        (".pre-commit-config.yaml", "  - id: ruff\n  - id: ruff-format\n", 88),
     ],
 )
 def test_a_project_may_say_how_long(write: Write, name: str, text: str, length: int | None) -> None:

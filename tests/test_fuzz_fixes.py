@@ -1,0 +1,45 @@
+"""A small share of the fuzz of fixes, and that it would see what it looks for."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from shardlint.fix import FixedFile
+from shardlint.rule import Finding, Named
+from shardlint.sources.text import decode
+from tests.loading import load
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills are of POSIX")
+
+
+def test_a_share_of_it_finds_nothing(tmp_path: Path) -> None:
+    fuzz = load("fuzz_fixes")
+    counts = fuzz.batch(1, range(20), tmp_path / "programs", tmp_path / "kept")
+    assert (counts["programs"], counts["failures"]) == (20, 0)
+    assert counts["changed"] > 10 and counts["fixed"] > 20, "the programs leave nothing to fix"
+    assert fuzz.program(1, 3) == fuzz.program(1, 3)
+    counts = fuzz.kills(1, 3, tmp_path / "kills")
+    assert (counts["kills"], counts["failures"]) == (3, 0)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (b"x = 1\n# kept\n", b"y = 2\n# kept\n", ""),
+        (b"x = 1\n# kept\n", b"y = (\n# kept\n", "does not parse"),
+        (b"x = 1\n# kept\n", b"y = 2\n# Kept\n", "lost b'# kept'"),
+        (b"x = 1\r\n# kept\r\n", b"y = 2\r\n# kept\n", "line ends changed"),
+        (b"x = 1\n# kept\n", b"y = 2\n# kept", "the end or the byte order mark changed"),
+    ],
+)
+def test_what_is_wrong_is_seen(before: bytes, after: bytes, said: str) -> None:
+    path = Path("x.py")
+    outcome = FixedFile(path, decode(path, before), decode(path, after))
+    assert load("fuzz_fixes").wrong(outcome, [b"# kept"], Counter(), Counter()).startswith(said or "")
+    outcome.done = [Finding(Named("SL1", "x"), 0, 1, "", "")]
+    if not said:
+        assert load("fuzz_fixes").wrong(outcome, [b"# kept"], Counter(SL1=1), Counter(SL1=1)) == "left: ['SL1']"
