@@ -11,6 +11,7 @@ from pathlib import Path
 from shardlint.align import aligned
 from shardlint.checker import Checker
 from shardlint.facts import FileFacts, NotParsed, read_facts
+from shardlint.formatter import configured_length
 from shardlint.outcome import Options, Outcome
 from shardlint.places import Places
 from shardlint.program.project import Project
@@ -18,7 +19,7 @@ from shardlint.rule import Edit, Finding, Fix, Safety
 from shardlint.sources.text import Source, Unreadable, decode
 from shardlint.splice import Layer, back, forward, together
 from shardlint.unused import dropped
-from shardlint.wrap import configured_length, line_length, wrapped
+from shardlint.wrap import line_length, wrapped
 
 # A fix may uncover another finding; more rounds than this means two rules undo each other.
 _ROUNDS = 10
@@ -108,9 +109,17 @@ class Attempt:
     """An attempt at the files of one project."""
 
     def __init__(
-        self, outcomes: Sequence[Outcome], options: Options, unsafe: bool, root: str, places: Places
+        self,
+        outcomes: Sequence[Outcome],
+        options: Options,
+        unsafe: bool,
+        root: str,
+        places: Places,
+        beside: Mapping[Path, Source] | None = None,
     ) -> None:
         self.outcomes = outcomes
+        self.beside = beside or {}
+        """The changed texts of other projects."""
         self.options, self.unsafe, self.root, self.places = options, unsafe, Path(root), places
         self.refused = Refused()
         self.length = configured_length(self.root)
@@ -143,7 +152,8 @@ class Attempt:
 
     def overlay(self) -> dict[Path, Source]:
         """The changed texts, by the files' real paths."""
-        return {work.path.resolve(): work.after for work in self.works.values() if work.changed}
+        own = {work.path.resolve(): work.after for work in self.works.values() if work.changed}
+        return {**self.beside, **own}
 
     def checker(self, overlay: Mapping[Path, Source] | None = None) -> Checker:
         """One that sees the changed texts."""
@@ -173,15 +183,10 @@ class Attempt:
         chosen, layer = together(findings)
         if chosen and (wrong := _wrong(work.after.replaced(layer.made(work.after.text)))):
             chosen, layer = self._one(work, chosen, wrong)
-        text = layer.made(work.after.text)
-        length = self.length or line_length(work.before.text)
-        layers = [layer, *wrapped(work.after, layer, text, length)] if chosen else []
-        for broken in layers[1:]:
-            text = broken.made(text)
-        lined = aligned(work.after, layer, layers[1:], text) if chosen else Layer(())
-        if lined.edits:
-            layers.append(lined)
-            text = lined.made(text)
+        layers = laid_out(work.after, layer, self.length, work.before.text) if chosen else []
+        text = work.after.text
+        for one in layers:
+            text = one.made(text)
         work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
         gone = _dropped(work, text, project)
         if gone.edits:
@@ -231,6 +236,16 @@ class Attempt:
         path = work.path.resolve()
         shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
         return work.after.told(f"{shown.as_posix()}:{work.after.position(finding.start)[0]}: {why}")
+
+
+def laid_out(before: Source, layer: Layer, length: int | None, like: str) -> list[Layer]:
+    """Edits, and those that break and align the lines that they changed; without a `length` as long as others are."""
+    text = layer.made(before.text)
+    wraps = wrapped(before, layer, text, length or line_length(like))
+    for broken in wraps:
+        text = broken.made(text)
+    lined = aligned(before, layer, wraps, text)
+    return [layer, *wraps, *([lined] if lined.edits else [])]
 
 
 def wanted(fix: Fix | None, unsafe: bool) -> bool:

@@ -5,277 +5,63 @@ from __future__ import annotations
 import atexit
 import errno
 import gc
+import importlib
 import os
 import re
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import click
 
 from shardlint import __version__
-from shardlint.certainty import Certainty
+from shardlint.choosing import FAILED, split, told
 
-if TYPE_CHECKING:
-    from shardlint.fix import FixReport
-    from shardlint.outcome import Options
-
-_FAILED = 2
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
 _NESTING = 15_000
 
 
+# Commands that live in a room of their own, which is loaded only when asked for.
+_ELSEWHERE = {
+    "baseline": "shardlint.check_command:baseline",
+    "check": "shardlint.check_command:check",
+    "fix": "shardlint.fix_command:fix",
+    "run": "shardlint.verify.sanitizer.command:run",
+    "upgrade": "shardlint.upgrade_command:upgrade",
+    "verify": "shardlint.verify.command:verify",
+}
+
+
 class _Lazy(click.Group):
-    """`verify` and `run` live in their own room; it is loaded only when asked for."""
+    """Loads a command when it is asked for."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), "run", "verify"])
+        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name == "verify":
-            from shardlint.verify.command import verify
-
-            return verify
-        if cmd_name == "run":
-            from shardlint.verify.sanitizer.command import run
-
-            return run
+        if cmd_name in _ELSEWHERE:
+            module, _, name = _ELSEWHERE[cmd_name].partition(":")
+            command: click.Command = getattr(importlib.import_module(module), name)
+            return command
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0].lower(), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            ctx.fail(f"no such command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="shardlint")
 def cli() -> None:
     """Find sharding mistakes in JAX programs, fix them, and prove the fix on simulated meshes."""
-
-
-class _Given(click.Path):
-    """A path; an empty one, as of a variable that is not set, is none: to `pathlib` it is this folder."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if value == "":
-            self.fail("a path is empty; write . for this folder", param, ctx)
-        return super().convert(value, param, ctx)
-
-
-_PATHS = click.argument("paths", nargs=-1, type=_Given(path_type=Path))
-
-
-def _told(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
-    """A list with commas between. One that says nothing, as of a variable that is not set, would choose everything."""
-    for value in values:
-        if not value.replace(",", "").strip():
-            raise click.BadParameter("it is empty; leave the option out, or say what is meant", ctx, param)
-    return values
-
-
-def _shared(command: Any) -> Any:
-    """Options that choose rules and releases."""
-    many: dict[str, Any] = {"multiple": True, "metavar": "RULES", "callback": _told}
-    for option in (
-        click.option(
-            "--target",
-            multiple=True,
-            metavar="PKG=VERSION",
-            callback=_told,
-            help="Release the code runs on, as in jax=0.12.",
-        ),
-        click.option("--pedantic", is_flag=True, help="The same as --certainty possible."),
-        click.option(
-            "--certainty",
-            type=click.Choice([one.value for one in Certainty]),
-            help="Only findings that are at least this sure (default: likely, so also proven).",
-        ),
-        click.option(
-            "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, as in .gitignore."
-        ),
-        click.option("--harm", **many, help="Only rules with this harm: silent, crash, cost, removed."),
-        click.option("--ignore", **many, help="Leave out rules by code, prefix, name or harm."),
-        click.option("--select", **many, help="Only these rules, by code, prefix (SL2), name or harm."),
-    ):
-        command = option(command)
-    return command
-
-
-def _split(values: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
-
-
-def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
-    """The least certainty asked for; None where the settings decide."""
-    if pedantic and said not in (None, Certainty.POSSIBLE):
-        raise click.UsageError(f"--pedantic means --certainty possible; leave it or --certainty {said} out")
-    return Certainty.POSSIBLE if pedantic else None if said is None else Certainty(said)
-
-
-def _options(kwargs: dict[str, Any]) -> Options:
-    from shardlint.outcome import Options
-
-    targets: dict[str, str] = {}
-    if kwargs["target"]:
-        from shardlint.targets import parse_targets
-
-        targets = parse_targets(_split(kwargs["target"]))
-    return Options(
-        select=_split(kwargs["select"]),
-        ignore=_split(kwargs["ignore"]),
-        harm=_split(kwargs["harm"]),
-        certainty=_certainty(kwargs["certainty"], kwargs["pedantic"]),
-        targets=targets,
-        exclude=tuple(kwargs["exclude"]),
-    )
-
-
-@cli.command()
-@_PATHS
-@_shared
-@click.option(
-    "--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True
-)
-@click.option("--profile", is_flag=True, help="Say on standard error where the time went.")
-@click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
-@click.option(
-    "--stdin-filename", type=_Given(path_type=Path), help="Name of the text on standard input (path -)."
-)
-def check(
-    paths: tuple[Path, ...],
-    output_format: str,
-    profile: bool,
-    no_cache: bool,
-    stdin_filename: Path | None,
-    **kwargs: Any,
-) -> None:
-    """Report sharding mistakes. Nothing of the checked project is run.
-
-    PATHS are files and folders (default: this folder); "-" reads standard input.
-    Exit code: 0 nothing found, 1 findings, 2 something could not be checked as asked: a file that was named, a rule
-    that failed, nothing there to check.
-    """
-    from shardlint.check import check as run
-    from shardlint.clock import clock, timed
-
-    if profile:
-        clock.start()
-    stdin = None
-    if Path("-") in paths or stdin_filename is not None:
-        if paths not in ((), (Path("-"),)):
-            raise click.UsageError("standard input is checked alone: give - and no other path")
-        stdin = (stdin_filename or Path("stdin.py"), _standard_input())
-    report = run(paths or (Path(),), _options(kwargs), stdin, cached=not no_cache)
-    with timed("reporting"):
-        if output_format == "json":
-            from shardlint.reports import json_
-
-            click.echo(json_.dumps(report))
-        else:
-            from shardlint.reports import text
-
-            whole = output_format == "full"
-            for part in text.full(report, _named_alone(kwargs["select"])) if whole else text.concise(report):
-                click.echo(part)
-    if profile:
-        for line in clock.table():
-            click.echo(line, err=True)
-    sys.exit(_FAILED if report.undone else 1 if report.findings else 0)
-
-
-def _standard_input() -> bytes:
-    from shardlint.sources.text import MAX_BYTES
-
-    if sys.stdin is None:
-        raise click.UsageError("standard input is closed")
-    data = sys.stdin.buffer.read(MAX_BYTES + 1)  # /dev/zero has no end
-    if len(data) > MAX_BYTES:
-        raise click.UsageError(f"standard input has more than {MAX_BYTES:,} bytes; shardlint reads no more")
-    return data
-
-
-@cli.command()
-@_PATHS
-@_shared
-@click.option(
-    "--unsafe-fixes", is_flag=True, help="Also fixes that may change numerics, memory or communication."
-)
-@click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
-def fix(paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, **kwargs: Any) -> None:
-    """Rewrite what can be rewritten, and say what is left.
-
-    What a fix makes is checked again before it is written: one that leaves its finding or brings another is not made.
-    Exit code: 0 nothing is left to fix, 1 findings are left (with --diff: something would change), 2 the run itself
-    could not be done.
-    """
-    from shardlint.fix import diff, patch
-    from shardlint.fix import fix as run
-    from shardlint.plain import plain
-
-    report = run(paths or (Path(),), _options(kwargs), unsafe_fixes, write=not show_diff)
-    for outcome in report.fixed:
-        if outcome.problem:
-            click.echo(plain(f"{outcome.path}: {outcome.problem}"), err=True)
-        elif show_diff:
-            # What goes to `patch` must be as it is in the file; what goes to a terminal must not steer it.
-            if sys.stdout is not None and sys.stdout.isatty():
-                for line in diff(outcome):
-                    click.echo(plain(line.expandtabs(4)))
-            else:
-                click.echo(b"".join(patch(outcome)), nl=False)
-        elif outcome.changed:
-            click.echo(plain(f"{outcome.path}: fixed {', '.join(_codes(outcome.done))}"))
-    for path, reason in report.skipped:
-        click.echo(plain(f"{path}: not fixed: {reason}"), err=True)
-    for path, fault in report.faults:
-        click.echo(plain(f"{path}: not complete: {fault.reason}"), err=True)
-    for path in report.missing:
-        click.echo(plain(f"{path}: no such file or directory"), err=True)
-    if not report.files and not report.skipped:
-        click.echo("Nothing to fix: no Python files found.", err=True)
-    fixed, left = _said_left(report, show_diff, unsafe_fixes, _named_alone(kwargs["select"]))
-    broken = report.undone or any(outcome.problem for outcome in report.fixed)
-    sys.exit(_FAILED if broken else 1 if left or (show_diff and fixed) else 0)
-
-
-def _named_alone(select: tuple[str, ...]) -> frozenset[str]:
-    """The rules that are asked for one by one."""
-    from shardlint.registry import matching
-
-    found = [list(matching([selector])) for selector in _split(select)]
-    return frozenset(codes[0] for codes in found if len(codes) == 1)
-
-
-def _said_left(
-    report: FixReport, show_diff: bool, unsafe: bool, asked: frozenset[str]
-) -> tuple[int, int]:
-    """Print what is left, as `check` does, and the last line; how many findings were fixed, and are left."""
-    from shardlint.reports import by_project
-    from shardlint.reports.text import count, frames
-    from shardlint.rule import Finding
-
-    def waits(finding: Finding) -> bool:
-        return finding.fix is not None and finding.fix.safety == "unsafe" and not unsafe
-
-    def note(finding: Finding) -> str:
-        return "`shardlint fix --unsafe-fixes` does it." if waits(finding) else ""
-
-    outcomes = [outcome for outcome in report.fixed if not outcome.problem]
-    every = [outcome.report(written=not show_diff) for outcome in outcomes]
-    reports, many, rest = by_project.apart(every, report.root, asked)
-    parts = [part for file in reports for part in frames(file, note)]
-    for part in (*parts, *by_project.frames(many, obstacles=True), *by_project.listed(rest)):
-        click.echo(part, err=show_diff)
-    fixed, left = (sum(len(getattr(outcome, kind)) for outcome in outcomes) for kind in ("done", "left"))
-    more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
-    hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
-    verb = "would fix" if show_diff else "fixed"
-    click.echo(f"{verb} {fixed}, left {left} in {count(report.files, 'file')}.{hint}", err=show_diff)
-    return fixed, left
-
-
-def _codes(findings: Any) -> list[str]:
-    codes = [finding.rule.code for finding in findings]
-    return [
-        code if codes.count(code) == 1 else f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes)
-    ]
 
 
 @cli.command()
@@ -301,7 +87,7 @@ def rules() -> None:
 
 @cli.command()
 @click.argument("path", default=".", type=click.Path(path_type=Path, exists=True))
-@click.option("--target", multiple=True, metavar="PKG=VERSION", callback=_told)
+@click.option("--target", multiple=True, metavar="PKG=VERSION", callback=told)
 def targets(path: Path, target: tuple[str, ...]) -> None:
     """Show which releases a project is checked for, and why."""
     from shardlint.checker import Checker
@@ -310,7 +96,7 @@ def targets(path: Path, target: tuple[str, ...]) -> None:
     from shardlint.targets import parse_targets
     from shardlint.versions import show
 
-    found = Checker(Options(targets=parse_targets(_split(target)))).targets(path.resolve())
+    found = Checker(Options(targets=parse_targets(split(target)))).targets(path.resolve())
     for package, where in found.found.items():
         click.echo(plain(f"{package:9} {show(where.release):10} {where.source}"))
 
@@ -382,12 +168,12 @@ def main() -> None:
 
         with unheard():
             error.show()
-        sys.exit(_FAILED)
+        sys.exit(FAILED)
     except click.exceptions.Abort:
         _fail("interrupted")
     except BrokenPipeError:  # `shardlint check | head`
         sys.stderr.close()
-        sys.exit(_FAILED)
+        sys.exit(FAILED)
     except Exception as error:
         if _cannot_be_done_as_asked(error):
             _fail(str(error))
@@ -401,11 +187,13 @@ def main() -> None:
 
 def _cannot_be_done_as_asked(error: Exception) -> bool:
     # Loaded only now: most runs need neither the registry nor a settings file.
+    from shardlint.baseline import BadBaseline
     from shardlint.registry import BrokenPack, UnknownRule
+    from shardlint.reports.outputs import BadOutput
     from shardlint.settings import BadSettings
     from shardlint.targets import BadTarget
 
-    return isinstance(error, BadSettings | BadTarget | BrokenPack | UnknownRule)
+    return isinstance(error, BadBaseline | BadOutput | BadSettings | BadTarget | BrokenPack | UnknownRule)
 
 
 def _fail(message: str) -> None:
@@ -414,4 +202,4 @@ def _fail(message: str) -> None:
 
     with unheard():
         click.echo(f"shardlint: {plain(message)}", err=True)
-    sys.exit(_FAILED)
+    sys.exit(FAILED)

@@ -6,11 +6,11 @@ import difflib
 import io
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from shardlint.attempt import Attempt, Work, wanted
+from shardlint.attempt import Attempt, Made, Work, wanted
 from shardlint.check import chosen
 from shardlint.checker import Checker
 from shardlint.files import remove_left_over, replace_file
@@ -23,6 +23,9 @@ from shardlint.sources.find import Found
 from shardlint.sources.text import Source, Unreadable
 
 __all__ = ["FixReport", "FixedFile", "diff", "fix", "patch", "wanted", "write_atomically"]
+
+Gate = Callable[[Attempt], Iterable[tuple[Made, str]]]
+"""Looks at what an attempt made, and says what is not to be made, each with the reason. Asked until it has none."""
 
 
 @dataclass
@@ -40,6 +43,8 @@ class FixedFile:
     problem: str = ""
     left_before: list[Finding] = field(default_factory=list)
     """What is left, pointing into `before`."""
+    done_at: list[tuple[int, int]] = field(default_factory=list)
+    """Where each that was fixed was in `before`, and is in `after`."""
 
     @property
     def changed(self) -> bool:
@@ -60,13 +65,15 @@ class FixReport(Run):
     fixed: list[FixedFile] = field(default_factory=list)
 
 
-def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> FixReport:
-    """Fix the files. With `write` False nothing is written.
+def fix(
+    paths: Sequence[Path], options: Options, unsafe: bool, write: bool, gates: Sequence[Gate] = ()
+) -> FixReport:
+    """Fix the files. With `write` False nothing is written. What does not pass the `gates` is not made.
 
     Raises `BadSettings` and `UnknownRule`. A file that cannot be read, fixed or written is reported; the others go on.
     """
     report = FixReport()
-    places = Places()
+    places = Places(config=options.config)
     found = chosen(paths, options, places)
     report.passed_by(found)
     report.root = Checker(options, places=places).root
@@ -74,8 +81,13 @@ def fix(paths: Sequence[Path], options: Options, unsafe: bool, write: bool) -> F
     files = _each_once(found)
     if write:
         remove_left_over(files)
+    gates = [_cannot_be_written, *gates] if write else gates
+    beside: dict[Path, Source] = {}
     for root, inside in _by_project(files, Checker(options, places=places)).items():
-        _fix_project(report, root, inside, Attempt([], options, unsafe, root, places), write)
+        attempt = Attempt([], options, unsafe, root, places, beside)
+        _fix_project(report, inside, attempt, write, gates)
+        changed = (one for one in report.fixed if one.changed and not one.problem)
+        beside = {one.path.resolve(): one.after for one in changed}
     report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
     order = {path: place for place, path in enumerate(files)}
     report.fixed.sort(key=lambda outcome: order[outcome.path])
@@ -93,19 +105,20 @@ def _each_once(found: Found) -> list[Path]:
 
 
 def _by_project(files: Sequence[Path], checker: Checker) -> dict[str, list[Path]]:
+    """The files by the project they are in, a project behind those inside it, whose files it may read."""
     projects: dict[str, list[Path]] = {}
     for file in files:
         projects.setdefault(checker.root(file), []).append(file)
-    return projects
+    return {root: projects[root] for root in sorted(projects, key=lambda root: -len(Path(root).parts))}
 
 
-def _fix_project(report: FixReport, root: str, files: Sequence[Path], attempt: Attempt, write: bool) -> None:
-    checker = Checker(attempt.options, places=attempt.places)
+def _fix_project(
+    report: FixReport, files: Sequence[Path], attempt: Attempt, write: bool, gates: Sequence[Gate]
+) -> None:
+    checker = attempt.checker()
     attempt.outcomes = [checker.check_file(file) for file in files]
     checker.let_go()
-    after = carry_out(attempt)
-    if write and _cannot_be_written(attempt):
-        after = carry_out(attempt)
+    after = _let_through(attempt, gates)
     for outcome in attempt.outcomes:
         report.files += 1
         report.failed = report.failed or outcome.failed
@@ -118,18 +131,23 @@ def _fix_project(report: FixReport, root: str, files: Sequence[Path], attempt: A
             report.fixed.append(_outcome(attempt, work, after.get(str(outcome.path)), write))
 
 
-def _cannot_be_written(attempt: Attempt) -> bool:
-    """Refuse what moves together where one of the files cannot be written; whether there was such."""
-    found = False
+def _let_through(attempt: Attempt, gates: Sequence[Gate]) -> dict[str, Outcome]:
+    """Carry an attempt out until no gate refuses anything of it; what the check of the result says."""
+    after = carry_out(attempt)
+    while refused := next((found for gate in gates if (found := list(gate(attempt)))), None):
+        for made, why in refused:
+            attempt.refused.add(made, why)
+        after = carry_out(attempt)
+    return after
+
+
+def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[Made, str]]:
+    """What moves together where one of the files cannot be written."""
     for work in attempt.works.values():
         joined = [made for made in work.made if made.together]
         if joined and not os.access(work.path, os.W_OK):
-            found = True
-            for made in joined:
-                attempt.refused.add(
-                    made, f"{work.path.name}, which would have to change with it, is read-only"
-                )
-    return found
+            why = f"{work.path.name}, which would have to change with it, is read-only"
+            yield from ((made, why) for made in joined)
 
 
 def _outcome(attempt: Attempt, work: Work, again: Outcome | None, write: bool) -> FixedFile:
@@ -139,6 +157,7 @@ def _outcome(attempt: Attempt, work: Work, again: Outcome | None, write: bool) -
     outcome = FixedFile(
         work.path, work.before, work.after, [made.finding for made in work.made], left, "", before
     )
+    outcome.done_at = [(made.origin, work.now(made)) for made in work.made]
     if write and outcome.changed:
         _write(outcome)
     return outcome

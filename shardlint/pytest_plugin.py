@@ -42,11 +42,35 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--shardlint-no-cache", action="store_true", help="have everything compiled again, and keep nothing"
     )
+    group.addoption(
+        "--shardlint-run",
+        action="store_true",
+        help="run the session under `shardlint run`, and report what its programs do to shardings, by test",
+    )
+    group.addoption(
+        "--shardlint-run-strict", action="store_true", help="the same, and fail where something is found"
+    )
     parser.addini(
         "shardlint_fixtures",
         "files (pyproject.toml too) and folders whose fixtures are always collected; globs, from the root",
         type="linelist",
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config: pytest.Config) -> int | None:
+    """Start the session again under `shardlint run`, where that is asked for."""
+    strict = config.getoption("shardlint_run_strict")
+    if not (strict or config.getoption("shardlint_run")) or "SHARDLINT_RUN_FOLDER" in os.environ:
+        return None
+    import subprocess
+    import sys
+
+    # The watcher and the compiler's flags must stand before anything imports jax.
+    pytest_again = [sys.executable, "-m", "pytest", *map(str, config.invocation_params.args)]
+    options = ["--strict"] if strict else []
+    command = [sys.executable, "-m", "shardlint", "run", *options, "--", *pytest_again]
+    return subprocess.call(command, cwd=config.invocation_params.dir)
 
 
 def pytest_configure(config: pytest.Config) -> None:

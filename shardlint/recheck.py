@@ -121,7 +121,9 @@ def _culprits(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) 
     """The fixes of a file that bring a finding: the first few, nearest first, without which it is not there."""
     parts = _nearest_first(work, finding)
     for part in parts[:_TRIED_ALONE]:
-        alone = Attempt([outcome], attempt.options, attempt.unsafe, str(attempt.root), attempt.places)
+        alone = Attempt(
+            [outcome], attempt.options, attempt.unsafe, str(attempt.root), attempt.places, attempt.beside
+        )
         alone.refused = attempt.refused.copy()
         for made in part:
             alone.refused.add(made, "to see what it does")
@@ -159,7 +161,7 @@ def _from_elsewhere(attempt: Attempt, again: Outcome, finding: Finding) -> Itera
     why = f"it would bring {finding.rule.code} to {again.path.name}"
     changed = [work for work in attempt.works.values() if work.changed]
     for work in changed[:_TRIED_ALONE]:
-        alone = attempt.checker({work.path.resolve(): work.after})
+        alone = attempt.checker({**attempt.beside, work.path.resolve(): work.after})
         seen = alone.check_file(again.path)
         found = seen.report.findings if seen.report is not None else []
         alone.let_go()

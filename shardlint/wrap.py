@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import io
 import tokenize
-import tomllib
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from tokenize import TokenInfo
 
 from shardlint.rule import Edit
@@ -15,8 +13,9 @@ from shardlint.splice import Layer, same_program
 
 # Lines that are longer are so for a reason of their own; where all are short, this much is usual.
 _USUAL, _NARROW = 88, 80
-_LIMITS = (80, 88, 100, 110, 120)
-_FORMATTERS = ("ruff", "black", "pyink", "yapf")
+_LIMITS = (79, 80, 88, 100, 110, 120)
+# A file of so many lines, of which so many nearly reach the usual width of old, keeps to it.
+_LONG, _NEAR = 100, 5
 _PASSES = 5
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 _LAYOUT = (tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER)
@@ -27,25 +26,11 @@ def line_length(text: str) -> int:
     lines = text.splitlines()
     lengths = sorted(len(line) for line in lines if "://" not in line)
     narrow = any(line.startswith("  ") and not line.startswith("   ") for line in lines)
+    longest = lengths[-1] if lengths else 0
+    if len(lines) >= _LONG and longest <= _NARROW and sum(length > _NARROW - 6 for length in lengths) >= _NEAR:
+        return max(longest, _LIMITS[0])
     usual = max(lengths[-1 - len(lengths) // 100] if lengths else 0, _NARROW if narrow else _USUAL)
     return next((limit for limit in _LIMITS if usual <= limit), _LIMITS[-1])
-
-
-def configured_length(root: Path) -> int | None:
-    """The line length that a project asks its formatter for."""
-    for name in ("ruff.toml", ".ruff.toml", "pyproject.toml"):
-        try:
-            read = tomllib.loads((root / name).read_text("utf-8"))
-        except (OSError, ValueError):
-            continue
-        tools = read.get("tool") if name == "pyproject.toml" else {"ruff": read}
-        for tool in _FORMATTERS:
-            options = tools.get(tool) if isinstance(tools, dict) else None
-            for key in ("line-length", "line_length", "column_limit"):
-                found = options.get(key) if isinstance(options, dict) else None
-                if isinstance(found, int) and found > 0:
-                    return found
-    return None
 
 
 def wrapped(before: Source, layer: Layer, after: str, length: int) -> list[Layer]:

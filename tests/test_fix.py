@@ -408,6 +408,18 @@ def test_what_waits_for_a_later_file_is_mended_in_the_same_run(write: Write) -> 
     ]
 
 
+def test_projects_inside_another_are_mended_first(write: Write) -> None:
+    """What the outer project finds may rest on a file of the inner one: it reads that as it will be."""
+    outer = "import jax\nfrom sub.inner import f\njax.numpy.zeros(f(1))\n"
+    root = write({"a.py": outer, "sub/inner.py": "import numpy as np\n\n\ndef f(x):\n    return np.square(x)\n"})
+    (root / "sub" / "setup.cfg").touch()
+    shown = [(one.path.name, one.after.text) for one in mend(root, unsafe=True, write=False).fixed]
+    assert [name for name, _ in shown] == ["a.py", "inner.py"], "told in the order of the files"
+    mend(root, unsafe=True)
+    assert [(root / name).read_text() for name in ("a.py", "sub/inner.py")] == [text for _, text in shown]
+    assert not any(one.changed for one in mend(root, unsafe=True).fixed)
+
+
 def test_a_text_that_would_be_encoded_otherwise_is_left(write: Write) -> None:
     data = b"# coding: utf-7\nimport numpy as np\nx = np.asarray(1)  # +AEE-\n"
     assert data.decode("utf-7").encode("utf-7") != data, "the case is none"

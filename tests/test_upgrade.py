@@ -617,6 +617,24 @@ def test_without_an_obstacle_it_is_carried(write: Write) -> None:
             "in it runs pmap, which raises under jax.set_mesh", id="pmap",
         ),
         pytest.param(
+            RUN_IT + "\n    from flax.jax_utils import replicate\n    with mesh:\n        made(replicate({'w': 1}))\n",
+            "in it runs what lays arrays out for pmap, which raises under jax.set_mesh: main.py:", id="for pmap",
+        ),
+        pytest.param(
+            RUN_IT + "\n    with jax.default_device(jax.devices()[0]), mesh:\n        double(np.ones(8))\n",
+            "it is under jax.default_device, which jax.set_mesh overrules", id="behind a device",
+        ),
+        pytest.param(
+            RUN_IT + "\n    with jax.default_device(jax.devices()[0]):\n        if mesh:\n            with mesh:\n"
+            "                double(np.ones(8))\n",
+            "it is under jax.default_device, which jax.set_mesh overrules", id="under a device",
+        ),
+        pytest.param(
+            RUN_IT + "\n\n    def load():\n        with jax.default_device(jax.devices()[0]):\n"
+            "            return jax.numpy.ones(8)\n\n\n    with mesh:\n        load()\n",
+            "in it runs jax.default_device, which jax.set_mesh overrules", id="a device inside",
+        ),
+        pytest.param(
             "\n    double = pjit(lambda x: 2 * x, in_shardings=P('data'))\n    with mesh:\n"
             "        double(jax.numpy.ones(8))\n",
             "an array made there is replicated over the mesh under jax.set_mesh", id="a fresh array",

@@ -10,10 +10,11 @@ import pytest
 
 from shardlint.check import Options
 from shardlint.fix import fix
+from shardlint.formatter import configured_length
 from shardlint.rule import Edit
 from shardlint.sources.text import Source
 from shardlint.splice import Layer, back, forward
-from shardlint.wrap import configured_length, line_length, wrapped
+from shardlint.wrap import line_length, wrapped
 
 Write = Callable[..., Path]
 LONG = "named(mesh, spec('data')), " * 4
@@ -84,6 +85,10 @@ def test_a_line_that_was_too_long_before_is_as_its_author_wants_it() -> None:
         ("x" * 300 + "\n", 120),
         ("# https://" + "x" * 100 + "\n", 88),
         ("x\n" * 200 + "x" * 100 + "\n", 88),
+        ("x\n" * 200 + ("x" * 79 + "\n") * 5, 79),
+        ("x\n" * 200 + ("x" * 80 + "\n") * 5, 80),
+        ("x\n" * 20 + ("x" * 79 + "\n") * 5, 88),
+        ("x\n" * 200 + ("x" * 60 + "\n") * 5, 88),
     ],
 )
 def test_lines_may_be_as_long_as_they_are(text: str, length: int) -> None:
@@ -99,6 +104,18 @@ def test_lines_may_be_as_long_as_they_are(text: str, length: int) -> None:
         ("pyproject.toml", "[tool.ruff]\nline-length = 'x'\n", None),
         ("pyproject.toml", "tool = 1\n", None),
         ("pyproject.toml", "[", None),
+        ("setup.cfg", "[yapf]\ncolumn_limit = 79\n", 79),
+        (".style.yapf", "[style]\nbased_on_style = google\ncolumn_limit: 99\n", 99),
+        (".style.yapf", "column_limit = 99\n", None),
+        (
+            ".pre-commit-config.yaml",
+            "repos:\n- repo: x\n  hooks:\n  - id: flake8\n    args: [--line-length=70]\n"
+            "  - id: pyink\n    args:\n      - '--pyink-indentation=2'\n      - '--line-length=122'\n",
+            122,
+        ),
+        (".pre-commit-config.yaml", "  - id: black\n    args: ['-l', '79']\n", 79),
+        (".pre-commit-config.yaml", '  - id: ruff-format\n    args: ["--line-length", "79"]\n', 79),
+        (".pre-commit-config.yaml", "  - id: black\n  - id: other\n    args: [-l 79]\n", None),
     ],
 )
 def test_a_project_may_say_how_long(write: Write, name: str, text: str, length: int | None) -> None:

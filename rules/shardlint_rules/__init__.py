@@ -110,6 +110,8 @@ RULES = {
     "SL421": "shardlint_rules.shard_map.bias_before_sum:BiasBeforeSum",
     "SL422": "shardlint_rules.shard_map.never_a_keyword:NeverAKeyword",
     "SL423": "shardlint_rules.shard_map.axis_never_averaged:AxisNeverAveraged",
+    "SL424": "shardlint_rules.shard_map.shard_keeps_axis:ShardKeepsAxis",
+    "SL425": "shardlint_rules.shard_map.wrapper_ignores_manual:WrapperIgnoresManual",
     "SL501": "shardlint_rules.flax.linen_constraint_ignored:LinenConstraintIgnored",
     "SL502": "shardlint_rules.flax.unsharded_init:UnshardedInit",
     "SL503": "shardlint_rules.flax.sharded_init_incomplete:ShardedInitIncomplete",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Literal
 
 from shardlint.facts import FileFacts, Scope
@@ -32,6 +33,9 @@ from shardlint.program.values import (
 
 _LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
 _OPTIONAL = ("None", "Optional", "Any", "object")
+# Of how many tests around a place, the nearest first, each is asked about: in a chain of `elif` they are as many as it
+# is long.
+_TESTS = 64
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,7 @@ def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Conditi
     if not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
         return ()
     found: list[Condition] = []
-    for test, wanted in _tests(file, node, function.node):
+    for test, wanted in islice(_tests(file, node, function.node), _TESTS):
         found += _asked(file, function, test, wanted)
     return tuple(dict.fromkeys(found))
 

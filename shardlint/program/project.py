@@ -18,7 +18,7 @@ from shardlint.screen import words_of
 from shardlint.searches import JOINED, STAR, TOGETHER, Question, holds
 from shardlint.sources.find import survey
 from shardlint.sources.notebook import program
-from shardlint.sources.text import Source, Unreadable, decode, read_bytes
+from shardlint.sources.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
 
 # Reverse search reads the whole project; past this size it answers "unknown" instead.
 _SEARCH_BYTES = 400_000_000
@@ -55,6 +55,7 @@ class Project:
         self._overlay = overlay or {}
         self._facts: dict[Path, FileFacts | None] = {}
         self._tops: dict[Path, Path] = {}
+        self._code: dict[Path, bytes] = {}
         self._searches = self._reads = self._before_weighing = 0
         self.needs = Needs()
         self.answers: dict[Question, list[Path]] = {}
@@ -119,10 +120,15 @@ class Project:
         """What a file holds now; nothing where it cannot be read."""
         if path in self._overlay:
             return self._overlay[path].text.encode()
-        try:
-            return program(path, path.read_bytes()) or b""
-        except OSError:
-            return b""
+        code = self._code.get(path)
+        if code is None:
+            try:
+                code = program(path, path.read_bytes()) or b""
+            except OSError:
+                code = b""
+            if path.suffix in NOTEBOOKS:  # their code is a small part, and hard to get at
+                self._code[path] = code
+        return code
 
     def importing(self, path: Path, name: str, every: bool = False) -> Iterator[FileFacts | None]:
         """Other files that may import `name` from the file: they run with it and hold both words, or a star.

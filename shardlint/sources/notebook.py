@@ -12,9 +12,9 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from shardlint.patterns import regex
 from shardlint.sources.magics import as_python, as_written
@@ -121,8 +121,9 @@ def program(path: Path, data: bytes) -> bytes | None:
         return None
 
 
+@lru_cache(maxsize=2)
 def notebook(path: Path, data: bytes) -> Notebook:
-    """Read a notebook. Raises `Unreadable`."""
+    """Read a notebook; the last ones are remembered, as one is screened before it is read. Raises `Unreadable`."""
     bom = data.startswith(codecs.BOM_UTF8)
     try:
         raw = data.decode("utf-8-sig")
@@ -149,14 +150,13 @@ def _cells(raw: str) -> Iterator[Cell]:
     if not isinstance(document, dict) or not _is_python(document):
         return
     key = "source" if "cells" in document else "input"
-    for number, start in enumerate(_cell_starts(raw, _skip(raw, 0)), 1):
-        members = {name: (begin, end) for name, begin, end in _members(raw, start)}
-        kind = _value(raw, members, "cell_type")
-        code = _value(raw, members, key)
+    for number, (start, cell) in enumerate(_found(raw, _skip(raw, 0)), 1):
+        code = cell.get(key)
         if isinstance(code, list):
             code = "".join(part for part in code if isinstance(part, str))
-        if kind == "code" and isinstance(code, str):
-            yield Cell(number, *members[key], code)
+        if cell.get("cell_type") == "code" and isinstance(code, str):
+            where = {one.name: one for one in _members(raw, start)}[key]
+            yield Cell(number, where.start, where.end, code)
 
 
 def _is_python(document: dict[str, Any]) -> bool:
@@ -170,39 +170,46 @@ def _is_python(document: dict[str, Any]) -> bool:
     return True
 
 
-def _cell_starts(raw: str, at: int) -> Iterator[int]:
-    """Where the cells begin; those of worksheets (before format 4) too."""
-    for name, start, _ in _members(raw, at):
-        if name == "cells" and raw[start] == "[":
-            yield from (begin for begin, _ in _elements(raw, start) if raw[begin] == "{")
-        elif name == "worksheets" and raw[start] == "[":
-            for begin, _ in _elements(raw, start):
-                if raw[begin] == "{":
-                    yield from _cell_starts(raw, begin)
+def _found(raw: str, at: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The cells, and where they begin; those of worksheets (before format 4) too."""
+    for one in _members(raw, at):
+        if one.name in ("cells", "worksheets") and isinstance(one.value, list):
+            for start, _, value in _elements(raw, one.start):
+                if not isinstance(value, dict):
+                    continue
+                if one.name == "cells":
+                    yield start, value
+                else:
+                    yield from _found(raw, start)
 
 
-def _value(raw: str, members: dict[str, tuple[int, int]], name: str) -> Any:
-    return _DECODER.raw_decode(raw, members[name][0])[0] if name in members else None
+class _Member(NamedTuple):
+    """A member of an object: its name, where its value is, and the value."""
+
+    name: str
+    start: int
+    end: int
+    value: Any
 
 
-def _members(raw: str, at: int) -> Iterator[tuple[str, int, int]]:
-    """The names of an object's members, and where their values are."""
+def _members(raw: str, at: int) -> Iterator[_Member]:
+    """The members of an object."""
     at = _skip(raw, at + 1)
     while raw[at] != "}":
         name, at = _DECODER.raw_decode(raw, at)
         start = _skip(raw, _skip(raw, at) + 1)
-        _, end = _DECODER.raw_decode(raw, start)
-        yield name, start, end
+        value, end = _DECODER.raw_decode(raw, start)
+        yield _Member(name, start, end, value)
         at = _skip(raw, end)
         at = _skip(raw, at + 1) if raw[at] == "," else at
 
 
-def _elements(raw: str, at: int) -> Iterator[tuple[int, int]]:
-    """Where the elements of an array are."""
+def _elements(raw: str, at: int) -> Iterator[tuple[int, int, Any]]:
+    """The elements of an array and where they are."""
     at = _skip(raw, at + 1)
     while raw[at] != "]":
-        _, end = _DECODER.raw_decode(raw, at)
-        yield at, end
+        value, end = _DECODER.raw_decode(raw, at)
+        yield at, end, value
         at = _skip(raw, end)
         at = _skip(raw, at + 1) if raw[at] == "," else at
 
@@ -220,7 +227,7 @@ def _put_back(source: Notebook, cell: Cell, code: str) -> str:
     if not was.startswith("["):
         return json.dumps(code, ensure_ascii=ascii_only)
     spans = list(_elements(was, 0))
-    known = {_DECODER.raw_decode(was, start)[0]: was[start:end] for start, end in spans}
+    known = {value: was[start:end] for start, end, value in spans}
     lines = [known.get(line) or json.dumps(line, ensure_ascii=ascii_only) for line in _LINE.findall(code)]
     if not lines:
         return "[]"

@@ -343,3 +343,49 @@ def test_which_files_are_pytests_own_too(source: str, found: bool) -> None:
 
     config: Any = Config()
     assert _has_tests(source.encode(), config) is found
+
+
+PROGRAM = """\
+    import jax, jax.numpy as jnp, numpy as np, pytest
+    from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+
+
+    @jax.jit
+    def step(w, x):
+        y = x @ w
+        {constrain}
+        return y
+
+
+    @pytest.mark.parametrize("rows", [1024, 1536, 2048])
+    def test_step(rows):
+        assert step(jnp.ones((512, 512)), jax.device_put(jnp.ones((rows, 512)), NamedSharding(mesh, P("data")))).shape
+
+
+    def test_nothing():
+        assert len(jax.devices()) == 8
+    """
+_LOST = 'jax.lax.with_sharding_constraint(y, NamedSharding(mesh, P("data")))'
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="`shardlint run` reports less there")
+@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+def test_a_session_under_run_names_tests(run: Pytest, workers: tuple[str, ...]) -> None:
+    files = {"pyproject.toml": "", "test_step.py": PROGRAM.format(constrain=_LOST)}
+    done = run("-q", "--shardlint-run-strict", *workers, files=files)
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert "4 passed" in done.stdout
+    assert "test_step.py:10: discarded in step (SL203)" in done.stderr
+    named = re.search(r"^ +in: (.*) and 1 more$", done.stderr, re.MULTILINE)
+    assert named and named[1].count("test_step.py::test_step[") == 2
+    assert "test_nothing" not in done.stderr
+    assert run("-q", "--shardlint-run", *workers, files=files).returncode == 0
+
+
+def test_a_session_under_run_without_mistakes(run: Pytest) -> None:
+    files = {"pyproject.toml": "", "test_step.py": PROGRAM.format(constrain=f"y = {_LOST}")}
+    done = run("-q", "--shardlint-run-strict", files=files)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "no findings; the program exited with 0" in done.stderr

@@ -71,9 +71,13 @@ class ChangeLostInJit(Rule):
         parameter = _parameter(scope.node, changed.id)
         if parameter is None or len(site.file.bindings(scope, changed.id)) != 1:
             return
+        # Called as a method it is given no such argument: only what decorates it can jit it.
+        is_self = _is_self(site, scope.node, parameter)
+        if is_self and not scope.node.decorator_list:
+            return
         if not only_jax_jit(site, scope) or _given_back(site, scope, changed.id):
             return
-        shown = _shown_as_module(site, scope.node, parameter)
+        shown = (_class_shown if is_self else _shown_as_module)(site, scope.node, parameter)
         if not shown:
             return
         yield site.finding(
@@ -141,6 +145,20 @@ def _given(node: ast.AST, name: str) -> set[str]:
 
 def _names(node: ast.AST) -> set[str]:
     return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)}
+
+
+def _is_self(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> bool:
+    """Whether a parameter is the object that a method is called on."""
+    first = (*node.args.posonlyargs, *node.args.args)[:1]
+    return isinstance(site.file.parent(node), ast.ClassDef) and parameter in first
+
+
+def _class_shown(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:
+    """What shows that the object of a method is an NNX object, in words."""
+    owner = site.file.parent(node)
+    if not isinstance(owner, ast.ClassDef) or not _is_module(site, ClassValue(Place(site.file, owner))):
+        return ""
+    return f"`{parameter.arg}` is the `{owner.name}` that the method is called on, an NNX object"
 
 
 def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> str:

@@ -34,6 +34,13 @@ _FLAX_READS = (
 )
 _EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for a fresh array"
 _PMAP = "pmap, which raises under jax.set_mesh"
+_FOR_PMAP = "what lays arrays out for pmap, which raises under jax.set_mesh: {}"
+# What makes an array of one row a device, which pmap takes.
+_ROWS = frozenset({
+    "flax.jax_utils.replicate", "flax.jax_utils.prefetch_to_device", "flax.training.common_utils.shard",
+    "flax.training.common_utils.shard_prng_key", "jax.device_put_replicated", "jax.device_put_sharded",
+})  # fmt: skip
+_DEVICE = "jax.default_device, which jax.set_mesh overrules: fresh arrays would be on the mesh"
 _ONE = "what puts an array on one device, with which jax.set_mesh lets nothing be computed: {}"
 _MUCH = "more than is looked at"
 
@@ -90,6 +97,12 @@ def _in_the_block(site: Site, run: Running) -> list[str]:
         found.append(_EAGER)
     if any(_of_pmap(site.program, place) for place in run.calls):
         found.append(_PMAP)
+    else:
+        rows = next((place for place in run.calls if names(site.program, place) & _ROWS), None)
+        if rows is not None:
+            found.append(_FOR_PMAP.format(f"{rows.file.path.name}:{rows.line}"))
+    if any("jax.default_device" in names(site.program, place) for place in run.calls):
+        found.append(_DEVICE)
     alone = next((place for place in run.calls if _on_one_device(site, place)), None)
     if alone is not None:
         found.append(_ONE.format(f"{alone.file.path.name}:{alone.line}"))
@@ -111,6 +124,18 @@ def _on_one_device(site: Site, place: Place) -> bool:
     given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "device")]
     at = Site(site.program, place.file, call, Api("", ""), "name", site.targets, site.rule)
     return any(is_device(at, node) or single_device(at, node) for node in given)
+
+
+def _under_a_device(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem) -> bool:
+    """Whether a block around chooses one device, or an item ahead of the mesh does."""
+    before = statement.items[: statement.items.index(item)]
+    node = site.file.parent(statement)
+    while node is not None and not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+        if isinstance(node, ast.With | ast.AsyncWith):
+            before += node.items
+        node = site.file.parent(node)
+    calls = [one.context_expr for one in before if isinstance(one.context_expr, ast.Call)]
+    return any("jax.default_device" in names(site.program, Place(site.file, call)) for call in calls)
 
 
 def _eager_bare(program: Program, place: Place) -> bool:
@@ -137,6 +162,8 @@ def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, c
         return "the text does not show which mesh it is, nor that all of the project's have Auto axes"
     if not all(_has_auto_axes(site, mesh) for mesh in known):
         return "not all axes of the mesh are Auto"
+    if _under_a_device(site, statement, item):
+        return f"it is under {_DEVICE}"
     run = running(site.program, Place(site.file, statement))
     if site.program.region(site.file, statement).traced in ("always", "sometimes"):
         return "it is traced code, where jax.set_mesh raises"

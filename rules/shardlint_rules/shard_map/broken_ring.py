@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-from shardlint.program.reach import lookup
+from shardlint.patterns import regex
 from shardlint.program.values import Constant, Items
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
+from shardlint_rules.shard_map.rings import Ring, ring_of
 
-
-@dataclass(frozen=True)
-class _Ring:
-    """`[(i, (i + step) % size) for i in range(count)]`, each as it is written."""
-
-    node: ast.expr
-    count: ast.expr
-    size: ast.expr
+# What tells that every device is meant to be reached, and that the ends are left open on purpose.
+_RING = regex(r"(?<![a-z])ring|rotat|cyclic|circular|all_?reduce|all_?gather|all_?to_?all", re.I)
+_LINE = regex(
+    r"halo|pipelin|stage|boundar|wrap|ghost|line end|non.?periodic|valid|causal|prefix|scan_sum", re.I
+)
 
 
 class BrokenRing(Rule):
@@ -31,6 +29,9 @@ class BrokenRing(Rule):
     - have one source or one destination twice;
     - are a ring of a number that is written out, where the size of the axis is not.
 
+    Possible: pairs that end at the last device (`[(i, i + 1) for i in range(n - 1)]`) in a function that is called
+    a ring or a rotation, or in a loop of as many turns as there are devices.
+
     ## Why it hurts
     A device that nobody sends to gets zeros, without a word: a ring attention loses a block, a reduction a term. A
     source or destination that is there twice raises. A ring of 8 on an axis of 4 raises, on one of 16 half of the
@@ -40,50 +41,61 @@ class BrokenRing(Rule):
     `n = jax.lax.axis_size(axis)` and `[(i, (i + 1) % n) for i in range(n)]`.
 
     ## Evidence
-    Run on jax 0.12 with 8 devices. A shift with no `%` (`[(i, i + 1) for i in range(n - 1)]`) is one on
-    purpose: a pipeline, a halo.
+    Run on jax 0.12 with 8 devices. A shift with no `%` is one on purpose where the function speaks of a pipeline, a
+    halo, boundaries or what is valid.
     """
 
     code = "SL408"
     name = "broken-ring"
     harm = Harm.SILENT
     wakes = (Calls("jax.lax.ppermute", "jax.lax.pshuffle"),)
-    forms = ("call",)
+    forms = ("call", "partial")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
         perm = site.keyword("perm")
-        node = perm.value if perm is not None else site.call.args[2] if len(site.call.args) > 2 else None
+        given = site.call.args if site.form == "call" else []
+        node = perm.value if perm is not None else given[2] if len(given) > 2 else None
         if node is None:
             return
-        shown = _shown(site, node)
-        ring = _ring(shown)
+        ring = ring_of(site, node)
         if ring is not None:
-            yield from self._ring(site, ring)
+            yield from self._ring(site, ring, node)
         elif site.api == "jax.lax.ppermute":
             yield from self._twice(site, node)
 
-    def _ring(self, site: Site, ring: _Ring) -> Iterator[Finding]:
-        size, count = site.text(ring.size), ring.count
-        short = (
-            isinstance(count, ast.BinOp) and isinstance(count.op, ast.Sub) and site.text(count.left) == size
-        )
-        if short:
+    def _ring(self, site: Site, ring: Ring, node: ast.expr) -> Iterator[Finding]:
+        at = ring.node if ring.file is site.file else node
+        left_out, size = ring.left_out, ring.devices
+        if ring.size is not None and left_out:
+            written = ring.text(ring.count) if left_out == "last" else f"1, {ring.text(ring.count)}"
             yield site.finding(
-                ring.node,
-                f"`range({site.text(count)})` leaves the last device out",
-                f"On {site.on('jax')} nobody sends to the device that the last one would send to: it receives zeros.",
+                at,
+                f"`range({written})` leaves the {left_out} device out",
+                f"On {site.on('jax')} nobody sends to the device that the {left_out} one would send to: it receives "
+                "zeros.",
                 help=f"write range({size}), or leave `% {size}` out where the shift is meant to end",
             )
-        elif isinstance(site.value(ring.size), Constant) and isinstance(ring.size, ast.Constant):
+        elif ring.size is not None and isinstance(ring.size, ast.Constant):
             yield site.finding(
-                ring.node,
+                at,
                 f"a ring of {size}, whatever the size of the axis",
                 f"On {site.on('jax')} this raises on an axis of fewer devices; of more, the others receive zeros.",
                 help="take the size from the axis: n = jax.lax.axis_size(axis)",
                 certainty=Certainty.POSSIBLE,
                 form="hard-coded",
+            )
+        elif ring.size is None and left_out and (why := _meant_to_close(site, size)):
+            yield site.finding(
+                at,
+                f"ends at the {'last' if left_out == 'last' else 'first'} device",
+                f"On {site.on('jax')} a device at the end receives zeros, and in each further turn so does its "
+                "neighbour: the shards do not come around.",
+                help=f"close the ring: [(i, (i + 1) % {size}) for i in range({size})]",
+                certainty=Certainty.POSSIBLE,
+                form="open",
+                why=why,
             )
 
     def _twice(self, site: Site, node: ast.expr) -> Iterator[Finding]:
@@ -111,44 +123,22 @@ class BrokenRing(Rule):
                 return
 
 
-def _shown(site: Site, node: ast.expr) -> ast.expr:
-    """What is given, where its name is bound once."""
-    if isinstance(node, ast.Name):
-        bindings, _ = lookup(site.file, node, node.id)
-        if len(bindings) == 1 and bindings[0].kind == "assign" and bindings[0].value is not None:
-            return bindings[0].value
-    return node
-
-
-def _ring(node: ast.expr) -> _Ring | None:
-    """A comprehension of pairs that wrap around."""
-    match node:
-        case (
-            ast.ListComp(
-                elt=ast.Tuple(elts=[one, two]),
-                generators=[
-                    ast.comprehension(
-                        target=ast.Name(id=name),
-                        iter=ast.Call(func=ast.Name(id="range"), args=[count]),
-                        ifs=[],
-                    )
-                ],
-            )
-            | ast.GeneratorExp(
-                elt=ast.Tuple(elts=[one, two]),
-                generators=[
-                    ast.comprehension(
-                        target=ast.Name(id=name),
-                        iter=ast.Call(func=ast.Name(id="range"), args=[count]),
-                        ifs=[],
-                    )
-                ],
-            )
-        ):
-            for plain, moved in ((one, two), (two, one)):
-                match plain, moved:
-                    case ast.Name(id=same), ast.BinOp(op=ast.Mod(), left=ast.BinOp(), right=size) if (
-                        same == name
-                    ):
-                        return _Ring(node, count, size)
-    return None
+def _meant_to_close(site: Site, size: str) -> str:
+    """What tells that a shift without `%` is to come around: its function's name, or as many turns as devices."""
+    functions = [one for one in site.file.ancestors(site.call) if isinstance(one, ast.FunctionDef)]
+    if not functions or any(_LINE.search(site.text(one)) for one in functions):
+        return ""
+    named = next((one.name for one in functions if _RING.search(one.name)), "")
+    if named:
+        return f"`{named}` is what it is in"
+    for node in ast.walk(functions[-1]):
+        match node:
+            case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[turns])):
+                pass
+            case ast.Call(func=ast.Attribute(attr="fori_loop"), args=[_, turns, *_]):
+                pass
+            case _:
+                continue
+        if site.text(turns) in (size, f"{size} - 1"):
+            return f"it is done in a loop of {site.text(turns)} turns"
+    return ""

@@ -12,7 +12,9 @@ from shardlint.program.values import Function, Items, Table, Value, Wrapped
 from shardlint.program.varying import Local, Record, Tree
 from shardlint.rule import Certainty, Finding, Harm, Rule
 from shardlint.site import Site
+from shardlint_rules.shard_map.named import named_for, plain
 from shardlint_rules.shard_map.runs import MAPPING, mapping_call, runs
+from shardlint_rules.shard_map.seen import Seen, returns_one_array, seen_calls
 
 
 class ShardMapArity(Rule):
@@ -20,9 +22,10 @@ class ShardMapArity(Rule):
 
     ## What it does
     Reports a tuple of `in_specs` with more or fewer entries than the function takes arguments (bound self, `partial`
-    and defaults counted), and `out_specs` of another length, or with other keys, than what the function returns.
+    and defaults counted), and `out_specs` of another length, or with other keys, than what the function returns. So
+    does it where a call of the mapped function gives another number of arguments, or unpacks another number of results.
     Possible: out specs whose names or comments tell that they stand in another order than the results
-    (`out_specs=(out_spec, cache_spec)` for `return cache, out`).
+    (`out_specs=(out_spec, cache_spec)` for `return cache, out`), and one spec that is named for one of several results.
 
     ## Why it hurts
     The wrong length raises ValueError when the function is called, after everything else was set up. The wrong order
@@ -46,12 +49,76 @@ class ShardMapArity(Rule):
         found = mapping_call(site)
         if found is None:
             return
+        done = False
         for one in mapped(site.program, site.file, *found):
             if one.api == "jax.shard_map":
-                yield from self._inputs(site, one)
+                wrong = [*self._inputs(site, one)]
+                done = done or bool(wrong)
+                yield from wrong
         for ran in runs(site):
             if ran.mapped.api == "jax.shard_map":
-                yield from self._outputs(site, ran.mapped, ran.result)
+                wrong = [*self._outputs(site, ran.mapped, ran.result)]
+                done = done or bool(wrong)
+                yield from wrong
+        if not done and site.api == "jax.shard_map":
+            yield from self._calls(site)
+
+    def _calls(self, site: Site) -> Iterator[Finding]:
+        """The calls of what was mapped, whether its definition is in sight or not."""
+        settings = {one.arg: one.value for one in site.call.keywords}
+        if None in settings or not {"in_specs", "out_specs"} & settings.keys():
+            return
+        specs = {name: site.value(settings[name]) for name in ("in_specs", "out_specs") if name in settings}
+        for seen in seen_calls(site, site.call):
+            yield from self._given(site, seen, specs.get("in_specs"))
+            yield from self._taken(site, seen, specs.get("out_specs"), settings.get("out_specs"))
+
+    def _given(self, site: Site, seen: Seen, specs: Value | None) -> Iterator[Finding]:
+        if not isinstance(specs, Items) or specs.open or specs.kind != "tuple" or seen.count is None:
+            return
+        if seen.count != len(specs.items):
+            here = seen.file is site.file
+            where = "" if here else f" (at {seen.file.path.name}:{seen.call.lineno})"
+            yield site.finding(
+                seen.call if here else site.call,
+                f"{_several(seen.count, 'argument')}{where}, and in_specs has {_several(len(specs.items), 'spec')}",
+                f"On {site.on('jax')} this call raises ValueError: in_specs has one entry for each argument.",
+                help="give one spec for each argument, or one for all of them",
+            )
+
+    def _taken(self, site: Site, seen: Seen, specs: Value | None, node: ast.expr | None) -> Iterator[Finding]:
+        target = seen.unpacked
+        if target is None or node is None:
+            return
+        count = len(target.elts)
+        if isinstance(specs, Items) and not specs.open and specs.kind in ("tuple", "list"):
+            if len(specs.items) != count:
+                yield site.finding(
+                    node,
+                    f"{_several(len(specs.items), 'spec')}, and {count} results are unpacked at line "
+                    f"{seen.call.lineno}",
+                    f"On {site.on('jax')} a call raises ValueError: out_specs has one entry for each result.",
+                    help="give one spec for each result, or one for all of them",
+                )
+            return
+        if isinstance(specs, Items | Table) or count < 2:
+            return
+        shown = _written(site, node)
+        names = [seen.file.text(one).lower() for one in target.elts]
+        mine = named_for(plain(site.text(shown)), names)
+        if mine is not None:
+            others = ", ".join(f"`{name}`" for at, name in enumerate(names) if at != mine and name != "_")
+            if others:
+                yield site.finding(
+                    shown,
+                    f"named for `{names[mine]}`, and is the spec of {others} too",
+                    f"On {site.on('jax')} one spec goes for all {count} results: {others} is put together by the spec "
+                    f"of `{names[mine]}`, and a result of a lower rank than the spec raises ValueError.",
+                    help=f"give a tuple of {count} specs, one for each result",
+                    certainty=Certainty.POSSIBLE,
+                    form="one-for-all",
+                    why="what the spec and the results are called",
+                )
 
     def _inputs(self, site: Site, one: Mapped) -> Iterator[Finding]:
         specs, takes = one.in_specs, parameters_of(one.inner, site.program.evaluator)
@@ -81,6 +148,10 @@ class ShardMapArity(Rule):
                     )
                     return
                 yield from self._order(site, one, node)
+            elif specs.items and returns_one_array(site.program, one.inner):
+                yield self._wrong(
+                    site, node, f"{_several(len(specs.items), 'spec')}, for a single array returned"
+                )
         elif isinstance(specs, Table) and not specs.open and isinstance(result, Record):
             missing = {key for key, _ in specs.entries} ^ {key for key, _ in result.entries}
             if missing:
@@ -101,7 +172,7 @@ class ShardMapArity(Rule):
         names = _returned(one.inner)
         if specs is None or names is None or len(specs) != len(names) or len(set(names)) != len(names):
             return
-        said = [_named_for(spec, names) for spec in specs]
+        said = [named_for(spec, names) for spec in specs]
         if any(place is not None and place != at for at, place in enumerate(said)):
             at_fault = _display(site, node) or node
             known = [place for place in said if place is not None]
@@ -178,33 +249,10 @@ def _returned(value: Value) -> list[str] | None:
     return list(found.pop()) if len(found) == 1 else None
 
 
-# What people call the same thing: a result may be told by any of these words.
-_WORDS = (
-    ("cache", "kv", "kvcache"),
-    ("out", "output", "attn", "o", "query", "q"),
-    ("state", "states"),
-    ("logits", "scores"),
-    ("loss",),
-    ("params", "weights"),
-    ("grads", "gradients"),
-    ("metrics",),
-    ("weight",),
-)
-
-
-def _named_for(spec: str, names: list[str]) -> int | None:
-    """Which of the results a spec names; None where it names none or several."""
-    words = set("".join(c if c.isalnum() else " " for c in spec).split()) - {
-        "p",
-        "spec",
-        "none",
-        "self",
-        "partitionspec",
-    }
-    found = [at for at, name in enumerate(names) if words & _alike(name)]
-    return found[0] if len(found) == 1 else None
-
-
-def _alike(name: str) -> set[str]:
-    parts = set(name.replace("_", " ").split())
-    return parts.union(*(group for group in _WORDS if parts & set(group)))
+def _written(site: Site, node: ast.expr) -> ast.expr:
+    """What a name stands for, where it is bound once."""
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(site.file, node, node.id)
+        if len(bindings) == 1 and bindings[0].kind == "assign" and bindings[0].value is not None:
+            return bindings[0].value
+    return node

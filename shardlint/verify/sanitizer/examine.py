@@ -53,10 +53,11 @@ def examine(compiled: Sequence[Compiled], large: int, events: Events | None = No
 
 
 class _Lines:
-    """Where each function is jitted and called, for findings that know only where it is defined."""
+    """Where each function is jitted and called, for findings that know only where it is defined; and in which tests."""
 
     def __init__(self, compiled: Sequence[Compiled], events: Events) -> None:
         self._see: dict[tuple[str, int], dict[tuple[str, Line], None]] = defaultdict(dict)
+        self._tests = events.tests
         for one in events.of("jitted"):
             self._note(one["defined"], "jitted", seen.line(one["line"]))
         for one in events.of("ran"):
@@ -77,7 +78,8 @@ class _Lines:
             for one in self._see.get((found.line.file, found.line.line), ())
             if one[1].line != found.line.line
         ]
-        return replace(found, see=tuple(dict.fromkeys((*found.see, *known[:4]))))
+        tests = self._tests.get((found.line.file, found.line.line), ())
+        return replace(found, see=tuple(dict.fromkeys((*found.see, *known[:4]))), tests=tuple(tests))
 
 
 # What the program did comes before what came of it.

@@ -12,7 +12,7 @@ from shardlint.verify.lines import Lines
 from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Moved
 from shardlint.verify.sanitizer.recompiled import changed
-from shardlint.verify.sanitizer.report import Report, command_text, over_text, trips_text
+from shardlint.verify.sanitizer.report import Report, command_text, over_text, tests_text, trips_text
 
 _FUNCTIONS = 30
 _ROWS = 500
@@ -59,6 +59,7 @@ def _found(report: Report) -> Html | None:
                     element("p", found.message),
                     element("p", ", ".join(found.arrays), class_="quiet") if found.arrays else None,
                     element("p", f"Instead: {found.advice}.") if found.advice else None,
+                    element("p", f"In {tests_text(found)}.", class_="quiet") if found.tests else None,
                 ]
             ),
             size(found.bytes),

@@ -22,6 +22,7 @@ from shardlint.verify.spec import sizes_text
 
 _LINES = 12
 _NAMES = 6
+_TESTS = 2
 
 
 @dataclass
@@ -104,6 +105,14 @@ def _found_lines(found: Found, report: Report, colour: bool) -> Iterator[str]:
     if found.see:
         places = ", ".join(f"{report.place(line)} ({word})" for word, line in found.see)
         yield plain(f"  see: {places}")
+    if found.tests:
+        yield plain(f"  in: {tests_text(found)}")
+
+
+def tests_text(found: Found) -> str:
+    """The tests in which it was first seen."""
+    more = len(found.tests) - _TESTS
+    return ", ".join(found.tests[:_TESTS]) + (f" and {more} more" if more > 0 else "")
 
 
 def over_text(one: Moved) -> str:

@@ -85,6 +85,7 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
             and leaf["bytes"] >= least
             and array(leaf) in split
             and split[array(leaf)][1]["name"] != leaf["name"]
+            and (_in_a_tree(leaf) or _in_a_tree(split[array(leaf)][1]) or _comes_back(leaf, one))
         ]
         if not lost or one["moves"] or (one["name"] if given else lost[0]["maker"]) in told_of:
             continue
@@ -93,6 +94,19 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
             continue
         told.add(made)
         yield _behind(one, lost, split[array(lost[0])][1], made, given)
+
+
+def _in_a_tree(leaf: dict[str, Any]) -> bool:
+    """Whether an array is part of a tree, as parameters and the state of optimizers are."""
+    return any(mark in leaf["name"] for mark in ".[")
+
+
+def _comes_back(leaf: dict[str, Any], one: dict[str, Any]) -> bool:
+    """Whether a function gives back an array like one it took, as it does with state; a batch it does not.
+
+    A weight and a batch that are of one shape by chance say nothing of each other.
+    """
+    return any(array(given) == array(leaf) for given in one["given"])
 
 
 def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Iterator[Found]:

@@ -19,6 +19,8 @@ class Events:
 
     seen: list[dict[str, Any]] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    tests: dict[tuple[str, int], dict[str, None]] = field(default_factory=dict)
+    """Under pytest, the tests in which something was first seen at a line."""
 
     def of(self, kind: str) -> Iterator[dict[str, Any]]:
         """All of one kind."""
@@ -43,6 +45,7 @@ def read(folder: Path, names: str = "*.jsonl") -> Events:
     """The events below the folder of a run, of the processes whose files have such a name."""
     events = Events()
     known: set[str] = set()
+    things: set[str] = set()
     for file in sorted((folder / "observed").glob(names)):
         for text in file.read_text("utf-8", "replace").splitlines():
             if text in known:
@@ -52,13 +55,35 @@ def read(folder: Path, names: str = "*.jsonl") -> Events:
                 one = json.loads(text)
             except ValueError:  # the last line of a process that was killed
                 continue
+            test = one.pop("test", None)
+            if one.get("defined"):
+                one["defined"] = _definition(*one["defined"])
+            if test is not None:
+                for place in _places(one):
+                    events.tests.setdefault(place, {})[test] = None
+            thing = json.dumps(one, sort_keys=True)
+            if thing in things:  # in another test
+                continue
+            things.add(thing)
             if one.get("kind") == "failed":
                 events.failed.append(f"{one['where']}: {one['error']}")
             elif "kind" in one:
-                if one.get("defined"):
-                    one["defined"] = _definition(*one["defined"])
                 events.seen.append(one)
     return events
+
+
+def _places(one: Any) -> Iterator[tuple[str, int]]:
+    """The lines that an event names."""
+    if isinstance(one, dict):
+        for each in one.values():
+            yield from _places(each)
+    elif isinstance(one, list):
+        match one:
+            case [str(file), int(number), str()]:
+                yield file, number
+            case _:
+                for each in one:
+                    yield from _places(each)
 
 
 def _definition(file: str, number: int, name: str) -> list[Any]:

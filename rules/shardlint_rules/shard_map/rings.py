@@ -1,0 +1,117 @@
+"""Rings written as comprehensions of pairs: what `ppermute` is given. Shared by rules."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from shardlint.facts import FileFacts
+from shardlint.program.reach import lookup
+from shardlint.program.values import Function
+from shardlint.site import Site
+
+
+@dataclass(frozen=True)
+class Ring:
+    """`[(i, (i + step) % size) for i in range(first, count)]`, as it is written; `size` is None without the `%`."""
+
+    file: FileFacts
+    node: ast.expr
+    first: str
+    count: ast.expr
+    size: ast.expr | None
+
+    def text(self, node: ast.expr) -> str:
+        """How a part of it is written."""
+        return self.file.text(node)
+
+    @property
+    def left_out(self) -> str:
+        """Which device sends to none: "first", "last" or ""; of what does not wrap, where that is one end."""
+        count = self.count
+        one_less = (
+            isinstance(count, ast.BinOp)
+            and isinstance(count.op, ast.Sub)
+            and isinstance(count.right, ast.Constant)
+            and count.right.value == 1
+        )
+        if self.size is not None:
+            size = self.text(self.size)
+            if (
+                isinstance(count, ast.BinOp)
+                and isinstance(count.op, ast.Sub)
+                and self.text(count.left) == size
+            ):
+                return "last"
+            return "first" if self.first == "1" and self.text(count) == size else ""
+        if self.first == "1":
+            return "" if one_less else "first"
+        return "last" if one_less else ""
+
+    @property
+    def devices(self) -> str:
+        """How many devices it is over, as it is written."""
+        if self.size is not None:
+            return self.text(self.size)
+        whole = isinstance(self.count, ast.BinOp) and self.left_out == "last"
+        return (
+            self.text(self.count.left)
+            if whole and isinstance(self.count, ast.BinOp)
+            else self.text(self.count)
+        )
+
+
+def ring_of(site: Site, node: ast.expr) -> Ring | None:
+    """The comprehension that is given, where its name is bound once, or a helper of the project returns it."""
+    file = site.file
+    for _ in range(3):
+        match node:
+            case ast.Name():
+                bindings, _ = lookup(file, node, node.id)
+                if len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:
+                    return None
+                node = bindings[0].value
+            case ast.Call(func=ast.Name(id="list" | "tuple"), args=[inner]):
+                node = inner
+            case ast.Call():
+                value = site.program.value(file, node.func)
+                if not isinstance(value, Function) or not isinstance(value.node, ast.FunctionDef):
+                    return None
+                file = value.place.file
+                returns = file.walked(file.scope(value.node)).returns
+                given = returns[0].value if len(returns) == 1 else None
+                if given is None:
+                    return None
+                node = given
+            case _:
+                break
+    return _read(file, node)
+
+
+def _read(file: FileFacts, node: ast.expr) -> Ring | None:
+    if not isinstance(node, ast.ListComp | ast.GeneratorExp) or len(node.generators) != 1:
+        return None
+    match node.elt, node.generators[0]:
+        case (
+            ast.Tuple(elts=[one, two]),
+            ast.comprehension(
+                target=ast.Name(id=name), iter=ast.Call(func=ast.Name(id="range"), args=args), ifs=[]
+            ),
+        ):
+            if len(args) == 1:
+                first, count = "0", args[0]
+            elif len(args) == 2:
+                first, count = file.text(args[0]), args[1]
+            else:
+                return None
+            for plain, moved in ((one, two), (two, one)):
+                if not isinstance(plain, ast.Name) or plain.id != name:
+                    continue
+                match moved:
+                    case ast.BinOp(op=ast.Mod(), left=ast.BinOp(), right=size):
+                        return Ring(file, node, first, count, size)
+                    case ast.BinOp(
+                        op=ast.Add() | ast.Sub(), left=ast.Name(id=same), right=ast.Constant(value=1)
+                    ):
+                        return Ring(file, node, first, count, None) if same == name else None
+    return None

@@ -1,0 +1,132 @@
+"""SL424."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from typing import ClassVar
+
+from shardlint.facts import last_name
+from shardlint.patterns import regex
+from shardlint.program.reach import readers
+from shardlint.rule import Attributes, Certainty, Finding, Harm, Methods, Rule
+from shardlint.site import Site
+from shardlint_rules.shard_map.per_device import per_device
+
+_NEAR = ("pmap", "replicat")
+# What people call a function that takes one of the copies.
+_SAYS = regex(r"unreplicat|un_?pmap|de_?replicat|first_replica|first_device", re.I)
+# What looks at the array before, or takes the dimension away after.
+_KNOWS = regex(
+    r"is_fully_replicated|squeeze|\.shape|\.ndim|reshape|\[0\](?!\.data)|jax_pmap_shmap_merge|\[0, ?\.\.\."
+)
+_SAME = ("asarray", "array", "device_get", "block_until_ready")
+
+
+class ShardKeepsAxis(Rule):
+    """The first shard of what `pmap` returned still has the dimension that was mapped.
+
+    ## What it does
+    Reports `x.addressable_data(0)` and `x.addressable_shards[0].data` of what a pmapped function or `replicate` gave,
+    and those in functions that are called `unreplicate` and the like, in a project with `pmap`, where nothing takes
+    the first dimension away.
+
+    ## Why it hurts
+    `pmap` is built on `jax.shard_map` since jax 0.8.1: a shard of its result has the mapped dimension, of size 1.
+    Weights of shape (4, 8) come as (1, 4, 8). What broadcasts goes on with the wrong rank, a checkpoint keeps it.
+    Before, the shard had the rank of one copy.
+
+    ## Use instead
+    `x.addressable_data(0)[0]`, or `x.addressable_shards[0].data.squeeze(0)`.
+
+    ## Evidence
+    Run on jax 0.12 with 8 devices: (1, 3) for a result of (8, 3), for `pmap` and for flax's `replicate`. Functions that
+    ask for the shape, or whether the array is fully replicated, are left alone.
+    """
+
+    code = "SL424"
+    name = "shard-keeps-axis"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("kept",)
+    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
+    wakes = (Methods("addressable_data", near=_NEAR), Attributes("addressable_shards", near=_NEAR))
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each shard that is taken."""
+        taken = _taken(site)
+        if taken is None or not site.anywhere("pmap"):
+            return
+        whole, array = taken
+        function = next((one for one in site.file.ancestors(whole) if isinstance(one, ast.FunctionDef)), None)
+        if _reduced(site, whole) or (function is not None and _KNOWS.search(site.text(function))):
+            return
+        why = _why(site, array, function)
+        if why:
+            yield site.finding(
+                whole,
+                "has the mapped dimension still",
+                f"On {site.on('jax')} a shard of what pmap returned has a first dimension of size 1.",
+                help=f"take it away: {site.text(whole)}[0]",
+                form="kept",
+                why=why,
+            )
+
+
+def _taken(site: Site) -> tuple[ast.expr, ast.expr] | None:
+    """The shard that is taken, and the array it is of."""
+    node = site.syntax
+    if isinstance(node, ast.Call):
+        match node:
+            case ast.Call(func=ast.Attribute(value=array), args=[ast.Constant(value=0)], keywords=[]):
+                return node, array
+        return None
+    first = site.file.parent(node)
+    data = site.file.parent(first) if first is not None else None
+    match first, data:
+        case ast.Subscript(slice=ast.Constant(value=0)), ast.Attribute(attr="data") if isinstance(
+            node, ast.Attribute
+        ):
+            return data, node.value
+    return None
+
+
+def _reduced(site: Site, whole: ast.expr) -> bool:
+    """Whether the dimension may be taken away, or is of no matter: the shard is computed with."""
+    node: ast.AST = whole
+    for outer in site.file.ancestors(whole):
+        match outer:
+            case ast.Call(func=func) if last_name(func) in _SAME and node is not func:
+                node = outer
+            case ast.IfExp():
+                node = outer
+            case ast.Lambda() | ast.Return():
+                return False
+            case ast.Assign(targets=[ast.Name() as target]):
+                uses = [use for use, _ in readers(site.file, target)]
+                return any(not isinstance(site.file.parent(use), ast.Return | ast.Call) for use in uses)
+            case _:
+                return True
+    return True
+
+
+def _why(site: Site, array: ast.expr, function: ast.FunctionDef | None) -> str:
+    """What tells that the array has an entry for each device."""
+    tree: ast.expr | None = array
+    for outer in site.file.ancestors(array):
+        if isinstance(outer, ast.Lambda):
+            call = site.file.parent(outer)
+            given = isinstance(call, ast.Call) and len(call.args) == 2 and call.args[0] is outer
+            own = isinstance(array, ast.Name) and [one.arg for one in outer.args.args] == [array.id]
+            tree = call.args[1] if given and own and isinstance(call, ast.Call) else None
+            break
+        if isinstance(outer, ast.stmt):
+            break
+    made = per_device(site.program, site.file, tree) if tree is not None else None
+    if made is not None:
+        return f"{made.by} at line {made.call.lineno} of {made.file.path.name} made it"
+    if function is not None and _SAYS.search(function.name):
+        return f"`{function.name}` is what it is in"
+    return ""
