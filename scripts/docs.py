@@ -49,6 +49,9 @@ SETTINGS = {
     "exclude": "Paths to leave out: patterns as in .gitignore, relative to the settings file.",
     "targets": "The release of each package the code runs on; without it, it is found in the project.",
     "per-file-ignores": "Rules to leave out in some files: pattern to rules.",
+    "extend-select": "Also these rules, besides those that are on.",
+    "extend": "Another settings file, whose settings hold where this one says nothing; paths count from this one.",
+    "baseline": "The file of known findings, relative to the settings file; .shardlint-baseline.json without.",
     "jit-decorators": "Dotted names of the project's own functions that trace what they are given.",
 }
 
@@ -83,8 +86,8 @@ def rules_index() -> str:
 def settings_schema() -> str:
     """docs/settings.schema.json: what `[tool.shardlint]` and shardlint.toml may hold."""
     types = typing.get_type_hints(Settings)
-    names = [name for name in types if name != "path"]
-    properties = {}
+    names = [name for name in types if name not in ("path", "given")]
+    properties: dict[str, Any] = {"extend": {"description": SETTINGS["extend"], "type": "string"}}
     for name in names:
         key = name.replace("_", "-")
         properties[key] = {"description": SETTINGS[key], **_kind(types[name])}

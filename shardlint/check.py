@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from shardlint.clock import clock, timed
 from shardlint.outcome import FileReport, Options, Outcome, Report
 from shardlint.places import Places, folder_of, real
+from shardlint.progress import told
 from shardlint.sources.find import Found, find
 
 if TYPE_CHECKING:
@@ -22,27 +24,61 @@ __all__ = ["FileReport", "Options", "Outcome", "Report", "check", "chosen", "res
 
 
 def check(
-    paths: Sequence[Path], options: Options, stdin: tuple[Path, bytes] | None = None, *, cached: bool = False
+    paths: Sequence[Path],
+    options: Options,
+    stdin: tuple[Path, bytes] | None = None,
+    *,
+    cached: bool = False,
+    known: bool = False,
+    elsewhere: bool = False,
+    since: str | None = None,
 ) -> Report:
     """Check files and folders, or text given on standard input under a name.
 
     With `cached` what an earlier run found is used where it still holds, and what this one finds is kept for the next.
+    With `known` what the baselines of the projects hold is left out; with `elsewhere` what rests on the files that are
+    named is reported in other files too, if it was not there at the revision `since`.
     Raises `BadSettings` and `UnknownRule`: the run cannot be done as asked. Everything else that is wrong with a file
     is reported and the other files are checked.
     """
     if stdin is not None:
         return _text(options, *stdin)
-    places = Places()
+    places = Places(config=options.config)
     report = Report()
     with timed("finding files"):
         found = chosen(paths, options, places)
     report.find_targets = lambda asked: _projects(found, asked, options, places)
     report.passed_by(found)
+    report.since = since
     report.root = lambda path: places.root(folder_of(Path(real(path))))
     for met, outcome in zip(found.met, _outcomes(found, options, places, cached), strict=True):
         report.incomplete = report.incomplete or (met.stamp is None and outcome.reason is not None)
         report.add(met.path, outcome)
+    if elsewhere:
+        looked = _elsewhere(report, found, options, places, cached, since)
+        found = replace(found, met=[*found.met, *looked.met])
+    if known:
+        from shardlint.known import leave_out
+
+        leave_out(
+            report,
+            found,
+            options,
+            places,
+            frozenset(met.real for met in looked.met) if elsewhere else frozenset(),
+        )
     return report
+
+
+def _elsewhere(
+    report: Report, found: Found, options: Options, places: Places, cached: bool, since: str | None
+) -> Found:
+    given = [met.real for met in found.met if met.stamp is None]
+    if not given:
+        return Found()
+    from shardlint.elsewhere import look
+
+    return look(report, given, options, places, lambda more: _outcomes(more, options, places, cached), since)
 
 
 def _outcomes(found: Found, options: Options, places: Places, cached: bool) -> Iterable[Outcome]:
@@ -96,9 +132,9 @@ def results(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     from shardlint.workers import side_by_side, worth_it
 
     if worth_it(files) and not clock.running:  # times of several processes do not add up
-        yield from side_by_side(files, checker)
+        yield from told(side_by_side(files, checker), len(files))
     else:
-        yield from map(checker.check_file, files)
+        yield from told(map(checker.check_file, files), len(files))
 
 
 def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
@@ -108,7 +144,7 @@ def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
     for path in paths:
         settings = places.settings(real(folder_of(path)))
         exclude = (*settings.exclude, *options.exclude)
-        base = settings.path.parent if settings.path is not None else Path(real(".")) if exclude else None
+        base = settings.folder if settings.path is not None else Path(real(".")) if exclude else None
         found = find([path], exclude, base, places.tree)
         if len(paths) == 1:
             return found

@@ -16,7 +16,7 @@ from shardlint.own import FileNotParsed
 from shardlint.patterns import regex
 from shardlint.places import Places, ScopeKey, folder_of, scope_key
 from shardlint.program import Program
-from shardlint.program.needs import Need
+from shardlint.program.needs import Need, Needs
 from shardlint.program.project import Answers
 from shardlint.registry import UnknownRule, entries, made, matching, selected
 from shardlint.rule import Finding, Rule
@@ -59,7 +59,7 @@ class _Scope:
         """The codes that the settings leave out for a file."""
         if not self.ignores or self.settings.path is None:
             return frozenset()
-        base, real = Path(os.path.realpath(self.settings.path)).parent, Path(os.path.realpath(path))
+        base, real = Path(os.path.realpath(self.settings.folder)), Path(os.path.realpath(path))
         here = [codes for pattern, codes in self.ignores if matches([pattern], real, base)]
         return frozenset().union(*here)
 
@@ -76,7 +76,7 @@ class Checker:
     ) -> None:
         self.options = options
         self._overlay = overlay or {}
-        self._places = places or Places()
+        self._places = places or Places(config=options.config)
         self._answers: dict[ScopeKey, Answers] = dict(answers or {})
         """What is known of searches through a project, from an earlier run."""
         self._scopes: dict[ScopeKey, _Scope] = {}
@@ -132,7 +132,11 @@ class Checker:
     def _make(self, settings: Settings, key: ScopeKey) -> _Scope:
         options, root = self.options, Path(key[1])
         ignores = _settled(settings)
-        reported = selected(options.select or settings.select, (*settings.ignore, *options.ignore))
+        reported = selected(
+            options.select or settings.select,
+            (*settings.ignore, *options.ignore),
+            (*(() if options.select else settings.extend_select), *options.extend_select),
+        )
         if options.harm:
             reported &= frozenset(matching(options.harm))
         ever = rules = made(_run(reported, settings, options))
@@ -249,19 +253,30 @@ class Checker:
     ) -> list[Finding]:
         """What rules find. One that fails loses what it found in this file, and is put down in `faults`."""
         found: dict[tuple[str, int, int], Finding] = {}
+        rests: dict[tuple[str, int, int], set[int]] = {}
+        needs = scope.program.needs
         with timed("finding what wakes rules"):
             woken = list(sites(scope.program, facts, wakes, scope.targets, triggers))
         for site in woken:
             if site.rule.code in faults:
                 continue
+            before, needs.now = needs.now, set()
             try:
                 for finding in _checked(site):
                     place = finding.rule.code, finding.start, finding.end
                     if place not in found or not found[place].certainty.meets(finding.certainty):
                         found[place] = finding
+                        rests[place] = needs.now
             except _RuleFailed as error:
                 faults[site.rule.code] = Fault(site.rule.code, str(error))
-        kept = [finding for finding in found.values() if finding.rule.code not in faults]
+            finally:
+                before |= needs.now
+                needs.now = before
+        kept = [
+            replace(finding, rests=_files(needs, rests[place], facts.path))
+            for place, finding in found.items()
+            if finding.rule.code not in faults
+        ]
         return sorted(kept, key=_place)
 
     def _not_read(
@@ -288,6 +303,11 @@ class Checker:
             harm=FileNotParsed.harm,
         )  # fmt: skip
         return FileReport(path, source, [finding])
+
+
+def _files(needs: Needs, numbers: set[int], own: Path) -> tuple[str, ...]:
+    """The other files among what was needed."""
+    return tuple(str(need) for need in needs.named(numbers) if isinstance(need, Path) and need != own)
 
 
 def _place(finding: Finding) -> tuple[int, int, str]:
@@ -319,6 +339,7 @@ def _settled(settings: Settings) -> tuple[tuple[str, frozenset[str]], ...]:
             raise UnknownRule(f"{settings.path}: {key}: {error}") from None
 
     codes("select", settings.select)
+    codes("extend-select", settings.extend_select)
     codes("ignore", settings.ignore)
     return tuple(
         (pattern, codes(f"per-file-ignores.{pattern}", selectors))
@@ -333,7 +354,7 @@ def _run(reported: frozenset[str], settings: Settings, options: Options) -> froz
     """
     if "SL002" not in reported:
         return reported
-    usual = selected(settings.select, settings.ignore)
+    usual = selected(settings.select, settings.ignore, settings.extend_select)
     if not usual - _OWN:
         usual = selected((), settings.ignore)
     return reported | (usual - frozenset(matching(options.ignore)))

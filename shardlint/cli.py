@@ -11,105 +11,57 @@ import re
 import sys
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
 
 import click
 
 from shardlint import __version__
-from shardlint.cli_options import FAILED, PATHS, Given, named_alone, options_of, shared, split, told
+from shardlint.choosing import FAILED, split, told
 
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
 _NESTING = 15_000
 
 
-# Commands that live in their own room, which is loaded only when they are asked for.
-_ROOMS = {
-    "fix": "shardlint.fix_command",
-    "run": "shardlint.verify.sanitizer.command",
-    "upgrade": "shardlint.upgrade_command",
-    "verify": "shardlint.verify.command",
+# Commands that live in a room of their own, which is loaded only when asked for.
+_ELSEWHERE = {
+    "baseline": "shardlint.check_command:baseline",
+    "check": "shardlint.check_command:check",
+    "fix": "shardlint.fix_command:fix",
+    "run": "shardlint.verify.sanitizer.command:run",
+    "upgrade": "shardlint.upgrade_command:upgrade",
+    "verify": "shardlint.verify.command:verify",
 }
 
 
 class _Lazy(click.Group):
+    """Loads a command when it is asked for."""
+
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_ROOMS])
+        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _ROOMS:
-            command: click.Command = getattr(importlib.import_module(_ROOMS[cmd_name]), cmd_name)
+        if cmd_name in _ELSEWHERE:
+            module, _, name = _ELSEWHERE[cmd_name].partition(":")
+            command: click.Command = getattr(importlib.import_module(module), name)
             return command
         return super().get_command(ctx, cmd_name)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        known = self.list_commands(ctx)
+        if args and args[0] not in known and not args[0].startswith("-"):
+            import difflib
+
+            near = difflib.get_close_matches(args[0].lower(), known, n=1)
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
+            ctx.fail(f"no such command {args[0]!r}; {hint}")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=_Lazy, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="shardlint")
 def cli() -> None:
     """Find sharding mistakes in JAX programs, fix them, and prove the fix on simulated meshes."""
-
-
-@cli.command()
-@PATHS
-@shared
-@click.option(
-    "--output-format", type=click.Choice(["full", "concise", "json"]), default="full", show_default=True
-)
-@click.option("--profile", is_flag=True, help="Say on standard error where the time went.")
-@click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
-@click.option(
-    "--stdin-filename", type=Given(path_type=Path), help="Name of the text on standard input (path -)."
-)
-def check(
-    paths: tuple[Path, ...],
-    output_format: str,
-    profile: bool,
-    no_cache: bool,
-    stdin_filename: Path | None,
-    **kwargs: Any,
-) -> None:
-    """Report sharding mistakes. Nothing of the checked project is run.
-
-    PATHS are files and folders (default: this folder); "-" reads standard input.
-    Exit code: 0 nothing found, 1 findings, 2 something could not be checked as asked: a file that was named, a rule
-    that failed, nothing there to check.
-    """
-    from shardlint.check import check as run
-    from shardlint.clock import clock, timed
-
-    if profile:
-        clock.start()
-    stdin = None
-    if Path("-") in paths or stdin_filename is not None:
-        if paths not in ((), (Path("-"),)):
-            raise click.UsageError("standard input is checked alone: give - and no other path")
-        stdin = (stdin_filename or Path("stdin.py"), _standard_input())
-    report = run(paths or (Path(),), options_of(kwargs), stdin, cached=not no_cache)
-    with timed("reporting"):
-        if output_format == "json":
-            from shardlint.reports import json_
-
-            click.echo(json_.dumps(report))
-        else:
-            from shardlint.reports import text
-
-            whole = output_format == "full"
-            for part in text.full(report, named_alone(kwargs["select"])) if whole else text.concise(report):
-                click.echo(part)
-    if profile:
-        for line in clock.table():
-            click.echo(line, err=True)
-    sys.exit(FAILED if report.undone else 1 if report.findings else 0)
-
-
-def _standard_input() -> bytes:
-    from shardlint.sources.text import MAX_BYTES
-
-    if sys.stdin is None:
-        raise click.UsageError("standard input is closed")
-    data = sys.stdin.buffer.read(MAX_BYTES + 1)  # /dev/zero has no end
-    if len(data) > MAX_BYTES:
-        raise click.UsageError(f"standard input has more than {MAX_BYTES:,} bytes; shardlint reads no more")
-    return data
 
 
 @cli.command()
@@ -235,11 +187,13 @@ def main() -> None:
 
 def _cannot_be_done_as_asked(error: Exception) -> bool:
     # Loaded only now: most runs need neither the registry nor a settings file.
+    from shardlint.baseline import BadBaseline
     from shardlint.registry import BrokenPack, UnknownRule
+    from shardlint.reports.outputs import BadOutput
     from shardlint.settings import BadSettings
     from shardlint.targets import BadTarget
 
-    return isinstance(error, BadSettings | BadTarget | BrokenPack | UnknownRule)
+    return isinstance(error, BadBaseline | BadOutput | BadSettings | BadTarget | BrokenPack | UnknownRule)
 
 
 def _fail(message: str) -> None:

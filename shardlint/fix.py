@@ -73,7 +73,7 @@ def fix(
     Raises `BadSettings` and `UnknownRule`. A file that cannot be read, fixed or written is reported; the others go on.
     """
     report = FixReport()
-    places = Places()
+    places = Places(config=options.config)
     found = chosen(paths, options, places)
     report.passed_by(found)
     report.root = Checker(options, places=places).root

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import click
 
 from shardlint.asking import Asking
-from shardlint.cli_options import FAILED, PATHS, named_alone, options_of, shared
+from shardlint.choosing import FAILED, PATHS, named_alone, options_of, shared
 from shardlint.fix import FixReport, Gate, diff, patch
 from shardlint.fix import fix as run
 from shardlint.plain import plain
@@ -26,9 +27,15 @@ from shardlint.rule import Finding
     "--unsafe-fixes", is_flag=True, help="Also fixes that may change numerics, memory or communication."
 )
 @click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
+@click.option("--verify", is_flag=True, help="Take back what makes a fixture of the project worse.")
 @click.option("--interactive", is_flag=True, help="Show the diff of each fix, and ask whether to make it.")
 def fix(
-    paths: tuple[Path, ...], unsafe_fixes: bool, show_diff: bool, interactive: bool, **kwargs: Any
+    paths: tuple[Path, ...],
+    unsafe_fixes: bool,
+    show_diff: bool,
+    verify: bool,
+    interactive: bool,
+    **kwargs: Any,
 ) -> None:
     """Rewrite what can be rewritten, and say what is left.
 
@@ -44,6 +51,8 @@ def fix(
             asking = Asking(click.echo, _ask)
             stack.enter_context(asking.kept())
             gates.append(asking)
+        if verify:
+            gates.append(stack.enter_context(_proving()))
         report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates)
     for outcome in report.fixed:
         if outcome.problem:
@@ -68,6 +77,19 @@ def fix(
     fixed, left = _said_left(report, show_diff, unsafe_fixes, named_alone(kwargs["select"]))
     broken = report.undone or any(outcome.problem for outcome in report.fixed)
     sys.exit(FAILED if broken else 1 if left or (show_diff and fixed) else 0)
+
+
+@contextlib.contextmanager
+def _proving() -> Iterator[Gate]:
+    """The gate that runs fixtures; that they cannot be run is an error of the run."""
+    from shardlint.proving import Proving
+    from shardlint.verify.children import CannotRun
+
+    try:
+        with Proving(lambda line: click.echo(line, err=True)) as proving:
+            yield proving
+    except CannotRun as error:
+        raise click.ClickException(f"--verify: {plain(str(error))}") from error
 
 
 def _ask(question: str) -> str | None:

@@ -28,6 +28,10 @@ class Options:
     """The least certainty to report; None: as the settings say."""
     targets: Mapping[str, str] = field(default_factory=dict)
     exclude: tuple[str, ...] = ()
+    extend_select: tuple[str, ...] = ()
+    """Rules besides those that are selected."""
+    config: Path | None = None
+    """The settings file to use for all files, in place of the nearest."""
 
 
 class FileReport:
@@ -99,6 +103,17 @@ class Report(Run):
     """The files in which something was looked for: what is said of them holds for the releases of their projects."""
     unread: int = 0
     """How many of the files could not be checked."""
+    known: int = 0
+    """How many findings are in a baseline, and so not reported."""
+    baselines: list[Path] = field(default_factory=list)
+    gone: int = 0
+    """How many entries of baselines stand for nothing any more."""
+    shrunk: bool = False
+    """Whether a baseline lost them just now."""
+    since: str | None = None
+    """The revision that the files changed since, where only these were asked for."""
+    elsewhere: int = 0
+    """How many of the findings are in files that were not named, and rest on those that were."""
     find_targets: Callable[[Iterable[Path] | None], Mapping[str, Targets]] = lambda paths: {}
     """The projects that files are in (None: all files of the run) by their folders, and the releases of each."""
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 from pathlib import Path
 
-from shardlint.settings import BadSettings, Settings, settings_in
+from shardlint.settings import BadSettings, Settings, given_settings, settings_in
 from shardlint.sources.tree import Tree
 
 ScopeKey = tuple[str, str]
@@ -18,8 +18,9 @@ MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", "shardlint.toml", ".git", 
 class Places:
     """Answers for folders, by absolute path; remembered."""
 
-    def __init__(self, tree: Tree | None = None) -> None:
+    def __init__(self, tree: Tree | None = None, config: Path | None = None) -> None:
         self.tree = tree or Tree()
+        self._given = given_settings(config) if config is not None else None
         self._settings: dict[str, Settings] = {}
         self._marked: dict[str, str | None] = {}
 
@@ -28,6 +29,8 @@ class Places:
 
         Raises `BadSettings`.
         """
+        if self._given is not None:
+            return self._given
         known = self._settings.get(folder)
         if known is None:
             here = (
@@ -48,6 +51,10 @@ class Places:
         while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.dirname(folder) != folder:
             folder = os.path.dirname(folder)
         return folder
+
+    def is_marked(self, folder: str) -> bool:
+        """Whether something says where the project begins that a folder is in."""
+        return self._nearest(folder) is not None
 
     def _nearest(self, folder: str) -> str | None:
         if folder not in self._marked:

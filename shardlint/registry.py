@@ -5,6 +5,7 @@ A pack is a package that says where its rules and proofs are:
     RULES = {"SL201": "my_pack.jit.device_put_in_jit:DevicePutInJit", ...}    # code -> module:class
     PROOFS = ["my_pack/proofs"]                                               # folders of proof folders, if any
     LEDGER = ["my_pack/ledger"]                                               # folders of CODE.jsonl, if any
+    PAGES = "https://example.org/rules/{code}.html"                           # where the rules' pages are, if anywhere
 
 Rules are imported only when selected: a run that needs one rule loads one.
 """
@@ -48,6 +49,8 @@ class Entry:
     where: str
     pack: str = "shardlint"
     """The pack and its distribution, for people."""
+    page: str = ""
+    """The address of the rule's page, if its pack says one."""
 
     @property
     def ours(self) -> bool:
@@ -121,11 +124,18 @@ def entries() -> Mapping[str, Entry]:
     """All rules of all packs, by code. Raises `BrokenPack` when two packs claim a code."""
     found = {code: Entry(code, where) for code, where in _OWN.items()}
     for pack in _packs():
+        pages = str(getattr(pack.module, "PAGES", ""))
         for code, where in pack.module.RULES.items():
             if code in found and found[code].where != where:
                 raise BrokenPack(f"{code} is claimed by {found[code].where} and by {where}, of {pack.shown}")
-            found[code] = Entry(code, where, pack.shown)
+            found[code] = Entry(code, where, pack.shown, pages.replace("{code}", code))
     return dict(sorted(found.items()))
+
+
+def page_address(code: str) -> str:
+    """Where a rule's page is on the web; empty where its pack says none."""
+    entry = entries().get(code)
+    return entry.page if entry is not None else ""
 
 
 @lru_cache(maxsize=1)
@@ -155,13 +165,14 @@ def select(chosen: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
     return made(selected(chosen, ignored))
 
 
-def selected(chosen: Sequence[str], ignored: Sequence[str]) -> frozenset[str]:
-    """Their codes.
+def selected(chosen: Sequence[str], ignored: Sequence[str], extended: Sequence[str] = ()) -> frozenset[str]:
+    """Their codes, and those of the rules that `extended` adds.
 
     A selector is a code (SL201), a prefix (SL2), a name (device-put-in-jit), a harm (silent) or "all". Raises
     `UnknownRule`.
     """
     codes = set(matching(chosen)) if chosen else {rule.code for rule in rules() if rule.default}
+    codes.update(matching(extended))
     return frozenset(codes.difference(matching(ignored)))
 
 
@@ -207,12 +218,18 @@ def _one(selector: str) -> Iterator[str]:
             yield rule.code
 
 
-def _suggest(selector: str) -> str:
+def near(selector: str) -> list[str]:
+    """What there is that looks like a selector that means nothing."""
     import difflib
 
     known = [*entries(), *(rule.name for rule in rules()), *(harm.value for harm in Harm), "all"]
-    near = _beside(selector.strip().upper()) or difflib.get_close_matches(selector, known, n=3)
-    hint = f"; did you mean {', '.join(near)}?" if near else "; `shardlint rules` lists them"
+    said = selector.strip()
+    return _beside(said.upper()) or difflib.get_close_matches(said.lower(), known, n=3)
+
+
+def _suggest(selector: str) -> str:
+    found = near(selector)
+    hint = f"; did you mean {', '.join(found)}?" if found else "; `shardlint rules` lists them"
     return f"no rule, prefix, name or harm is called {selector!r}{hint}"
 
 

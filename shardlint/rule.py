@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from shardlint.certainty import Certainty
@@ -117,6 +117,8 @@ class Finding:
     form: str = ""
     why: str = ""
     obstacles: tuple[str, ...] | None = None
+    rests: tuple[str, ...] = field(default=(), compare=False)
+    """The other files (absolute paths) that were read to find it; entered by the checker."""
 
 
 @dataclass(frozen=True)

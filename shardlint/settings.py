@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,17 @@ class Settings:
     """Dotted names of the project's own functions that trace what they are given, as `jax.jit` does."""
     path: Path | None = None
     """The file these were read from."""
+    extend_select: tuple[str, ...] = ()
+    """Rules besides those that are selected, or on by default."""
+    baseline: str = ""
+    """The file of known findings, relative to the settings file."""
+    given: bool = False
+    """Whether the command line names the file: its patterns are relative to the current folder."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that patterns are relative to."""
+        return Path.cwd() if self.given or self.path is None else self.path.parent
 
     @property
     def name(self) -> str:
@@ -49,8 +60,15 @@ _EXAMPLES = {
     "targets": '{jax = "0.8"}',
     "per-file-ignores": '{"tests/**" = ["SL2"]}',
     "jit-decorators": '["mylib.utils.my_jit"]',
+    "extend-select": '["SL654"]',
+    "extend": '"../shardlint.toml"',
+    "baseline": '".shardlint-baseline.json"',
 }
-_KEYS = {f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name != "path"}
+_OF_THE_RUN = ("path", "given")
+_KEYS = {f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name not in _OF_THE_RUN}
+EXTEND = "extend"
+"""The key that names another file, whose settings hold where this one says nothing."""
+_DEEPEST = 10
 
 
 def settings_in(folder: Path) -> Settings | None:
@@ -68,6 +86,11 @@ def settings_in(folder: Path) -> Settings | None:
 def read_settings(path: Path) -> Settings:
     """Read one settings file. Raises `BadSettings` for broken TOML, unknown keys and values of the wrong kind."""
     return _settings(path, _table(path) or {})
+
+
+def given_settings(path: Path) -> Settings:
+    """The settings of a file that the command line names. Raises `BadSettings`."""
+    return replace(read_settings(path), given=True)
 
 
 def _table(path: Path) -> dict[str, Any] | None:
@@ -95,23 +118,39 @@ def _table(path: Path) -> dict[str, Any] | None:
 
 
 def _settings(path: Path, table: dict[str, Any]) -> Settings:
-    values: dict[str, Any] = {"path": path}
-    for key, value in table.items():
-        if key not in _KEYS:
-            if key == "verify":  # fixtures, read by `shardlint verify`
-                continue
-            raise BadSettings(f"{path}: unknown setting {key!r}; {_known(key)}")
-        values[_KEYS[key]] = _read(path, key, value)
+    values: dict[str, Any] = {**_extended(path, table, ()), "path": path}
     if values.get("pedantic") and values.get("certainty", Certainty.POSSIBLE) is not Certainty.POSSIBLE:
         raise BadSettings(f'{path}: pedantic means certainty = "possible"; leave one of the two out')
     return Settings(**values)
 
 
+def _extended(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict[str, Any]:
+    """The values of a file over those of the file it extends."""
+    here = os.path.realpath(path)
+    if here in below or len(below) > _DEEPEST:
+        raise BadSettings(f"{path}: extend leads round in a circle, or through too many files")
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key == EXTEND:
+            if not isinstance(value, str) or not value:
+                raise BadSettings(f"{path}: {key} is {value!r}; write a path such as {_EXAMPLES[EXTEND]}")
+            base = path.parent / os.path.expanduser(value)
+            if not os.path.isfile(base):
+                raise BadSettings(f"{path}: extend names {value!r}, and there is no such file")
+            values = {**_extended(base, _table(base) or {}, (*below, here)), **values}
+        elif key in _KEYS:
+            values[_KEYS[key]] = _read(path, key, value)
+        elif key != "verify":  # fixtures, read by `shardlint verify`
+            raise BadSettings(f"{path}: unknown setting {key!r}; {_known(key)}")
+    return values
+
+
 def _known(key: str) -> str:
     import difflib
 
-    near = difflib.get_close_matches(key.lower().replace("_", "-"), _KEYS, n=1)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(_KEYS)}"
+    keys = [*_KEYS, EXTEND]
+    near = difflib.get_close_matches(key.lower().replace("_", "-"), keys, n=1)
+    return f"did you mean {near[0]}?" if near else f"known are {', '.join(keys)}"
 
 
 def _read(path: Path, key: str, value: object) -> object:
@@ -120,6 +159,10 @@ def _read(path: Path, key: str, value: object) -> object:
             if isinstance(value, bool):
                 return value
             raise BadSettings(f"{path}: {key} is {value!r}; write true or false")
+        case "baseline":
+            if isinstance(value, str) and value:
+                return value
+            raise BadSettings(f"{path}: {key} is {value!r}; write a path such as {_EXAMPLES[key]}")
         case "certainty":
             if isinstance(value, str) and value in list(Certainty):
                 return Certainty(value)

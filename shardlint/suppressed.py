@@ -6,9 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shardlint.certainty import Certainty
 from shardlint.own import SuppressionWithoutReason, UnusedSuppression
+from shardlint.patterns import regex
 from shardlint.rule import Edit, Finding, Fix, Safety
-from shardlint.sources.suppress import Suppression
+from shardlint.sources.suppress import Suppression, names
 from shardlint.sources.text import Source
+
+_CODE = regex("[A-Za-z]{2,}[0-9]*")
 
 
 def unsuppressed(
@@ -18,9 +21,10 @@ def unsuppressed(
     for finding in found:
         first = source.position(finding.start)[0]
         last = source.position(max(finding.start, finding.end - 1))[0]
-        covering = [comment for comment in comments if comment.covers(finding.rule.code, first, last)]
+        rule = finding.rule.code, finding.rule.name
+        covering = [comment for comment in comments if comment.covers(*rule, first, last)]
         for comment in covering:
-            comment.used.add(finding.rule.code)
+            comment.use(*rule)
         if not covering and finding.certainty.meets(least):
             yield finding
 
@@ -41,15 +45,20 @@ def about(source: Source, comments: Sequence[Suppression], ran: frozenset[str] |
 
 
 def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[Finding]:
-    unknown = [code for code in comment.codes if code not in _all_codes()]
-    idle = [code for code in comment.codes if code not in comment.used and (code in ran or code in unknown)]
+    meant = {said: _meant(said) for said in comment.codes}
+    unknown = [said for said, codes in meant.items() if not codes]
+    idle = [said for said, codes in meant.items() if said not in comment.used and (not codes or codes & ran)]
     if (comment.codes and not idle) or (not comment.codes and comment.used):
         return []
     whole = not comment.codes or len(idle) == len(comment.codes)
     what = "it suppresses nothing" if whole else f"{', '.join(idle)} suppresses nothing here"
     if comment.misspelt or unknown:  # what is meant is for people to say
-        kind = "ignore-file" if comment.whole_file else "ignore"
-        wrong = f"No rule has the code {', '.join(unknown)}" if unknown else "It names no code in brackets"
+        kind = comment.kind
+        wrong = (
+            f"No rule is called {', '.join(unknown)}{_near(unknown)}"
+            if unknown
+            else "It names no code in brackets"
+        )
         return [
             Finding(UnusedSuppression, comment.offset, comment.end, what,
                     f"{wrong}; write `# shardlint: {kind}[SL201]`, with the codes that are meant.",
@@ -69,10 +78,24 @@ def _unused(source: Source, comment: Suppression, ran: frozenset[str]) -> list[F
     ]  # fmt: skip
 
 
-def _all_codes() -> frozenset[str]:
-    from shardlint.registry import entries
+def _meant(said: str) -> frozenset[str]:
+    """The codes of the rules that a comment names."""
+    from shardlint.registry import entries, rules
 
-    return frozenset(entries())
+    if said in entries():
+        return frozenset((said,))
+    if _CODE.fullmatch(said):
+        found = frozenset(code for code in entries() if names(said, code, ""))
+        if found or any(character.isdigit() for character in said):
+            return found
+    return frozenset(rule.code for rule in rules() if names(said, rule.code, rule.name))
+
+
+def _near(unknown: Sequence[str]) -> str:
+    from shardlint.registry import near
+
+    found = [one for said in unknown for one in near(said)[:1]]
+    return f" (did you mean {', '.join(found)}?)" if found else ""
 
 
 def _removed(source: Source, comment: Suppression) -> Edit:

@@ -90,8 +90,12 @@ def parse_targets(options: Iterable[str]) -> dict[str, str]:
         package, equals, version = option.partition("=")
         package, version = package.strip().lower(), version.lstrip("=").strip()
         if not equals or package not in KNOWN:
+            import difflib
+
+            near = difflib.get_close_matches(package, KNOWN, n=1) if package not in KNOWN else []
+            hint = f"; did you mean {near[0]}?" if near else ""
             raise BadTarget(
-                f"{option!r} is not a target; write PACKAGE=VERSION with one of {', '.join(PACKAGES)}"
+                f"{option!r} is not a target; write PACKAGE=VERSION with one of {', '.join(PACKAGES)}{hint}"
             )
         try:
             release = parse(version)

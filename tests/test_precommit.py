@@ -137,6 +137,32 @@ def test_files_that_are_not_python_are_not_given_to_it(project: Project) -> None
     assert "no files to check" in passed.stdout
 
 
+HELPERS = BAD.replace("    jax.device_put", "    x = jax.device_put")
+MAIN = "import jax\nfrom helpers import place\n\n\ndef step(mesh, x):\n    return place(mesh, x)\n"
+
+
+def test_the_hook_sees_what_a_commit_does_to_other_files(project: Project) -> None:
+    project.write("x = 1\n")
+    (project.folder / "helpers.py").write_text(HELPERS, "utf-8")
+    (project.folder / "main.py").write_text(MAIN, "utf-8")
+    git(project.folder, "add", "-A")
+    git(project.folder, "commit", "-q", "--no-verify", "-m", "before")
+    (project.folder / "main.py").write_text(MAIN.replace("def step", "@jax.jit\ndef step"), "utf-8")
+    git(project.folder, "add", "main.py")
+    refused = project.run("run", "shardlint")
+    assert refused.returncode == 1, refused.stdout
+    assert "helpers.py:6:9: SL201 device-put-in-jit" in refused.stdout
+    assert "In other files because of what these say: 1" in refused.stdout
+    git(project.folder, "commit", "-q", "--no-verify", "-m", "with it")
+    (project.folder / "main.py").write_text((project.folder / "main.py").read_text() + "\nx = 1\n", "utf-8")
+    git(project.folder, "add", "main.py")
+    passed = project.run("run", "shardlint")
+    assert passed.returncode == 0, passed.stdout
+    between = project.run("run", "shardlint", "--from-ref", "HEAD~1", "--to-ref", "HEAD")
+    assert between.returncode == 1, between.stdout
+    assert "helpers.py:6:9: SL201" in between.stdout
+
+
 def test_the_environment_of_the_hook_is_small(project: Project) -> None:
     commands = list(project.home.glob("repo*/py_env-*/bin/shardlint"))
     assert len(commands) == 1, commands

@@ -38,8 +38,8 @@ def coded(finding: Finding) -> list[Any]:
     ]
 
 
-def decoded(data: Any) -> Finding:
-    """The finding. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
+def decoded(data: Any, rests: tuple[str, ...] = ()) -> Finding:
+    """The finding, which rests on files. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
     code, name, start, end, label, message, help, harm, certainty, fix, form, why, obstacles = data
     return Finding(
         Named(_text(code), _text(name)),
@@ -54,6 +54,7 @@ def decoded(data: Any) -> Finding:
         _text(form),
         _text(why),
         None if obstacles is None else tuple(_text(one) for one in obstacles),
+        rests,
     )
 
 

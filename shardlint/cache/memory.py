@@ -64,13 +64,14 @@ class Memory:
             key = scope_key(settings, self.places.root(folder))
             if key not in self._shards:
                 options = self.options
-                asks = [options.select, options.ignore, options.harm]
+                asks = [options.select, options.ignore, options.harm, options.extend_select]
                 targets = sorted(options.targets.items())
                 about = json.dumps([key, repr(settings), *asks, options.certainty, targets])
                 name = f"{digest(about.encode())}.json"
                 loaded = self.store.load(name)
                 # Whoever asks for rules that there are not is told so, also where nothing would be checked.
-                asked = any((*asks, settings.select, settings.ignore, settings.per_file_ignores))
+                own = (settings.select, settings.extend_select, settings.ignore, settings.per_file_ignores)
+                asked = any((*asks, *own))
                 seen = loaded is not None or not (asked or self._many)
                 screen, without = self._screens(least(options, settings)) if seen else (None, {})
                 self._shards[key] = name, Shard(loaded, key[1], self.places.tree, screen, without)

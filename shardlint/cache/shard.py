@@ -167,11 +167,15 @@ class Shard:
         from shardlint.cache.coding import decoded
 
         try:
-            findings = [decoded(finding) for finding in coded]
-        except (KeyError, TypeError, ValueError):
+            findings = [decoded(finding, self._files(rests)) for *finding, rests in coded]
+        except (LookupError, TypeError, ValueError):
             return None
         report = FileReport(met.path, None, findings) if findings else None
         return Outcome(met.path, report, None if reason is None else str(reason))
+
+    def _files(self, rests: list[int]) -> tuple[str, ...]:
+        """The files that needs stand for."""
+        return tuple(self._path(self.needs[index][1]) for index in rests)
 
     def answers(self) -> Answers:
         """What searches through the project would find now."""
@@ -198,7 +202,8 @@ class Shard:
 
             findings = outcome.report.findings if outcome.report is not None else []
             needs = [self._need(need) for need in outcome.needed]
-            self.outcomes[name] = needs, [coded(finding) for finding in findings], outcome.reason
+            found = [[*coded(one), [self._need(Path(rest)) for rest in one.rests]] for one in findings]
+            self.outcomes[name] = needs, found, outcome.reason
 
     def learn(self, answers: Answers) -> None:
         """Keep what searches found, of those that something rests on."""
@@ -243,7 +248,11 @@ class Shard:
             "telling": self.telling,
             "quiet": sorted(self.quiet & files.keys()),
             "outcomes": {
-                name: [[place[index] for index in needs], found, reason]
+                name: [
+                    [place[index] for index in needs],
+                    [[*one, [place[rest] for rest in rests if rest in place]] for *one, rests in found],
+                    reason,
+                ]
                 for name, (needs, found, reason) in outcomes.items()
             },
             "needs": [self._saved(self.needs[index], listed) for index in used],

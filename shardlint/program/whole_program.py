@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 from shardlint.facts import FileFacts, last_name
 from shardlint.patterns import regex
+from shardlint.program.annotations import annotated
+from shardlint.program.processes import assigned
 from shardlint.program.reach import lookup
 from shardlint.program.signatures import COMPILING
 from shardlint.program.values import Api, ClassValue, Function, Made, Place, Wrapped, options
@@ -29,7 +31,9 @@ COLLECTIVES = frozenset(
     )
 ) | {"flax.training.checkpoints.save_checkpoint_multiprocess"}
 _SAVERS = regex(r"^orbax\.checkpoint\..*(Checkpointer|CheckpointManager)$")
-_NAMED_SAVER = regex(r"(?i)(checkpoint_?manager|checkpointer|ckpt_?manager|ckptr|ckpt_?mngr)$")
+_NAMED_SAVER = regex(r"(?i)(checkpoint_?(manager|mgr)|checkpointer|ckpt_?(manager|mngr|mgr|er)|ckptr)$")
+FLAX_SAVE = "flax.training.checkpoints.save_checkpoint"
+"""Waits for all processes where flax saves by Orbax: since 0.6.11, unless its configuration says otherwise."""
 GLOBAL = frozenset(
     (
         "jax.make_array_from_process_local_data",
@@ -72,7 +76,7 @@ def _one(program: Program, place: Place, depth: int) -> Together | None:
     assert isinstance(call, ast.Call)
     callees = options(program.evaluator.value(Place(file, call.func)))
     for callee in callees:
-        if isinstance(callee, Api) and callee.name in COLLECTIVES:
+        if isinstance(callee, Api) and (callee.name in COLLECTIVES or callee.name == FLAX_SAVE):
             return Together(callee.name, place, (), len(callees) == 1)
         if isinstance(callee, Api) and callee.name.startswith("jax.tree."):
             inside = _mapped(program, place, depth)
@@ -127,15 +131,32 @@ def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | Non
     ]
     if any(_SAVERS.match(one.api) for one in kinds):
         return Together(f"Orbax's {func.attr}", Place(file, call))
+    if _says_saver(program, file, func.value):
+        return Together(f"Orbax's {func.attr}", Place(file, call), (), False, "its annotation is a class of Orbax's")
     holder = func.value
     name = last_name(holder)
     if _NAMED_SAVER.search(name) and not any(isinstance(one.by, ClassValue) for one in kinds):
-        if file.says("orbax"):
+        if file.says("orbax") or program.project.imported(file.path, "orbax.checkpoint"):
             place = Place(file, call)
             return Together(
                 f"Orbax's {func.attr}", place, (), False, f"`{name}` is one of Orbax's by its name"
             )
     return None
+
+
+def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
+    """Whether a parameter, or the attribute that it is stored in, is annotated as one of Orbax's."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        cls = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        stored = list(assigned(file, cls, node.attr)) if cls is not None else []
+        return len(stored) == 1 and isinstance(stored[0], ast.Name) and _says_saver(program, file, stored[0])
+    if not isinstance(node, ast.Name):
+        return False
+    bindings, _ = lookup(file, node, node.id)
+    if len(bindings) != 1 or bindings[0].kind != "param" or bindings[0].annotation is None:
+        return False
+    kinds = annotated(program.evaluator, Place(file, bindings[0].annotation))
+    return any(isinstance(one, Api) and _SAVERS.match(one.name) is not None for one in kinds)
 
 
 def global_calls(

@@ -34,6 +34,7 @@ def document(report: Report) -> dict[str, Any]:
             *(_skipped(path, fault.reason, fault.code) for path, fault in report.faults),
         ],
         "files": report.checked,
+        **({"known": report.known} if report.baselines else {}),
     }
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.plain import plain
 from shardlint.reports import by_project
+from shardlint.reports.look import PLAIN, Look
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -15,48 +16,72 @@ if TYPE_CHECKING:
     from shardlint.rule import Finding, Fix
     from shardlint.sources.text import Source
 
-_WIDTH = 200
 _TAB = 4
 # Of more files that were left out for the same reason, one is named.
 _ALIKE = 3
 
 
-def full(report: Report, asked: frozenset[str] = frozenset()) -> Iterator[str]:
+def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
     """A frame for each finding: the line, the code underlined, what happens, what to write.
 
-    Of a rule that finds the same all over a project it is one line, unless its code is `asked` for.
+    Of a rule that finds the same all over a project it is one line, and of findings with the same words one frame and
+    the other places, unless their code is `asked` for.
     """
+    from shardlint.reports.alike import Alike
+
     reports, many, rest = by_project.apart(report.reports, report.root, asked)
+    alike = Alike(reports, asked)
     for file in reports:
-        yield from frames(file)
+        yield from frames(file, alike.note, look, alike.is_shown)
     yield from by_project.frames(many, obstacles=False)
     if asked:
         yield from by_project.listed(rest)
-    yield from _skipped(report)
-    yield from assumed(report)
-    yield summary(report)
+    yield from end(report)
 
 
-def frames(file: FileReport, note: Callable[[Finding], str] = lambda _: "") -> Iterator[str]:
-    """A frame for each finding of a file, with a note under it where there is one, and an empty line."""
-    for finding in file.findings:
+def frames(
+    file: FileReport,
+    note: Callable[[Finding], str] = lambda _: "",
+    look: Look = PLAIN,
+    shown: Callable[[Finding], bool] = lambda _: True,
+) -> Iterator[str]:
+    """A frame for each finding of a file that is `shown`, with a note under it if there is one, and an empty line."""
+    for finding in filter(shown, file.findings):
         said = note(finding)
-        yield "\n".join([*_frame(file, finding), *([f"   {plain(said)}"] if said else [])])
+        yield "\n".join([*_frame(file, finding, look), *(look.wrapped(plain(said)) if said else [])])
         yield ""
 
 
-def concise(report: Report) -> Iterator[str]:
+def concise(report: Report, look: Look = PLAIN) -> Iterator[str]:
     """One line for each finding, as editors and grep like it."""
     for file in report.reports:
         for finding in file.findings:
-            head = finding.message if not finding.label else f"{finding.label}: {finding.message}"
-            yield plain(
-                f"{_shown(file)}:{_place(file.source, finding)}: {finding.rule.code} {finding.rule.name} "
-                f"[{tags(finding)}] {head}"
-            )
-    yield from _skipped(report)
+            yield f"{look.place(file.path, place(file, finding))} {_line(finding, look)}"
+    yield from end(report)
+
+
+def grouped(report: Report, look: Look = PLAIN) -> Iterator[str]:
+    """The findings under the name of their file, a line each."""
+    for file in report.reports:
+        yield look.heading(file.path)
+        places = [place(file, finding).partition(":")[2] for finding in file.findings]
+        width = max(map(len, places))
+        for at, finding in zip(places, file.findings, strict=True):
+            yield f"  {at:<{width}}  {_line(finding, look)}"
+        yield ""
+    yield from end(report)
+
+
+def end(report: Report) -> Iterator[str]:
+    """The lines below the findings: what was not checked, the releases that were assumed, the counts."""
+    yield from skipped(report)
     yield from assumed(report)
     yield summary(report)
+
+
+def _line(finding: Finding, look: Look) -> str:
+    head = finding.message if not finding.label else f"{finding.label}: {finding.message}"
+    return f"{look.rule(finding)} {look.faint(f'[{tags(finding)}]')} {plain(head)}"
 
 
 def assumed(report: Report) -> Iterator[str]:
@@ -103,20 +128,45 @@ def summary(report: Report) -> str:
     """The last line: how much was found in how many files, what was not checked, and what `fix` would do."""
     files = count(report.checked, "file") + _left(report)
     if not report.files and not report.skipped:
+        if report.since is not None:
+            return f"Nothing to check: no Python file changed since {plain(report.since)}."
         return "Nothing to check: no Python files found."
     if not report.checked and not report.findings:
         return f"Nothing was checked{_left(report)}."
     if not report.findings:
-        return f"No findings{_assumed_for(report)} in {files}."
+        new = " new" if report.known else ""
+        return f"No{new} findings{_assumed_for(report)} in {files}.{_known(report)}"
     found = [finding for file in report.reports for finding in file.findings]
     safe = sum(finding.fix is not None and finding.fix.safety == "safe" for finding in found)
     unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in found)
-    text = f"{count(len(found), 'finding')} in {files}."
+    text = f"{count(len(found), 'new finding' if report.known else 'finding')} in {files}."
+    if report.elsewhere:
+        text += f" In other files because of what these say: {report.elsewhere} (--no-elsewhere leaves that out)."
+    text += _known(report)
     if safe:
         text += f" `shardlint fix` fixes {safe}."
     if unsafe:
         text += f" `shardlint fix --unsafe-fixes` fixes {unsafe if not safe else f'{unsafe} more'}."
     return text
+
+
+def _known(report: Report) -> str:
+    """What is in the baselines."""
+    from pathlib import Path
+
+    if not report.baselines:
+        return ""
+    name = plain(Path(report.baselines[0]).name)
+    where = name if len(report.baselines) == 1 else f"{len(report.baselines)} baselines"
+    gone = f", {report.gone} gone" if report.gone else ""
+    do = (
+        ""
+        if not report.gone
+        else " from it now; commit it"
+        if report.shrunk
+        else "; `shardlint baseline` takes them out"
+    )
+    return f" Known in {where}: {report.known}{gone}{do}."
 
 
 def _left(report: Report) -> str:
@@ -140,7 +190,8 @@ def count(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def _skipped(report: Report) -> Iterator[str]:
+def skipped(report: Report) -> Iterator[str]:
+    """The files that were not checked, or not by every rule, with the reasons."""
     reported = {
         file.path for file in report.reports for finding in file.findings if finding.rule.code == "SL001"
     }
@@ -164,51 +215,51 @@ def tags(finding: Finding) -> str:
     return f"{finding.harm.value}, {finding.certainty.value}"
 
 
-def _shown(file: FileReport) -> str:
-    return str(file.path)
+def place(file: FileReport, finding: Finding) -> str:
+    """Where a finding is: path, line and column, in a notebook with the cell."""
+    cell, line, column = file.source.place(finding.start)
+    return f"{file.path}:{line}:{column}" if cell is None else f"{file.path}:cell {cell}:{line}:{column}"
 
 
-def _place(source: Source, finding: Finding) -> str:
-    cell, line, column = source.place(finding.start)
-    return f"{line}:{column}" if cell is None else f"cell {cell}:{line}:{column}"
-
-
-def _frame(file: FileReport, finding: Finding) -> Iterator[str]:
+def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     source = file.source
     line, column = source.position(finding.start)
-    yield plain(f"{_shown(file)}:{_place(source, finding)}: {finding.rule.code} {finding.rule.name}  [{tags(finding)}]")
+    yield f"{look.place(file.path, place(file, finding))} {look.rule(finding)}  {look.faint(f'[{tags(finding)}]')}"
     if source.text:
-        yield from _underlined(source, finding, line, column)
+        yield from _underlined(source, finding, line, column, look)
     for text in finding.message.splitlines():
-        yield "   " + plain(text)
+        yield from look.wrapped(plain(text))
     if finding.why:
-        yield f"   Why: {plain(finding.why)}"
+        yield from look.wrapped(f"Why: {plain(finding.why)}")
     if finding.fix is not None:
-        yield "   " + plain(_advice(finding.fix))
+        yield from look.wrapped(plain(advice(finding.fix)), look.advice)
     elif finding.help:
-        yield "   " + plain(finding.help[0].upper() + finding.help[1:])
+        yield from look.wrapped(plain(finding.help[0].upper() + finding.help[1:]), look.advice)
 
 
-def _advice(fix: Fix) -> str:
+def advice(fix: Fix) -> str:
+    """What to write, and whether `fix` does it only when told to."""
     note = "" if fix.safety == "safe" else f"   (unsafe fix: {fix.why})" if fix.why else "   (unsafe fix)"
     return f"{fix.message[0].upper()}{fix.message[1:]}{note}"
 
 
-def _underlined(source: Source, finding: Finding, line: int, column: int) -> Iterator[str]:
+def _underlined(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:
     text = source.line_at(finding.start)
     last_line, last_column = source.position(finding.end)
     stop = last_column - 1 if last_line == line else len(text.rstrip())
     start = column - 1
-    if start > _WIDTH - 40:  # a very long line: show the part that matters
+    most = look.code_width
+    if start > most - min(40, most // 2):  # a very long line: show the part that matters
         cut = start - 20
         text, start, stop = "…" + text[cut:], start - cut + 1, stop - cut + 1
-    shown = text[:_WIDTH] + ("…" if len(text) > _WIDTH else "")
-    stop = max(min(stop, _WIDTH), start + 1)
+    shown = text[:most] + ("…" if len(text) > most else "")
+    stop = max(min(stop, most), start + 1)
     gutter = f"{source.place(finding.start)[1]:>5}"
-    yield f"{gutter} | {plain(shown.expandtabs(_TAB))}"
+    yield f"{look.gutter(f'{gutter} |')} {plain(shown.expandtabs(_TAB))}"
     pad, mark = _columns(text[:start]), max(1, _columns(text[:stop]) - _columns(text[:start]))
     label = f" {plain(finding.label)}" if finding.label else ""
-    yield f"{' ' * len(gutter)} | {' ' * pad}{'^' * mark}{label}".rstrip()
+    under = look.mark("^" * mark + label, finding)
+    yield f"{look.gutter(' ' * len(gutter) + ' |')} {' ' * pad}{under}".rstrip()
 
 
 def _columns(text: str) -> int:

@@ -42,6 +42,8 @@ class Request:
     topologies: Sequence[str] = ()
     named: Collection[Path] = ()
     """The files somebody asked for by name, who means them to have fixtures."""
+    sketch: bool = False
+    """Whether results come with a sketch of the numbers."""
 
 
 def check_self(runner: Runner) -> list[str]:
@@ -187,6 +189,7 @@ def fixture_jobs(
         "name": one["name"],
         "label": one["label"],
         "mesh": mesh,
+        "sketch": request.sketch,
     }
     jobs = jobs_for(one, mesh, request.levels, request.processes, request.topologies, seconds)
     return [{**of, **job} for job in jobs]

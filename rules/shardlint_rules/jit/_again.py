@@ -53,7 +53,7 @@ def once_only(file: FileFacts, node: ast.AST, loop: Loop) -> bool:
                 return True
         if outer is loop:
             return False
-        if isinstance(outer, ast.If | ast.IfExp) and _first_time(outer):
+        if isinstance(outer, ast.If | ast.IfExp) and first_time(outer):
             return True
         below = outer
     return False
@@ -64,7 +64,7 @@ def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
     return [one for one in found if isinstance(one, list)]
 
 
-def _first_time(branch: ast.If | ast.IfExp) -> bool:
+def first_time(branch: ast.If | ast.IfExp) -> bool:
     """`f is None`, `key not in table`, `step == 0`, `first`, `not ready` where the branch sets it."""
     for node in ast.walk(branch.test):
         match node:

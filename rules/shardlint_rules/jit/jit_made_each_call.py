@@ -6,10 +6,19 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.facts import FileFacts, Scope
+from shardlint.patterns import regex
 from shardlint.program.values import Api, Function, Wrapped, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.site import Site
-from shardlint_rules.jit._again import Loop, bound_in, called_in_a_loop, is_test, loop_around, once_only
+from shardlint_rules.jit._again import (
+    Loop,
+    bound_in,
+    called_in_a_loop,
+    first_time,
+    is_test,
+    loop_around,
+    once_only,
+)
 from shardlint_rules.jit.reads import name_of, reads
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
@@ -25,6 +34,12 @@ _TRANSFORMS = (
     "jax.hessian",
     "jax.checkpoint",
 )
+# What a program does once, by name: there one compilation more is no matter.
+_ONCE = regex(
+    r"(?i)(?:^|_)(?:init\w*|set_?up|main|test|build|create|make|load|restore|save|run|train|fit|bench\w*|example|demo|"
+    r"compile|warm_?up|reset|prepare|start|construct|convert|export|experiment|launch|from|initial\w*|parse|profile|plot|"
+    r"check|verify|validate)(?:_|$)|^Make"
+)
 
 
 class JitMadeEachCall(Rule):
@@ -32,7 +47,8 @@ class JitMadeEachCall(Rule):
 
     ## What it does
     Reports `jax.jit`, `pjit` or `pmap` of a lambda, a nested function, a partial, a bound method or another transform
-    (`jax.jit(jax.grad(f))`) that is made and called in a loop, or in a function that is called in a loop.
+    (`jax.jit(jax.grad(f))`) that is made and called in a loop, or in a function that is called in a loop. One that is
+    called where it is made, in a function that is not named like what runs once (`init`, `train`), is possible.
 
     ## Why it hurts
     Compiled programs are kept by function object. Each of these is a new one, so that each call traces and compiles
@@ -68,7 +84,8 @@ class JitMadeEachCall(Rule):
         loop = loop_around(site.file, made)
         if loop is not None:
             if not once_only(site.file, made, loop) and not _differs(site, made, wrapped, loop):
-                yield self._finding(site, what, "each turn of the loop", f"line {loop.lineno}", "in-a-loop")
+                why = f"it is called in a loop at line {loop.lineno}"
+                yield self._finding(site, what, "each turn of the loop", why, "in-a-loop")
             return
         if scope is None or isinstance(scope.node, ast.Lambda):
             return
@@ -76,9 +93,13 @@ class JitMadeEachCall(Rule):
         if call is not None:
             form = "closure" if _closes_over(site, made, wrapped) else "in-a-loop"
             where = f"line {call.line}" if call.file is site.file else f"{call.file.path.name}:{call.line}"
-            yield self._finding(site, what, f"each call of `{scope.name}`", where, form)
+            why = f"it is called in a loop at {where}"
+            yield self._finding(site, what, f"each call of `{scope.name}`", why, form)
+        elif _called_often(site, made) and not _closes_over(site, wrapped, wrapped):
+            why = f"`{scope.name}` is not named like what runs once, and nothing of it goes into the function"
+            yield self._finding(site, what, f"each call of `{scope.name}`", why, "each-call")
 
-    def _finding(self, site: Site, what: str, when: str, where: str, form: str) -> Finding:
+    def _finding(self, site: Site, what: str, when: str, why: str, form: str) -> Finding:
         return site.finding(
             site.syntax,
             f"{what} is a new function {when}",
@@ -87,7 +108,7 @@ class JitMadeEachCall(Rule):
             help="make it once, outside of the loop or at module level, and give what changes as arguments",
             certainty=Certainty.POSSIBLE,
             form=form,
-            why=f"it is called in a loop at {where}",
+            why=why,
         )
 
 
@@ -158,6 +179,17 @@ def _calls(file: FileFacts, use: ast.AST, home: Scope) -> bool:
     return (
         isinstance(parent, ast.Call) and parent.func is use and file.home(use).function() is home.function()
     )
+
+
+def _called_often(site: Site, made: ast.AST) -> bool:
+    """Whether a wrapper is called at once in a function that nothing says is called once."""
+    parent = site.file.parent(made)
+    if not isinstance(parent, ast.Call) or parent.func is not made or site.program.project.is_test(site.file.path):
+        return False
+    around = [one for one in site.file.ancestors(made) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    kept = any("cache" in site.text(each) for one in around for each in one.decorator_list)
+    once = any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(made))
+    return bool(around) and not kept and not once and not any(_ONCE.search(one.name) for one in around)
 
 
 def _may_be_traced(site: Site) -> bool:

@@ -19,6 +19,7 @@ from shardlint.program.values import (
 )
 from shardlint.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.site import Site
+from shardlint_rules.jit.forgotten import PASSED, literal
 
 _SHARDINGS = (
     "sharding",
@@ -57,7 +58,8 @@ class ShardingNotUsed(Rule):
     ## What it does
     Reports a parameter such as `mesh`, `shardings`, `specs` or `rules` that a function never reads, while a function it
     calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
-    never read is reported by itself where the function makes or loads arrays.
+    never read is reported by itself where the function makes or loads arrays. And a call of jax that is given a literal
+    `backend` or `devices`, where the function has a parameter for it and gives that to another call (possible).
 
     ## Why it hurts
     Who calls it believes the arrays are placed. With the default None they stay on the default device, or whole on
@@ -72,14 +74,19 @@ class ShardingNotUsed(Rule):
     code = "SL231"
     name = "sharding-not-used"
     harm = Harm.SILENT
-    wakes = (Takes(*_SHARDINGS, *_SPECS, *_RULES),)
+    wakes = (Takes(*_SHARDINGS, *_SPECS, *_RULES, *PASSED),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a parameter."""
         parameter = site.syntax
         scope = _function_of(site.file, parameter)
-        if not isinstance(parameter, ast.arg) or scope is None or _read(site, scope, parameter.arg):
+        if not isinstance(parameter, ast.arg) or scope is None:
+            return
+        if parameter.arg in PASSED:
+            yield from self._literal(site, scope, parameter.arg)
+            return
+        if _read(site, scope, parameter.arg):
             return
         name = parameter.arg
         for call in site.file.walked(scope).calls:
@@ -105,6 +112,24 @@ class ShardingNotUsed(Rule):
                 certainty=Certainty.PROVEN if host else Certainty.POSSIBLE,
                 form="" if host else "never-read",
                 why="" if host else f"`{name}` is a parameter, and the function returns what it loads",
+            )
+
+    def _literal(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:
+        """A call of jax is given a literal where its function has a parameter for it."""
+        node = scope.node
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if site.program.project.is_test(site.file.path):
+            return
+        given = literal(site, node, name)
+        if given is not None:
+            yield site.finding(
+                given,
+                f"`{node.name}` takes `{name}` for this",
+                f"This is {site.text(given)} whatever `{name}` the caller of `{node.name}` gives.",
+                help=f"hand it on: {name}",
+                certainty=Certainty.POSSIBLE,
+                form="literal",
+                why=f"`{name}` is a parameter of the function around it",
             )
 
 

@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from shardlint.program.mesh_table import named_meshes
-from shardlint.program.meshes import Spec, spec_entry
+from shardlint.program.meshes import Spec, spec_entry, spec_of
 from shardlint.program.reach import lookup
-from shardlint.program.values import options
+from shardlint.program.values import Api, Parameter, Unknown, Value, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.mesh.given import WAKES, Given, given, named, where
@@ -24,7 +24,8 @@ class DuplicateAxis(Rule):
     Reports a `PartitionSpec` with the same axis name twice, where it is given to `NamedSharding`, to a
     constraint, to `device_put`, to the shardings of a jit or to the specs of `shard_map`. Also one made of constants or
     fields (`P(Axes.BATCH, Axes.VOCAB)`, `P(config.batch_axis, config.length_axis)`) that share an axis of a mesh of the
-    project, in one of its variants or by their defaults.
+    project, in one of its variants or by their defaults. And one that says a name twice and is given to something
+    that is not found, or stands beside a pattern in a table of rules (possible).
 
     ## Why it hurts
     A mesh axis can split one dimension of an array only. `P("data", "data")` itself is accepted, so
@@ -50,6 +51,7 @@ class DuplicateAxis(Rule):
         """One finding for each axis named again."""
         if site.api == _SPEC:
             yield from self._by_name(site)
+            yield from self._written(site)
             return
         for one in given(site):
             for axis in _repeated(one.spec):
@@ -84,6 +86,25 @@ class DuplicateAxis(Rule):
             why="in one of the variants of their class" if several else "by their defaults",
         )
 
+    def _written(self, site: Site) -> Iterator[Finding]:
+        """A spec that says an axis twice and is handed to what is not known here, or stands in a table of rules."""
+        if site.form != "call" or "logical" in site.text(site.file.statement(site.call)):
+            return
+        spec = spec_of(site.value(site.call), site.program.evaluator)
+        again = _repeated(spec) if spec is not None else []
+        if spec is None or not again or not _handed_on(site) or site.program.project.is_test(site.file.path):
+            return
+        yield site.finding(
+            site.call,
+            f'"{again[0]}" is already used in this spec',
+            f"On {site.on('jax')} a sharding of {' '.join(site.text(site.call).split())} raises DuplicateSpecError: a "
+            "mesh axis splits one dimension only.",
+            help=f'keep "{again[0]}" for one dimension, and write None or another axis for the rest',
+            certainty=Certainty.POSSIBLE,
+            form="handed-on",
+            why="what takes the spec is not seen here, and nothing says that its names are logical",
+        )
+
     def _finding(self, site: Site, one: Given, axis: str) -> Finding:
         mentions = [entry for entry, name in named(one.spec) if name == axis]
         again = mentions[1]
@@ -97,6 +118,27 @@ class DuplicateAxis(Rule):
             f"and {one.spec.place.text()} gives it {len(mentions)}.",
             help=f'keep "{axis}" for one dimension, and write None or another axis for the rest',
         )
+
+
+def _handed_on(site: Site) -> bool:
+    """Whether a spec is an argument of a call of something unknown, or the second of a pair with a pattern."""
+    parent = site.file.parent(site.call)
+    outer = site.file.parent(parent) if isinstance(parent, ast.keyword) else parent
+    if isinstance(parent, ast.Tuple) and len(parent.elts) == 2 and parent.elts[1] is site.call:
+        return isinstance(site.file.parent(parent), ast.Tuple | ast.List) and _is_pattern(parent.elts[0])
+    return isinstance(outer, ast.Call) and all(_is_strange(one) for one in options(site.value(outer.func)))
+
+
+def _is_strange(value: Value) -> bool:
+    """Whether nothing is known of what is called; of a library that we know, the names may be logical."""
+    if isinstance(value, Api):
+        return value.name.partition(".")[0] not in ("jax", "flax", "equinox", "haliax", "keras", "chex")
+    return isinstance(value, Parameter | Unknown)
+
+
+def _is_pattern(node: ast.expr) -> bool:
+    parts = node.elts if isinstance(node, ast.Tuple) else [node]
+    return all(isinstance(one, ast.Constant) and isinstance(one.value, str) for one in parts)
 
 
 def _repeated(spec: Spec) -> list[str]:

@@ -7,12 +7,15 @@ from collections.abc import Iterator
 
 from shardlint.program.processes import asks_itself, guard, several
 from shardlint.program.values import Place, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.device_uses import Use, uses
+from shardlint_rules.processes.memory_of_all import of_all
 
 _LOCAL = "jax.local_devices"
+_TELLING = ("jax.process_index", "jax.process_count", "jax.distributed", "jax.local_devices", "multihost_utils")
+_ASKED = "a file that runs with this one asks for the processes there are"
 # Without these nothing needs all devices of a list to be of this process.
 _OF_LISTS = ("memory_stats", "device_put_sharded", "device_put_replicated", "flax.jax_utils")
 
@@ -26,7 +29,9 @@ class FirstDevicePinned(Rule):
     asked of, and `jax.devices()` of which a loop asks each for its memory; also through names, attributes, helpers and
     their parameters. Before jax 0.10 also `jax.devices()` that come to `device_put_sharded`, `device_put_replicated`,
     `flax.jax_utils.replicate` or `prefetch_to_device`. Only in programs for several processes: something that runs
-    with the file calls `jax.distributed.initialize`, or the file itself asks which process it is.
+    with the file calls `jax.distributed.initialize`, or the file itself asks which process it is. Possible: where
+    only another file asks which process it is, and `device.memory_stats()` in a loop over the devices of a mesh, or
+    over a parameter that callers give those of all processes.
 
     ## Why it hurts
     `jax.devices()` lists the devices of all processes, those of process 0 first. On the other processes what is put on
@@ -48,13 +53,16 @@ class FirstDevicePinned(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("placed",)
-    wakes = (Calls("jax.devices"),)
+    wakes = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     fixes = "safe"
-    forms = ("call",)
+    forms = ("call", "method")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a device that is pinned."""
         if site.program.project.is_test(site.file.path):
+            return
+        if site.form == "method":
+            yield from self._memory(site)
             return
         taken = list(_first_of(site, site.call))
         if not taken and not any(site.anywhere(word) for word in _OF_LISTS):
@@ -71,12 +79,33 @@ class FirstDevicePinned(Rule):
             if use is not None:
                 yield self._finding(site, node, use, why)
 
+    def _memory(self, site: Site) -> Iterator[Finding]:
+        """Memory that is asked of each device of a mesh, or of a list that callers give."""
+        if not site.wants("mesh") or _caught(Place(site.file, site.call)):
+            return
+        whose = of_all(site)
+        if not whose or not any(site.anywhere(word) for word in _TELLING):
+            return
+        if self._of_one(site, site.call):
+            return
+        yield site.finding(
+            site.call,
+            "some of these devices are another process's",
+            "With several processes some of these devices are another process's, and asking them for their memory "
+            "raises.",
+            help="leave out those whose process_index is not jax.process_index()",
+            form="mesh",
+            why=whose,
+        )
+
     def _several(self, site: Site) -> str | None:
         """What shows that there are several processes. That another file asks which it is was right in 3 of 12."""
         if asks_itself(site.file):
             return "this file asks for the processes there are"
         if several(site.program, site.file) == "initialized":
             return "a file that runs with this one calls jax.distributed.initialize"
+        if several(site.program, site.file) == "asked" and site.wants("asked"):
+            return _ASKED
         return None
 
     def _reaching(self, site: Site, node: ast.expr) -> Iterator[Use]:
@@ -123,7 +152,7 @@ class FirstDevicePinned(Rule):
             if those
             else "take the first of jax.local_devices()",
             fix=self._fix(site, node),
-            form=use.kind,
+            form=use.kind if why != _ASKED else "asked",
             why=why,
         )
 

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 
 from shardlint.facts import FileFacts, last_name
 from shardlint.patterns import regex
-from shardlint.program.processes import asks_itself, several
+from shardlint.program.processes import asks_itself, guard, several
 from shardlint.program.values import Made, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.leading import leading
 
 _ALL, _OWN = "jax.device_count", "jax.local_device_count"
 _BATCH = r"(?:batch(?:_?size)?|bsz?|examples)"
@@ -25,6 +26,8 @@ _GLOBAL = regex(
 )
 _PER_DEVICE = regex(r"(?i)per_?(?:device|core|chip|gpu|tpu|replica)")
 _FEEDING = regex(r"(?i)local|host|data|loader|input|feed|shard|pmap|split|replicate|reshape|iterator")
+# What maps over the devices of a process, or prepares what is mapped.
+_MAPPING = ("pmap", "flax.jax_utils", "flax.training.common_utils", "import jax_utils", "import common_utils")
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,8 @@ class LocalAndGlobalCounts(Rule):
     - a batch of one process (`host_batch_size`, `local_batch_size`) that is multiplied by `jax.device_count()`;
     - a global batch (`global_batch_size`) that is multiplied by `jax.local_device_count()`, and not by the processes;
     - `assert jax.device_count() == 8`, which fails on the second host;
+    - `jax.random.split(key, jax.device_count())`, `x.reshape((jax.device_count(), ...))`, `dataset.batch(...)` and the
+      like in a file that maps with `pmap`, or feeds one;
     - a product with `local_device_count()` of what the program multiplies with `device_count()` elsewhere (possible).
 
     ## Why it hurts
@@ -63,7 +68,7 @@ class LocalAndGlobalCounts(Rule):
     name = "local-and-global-counts"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("named", "asserted")
+    likely = ("named", "asserted", "leading")
     wakes = (Calls(_ALL, _OWN),)
     fixes = "unsafe"
     forms = ("call",)
@@ -72,6 +77,8 @@ class LocalAndGlobalCounts(Rule):
         """At most one finding for a count."""
         if site.program.project.is_test(site.file.path) or alone(site.program, Place(site.file, site.call)):
             return
+        if site.api == _ALL:
+            yield from self._leading(site)
         if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
             return
         asserted = _asserted(site)
@@ -100,6 +107,18 @@ class LocalAndGlobalCounts(Rule):
             yield self._found(site, text + "it is too small with several.", "named", self._why(product))
         elif site.api == _OWN:
             yield from self._beside(site, product)
+
+    def _leading(self, site: Site) -> Iterator[Finding]:
+        """Rows for a `pmap`, as many as all processes have devices."""
+        if not any(word in site.file.source.text for word in _MAPPING):
+            return
+        made = leading(site)
+        if made is not None and guard(site.program, site.file, site.call) is None:
+            message = (
+                f"`{last_name(made.func)}` makes a row for each device of all processes, and pmap maps over the "
+                "devices of one: with several processes there are more rows than it takes."
+            )
+            yield self._found(site, message, "leading", "the file maps with pmap, or feeds one")
 
     def _why(self, product: _Product) -> str:
         return f"the name `{product.name}`"

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from shardlint.program.processes import First, decorated, first, leaves
 from shardlint.program.values import Place
-from shardlint.program.whole_program import COLLECTIVES, Together, global_calls, joined
+from shardlint.program.whole_program import COLLECTIVES, FLAX_SAVE, Together, global_calls, joined
 from shardlint.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.site import Site
 from shardlint_rules.processes.alone import alone
@@ -20,12 +20,13 @@ class OneProcessCollective(Rule):
     """A call that all processes must make together stands where only one of them comes.
 
     ## What it does
-    Reports `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal` and Orbax's `save` and
-    `restore` under `if jax.process_index() == 0:`, under a flag, property or function that asks it
-    (`is_main_process()`), in the `else` of its opposite, after `if jax.process_index() != 0: return`, or in a function
-    whose decorator does so; also where a function of the project makes the call. The same call on the other side of the
-    condition is right, and so is one in a program of one process. Possible: a jitted function under such a condition
-    that is given an array which `make_array_from_process_local_data` and the like made.
+    Reports `process_allgather`, `broadcast_one_to_all`, `sync_global_devices`, `assert_equal`, Orbax's `save` and
+    `restore`, and flax's `save_checkpoint` (since 0.6.11 it saves by Orbax, unless configured otherwise) under
+    `if jax.process_index() == 0:`, under a flag, property or function that asks it (`is_main_process()`), in the `else`
+    of its opposite, after `if jax.process_index() != 0: return`, or in a function whose decorator does so; also where a
+    function of the project makes the call. The same call on the other side of the condition is right, and so is one in
+    a program of one process. Possible: a manager that only its annotation or name says is Orbax's, and a jitted
+    function under such a condition that is given an array which `make_array_from_process_local_data` and the like made.
 
     ## Why it hurts
     The process that makes the call waits for the others, which never come: the program hangs, until a timeout ends it.
@@ -45,7 +46,7 @@ class OneProcessCollective(Rule):
             near=r"process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id",
             saying=("if ", "if("),
         ),
-        Calls(*COLLECTIVES, near=("@",)),
+        Calls(*COLLECTIVES, FLAX_SAVE, near=("@",)),
         Methods("save", "restore", "wait_until_finished", near=("orbax",)),
     )
     fixes = "none"
@@ -66,7 +67,7 @@ class OneProcessCollective(Rule):
         others = {one.name for one in joined(site.program, site.file, outside)}
         for one in joined(site.program, site.file, inside):
             start = (*one.through, one.place)[0]
-            if one.name not in others and not alone(site.program, start):
+            if one.name not in others and _waits(site, one) and not alone(site.program, start):
                 yield self._finding(site, statement, found, one)
         yield from self._global(site, statement, found, inside, outside)
 
@@ -77,7 +78,9 @@ class OneProcessCollective(Rule):
             return
         one = next(joined(site.program, site.file, [call]), None)
         guard = decorated(site.program, site.file, function.node) if one is not None else None
-        if one is None or one.place.node is not call or guard is None or alone(site.program, one.place):
+        if one is None or one.place.node is not call or guard is None or not _waits(site, one):
+            return
+        if alone(site.program, one.place):
             return
         sure = guard.proven and one.sure
         text = site.text(guard.test)
@@ -141,6 +144,14 @@ class OneProcessCollective(Rule):
             form=form,
             why=why,
         )
+
+
+def _waits(site: Site, one: Together) -> bool:
+    """Whether a call waits for all processes on the release of the project, as it is configured."""
+    if one.name != FLAX_SAVE:
+        return True
+    off = site.program.project.holding(site.file.path, ("use_orbax_checkpointing",), joined=True)
+    return site.runs("flax", ">=0.6.11") and next(iter(off), None) is None
 
 
 def _sides(site: Site, statement: ast.If, found: First) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:

@@ -23,6 +23,7 @@ from shardlint.verify.inside import (
     opaque,
     place,
     program,
+    sketch,
     tree,
 )
 from shardlint.verify.inside.alone import Alone
@@ -44,12 +45,13 @@ class _Outcome:
     how: str
     notes: list[str] = dataclass_field(default_factory=list)
     program: Program | None = None
+    sketch: dict[str, list[Any]] = dataclass_field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class _Case:
     """A fixture on a mesh, with its arguments made. `later` are the levels that come after, `alone` is what the run
-    on one device gave.
+    on one device gave; `sketch` whether the numbers are to be told in short.
     """
 
     fixture: Fixture
@@ -58,6 +60,7 @@ class _Case:
     mesh: Any
     later: Sequence[str]
     alone: Alone | None
+    sketch: bool = False
 
     @property
     def placed(self) -> bool:
@@ -72,11 +75,12 @@ def run_fixture(
     emit: Emit,
     coverage: Coverage | None = None,
     alone: Alone | None = None,
+    sketched: bool = False,
 ) -> None:
     """Verify a fixture on a mesh of these axis sizes and emit a result for each level as soon as it is known.
 
-    `coverage` has what earlier levels checked, `alone` what the run on one device gave. Nothing the user's code
-    raises gets out of here; it becomes a failure that names its line.
+    `coverage` has what earlier levels checked, `alone` what the run on one device gave; `sketched` results come with
+    their numbers in short. Nothing the user's code raises gets out of here; it becomes a failure that names its line.
     """
     done: list[str] = []
     coverage = coverage or Coverage(fixture, levels)
@@ -100,14 +104,14 @@ def run_fixture(
         with entered:
             made = place.make(fixture, mesh)
         for index, level in enumerate(levels):
-            case = _Case(fixture, function, made, mesh, levels[index + 1 :], alone)
+            case = _Case(fixture, function, made, mesh, levels[index + 1 :], alone, sketched)
             outcome = _LEVELS[level](case)
             told_of = judge(coverage, level, outcome.checked, outcome.how)
             told_of["notes"] = [*outcome.notes, *told_of["notes"]]
             if told_of["status"] != SKIP:
                 told_of |= {"line": line, "program": outcome.program}
                 told_of["how"] = "" if outcome.checked is None else f"{outcome.how}, under {under}"
-            tell(level, **told_of)
+            tell(level, sketch=outcome.sketch, **told_of)
     except place.Indivisible as error:
         for level in levels:
             if level not in done:
@@ -277,13 +281,17 @@ def _gradients(
 
 def _execute(case: _Case) -> _Outcome:
     fixture, function, made, mesh = case.fixture, case.function, case.made, case.mesh
-    if not (case.placed or fixture.donate or fixture.reference is not None):
+    declares = case.placed or fixture.donate or fixture.reference is not None
+    if not (declares or case.sketch):
         return _Outcome(None, _NOTHING)
     how = "called as it is" if compiled.can_lower(function) else f"{PLAIN}, called as it is"
     hosts = place.fill(made)
     args = place.place(hosts, made, mesh)
     given = tree.snapshot(args)
     output = invoke.call(function, args, mesh, fixture.context)
+    sketched = sketch.of(output) if case.sketch else {}
+    if not declares:
+        return _Outcome(None, _NOTHING, sketch=sketched)
     leaves = tree.array_leaves(output, "out")
     checked = checks.check_placement(leaves, fixture.expected(), mesh, fixture.replicated_limit())
     checked += checks.check_deleted(given, fixture.donate)
@@ -294,7 +302,7 @@ def _execute(case: _Case) -> _Outcome:
         compared, said = _numbers(case, hosts)
         checked += compared
         notes += said
-    return _Outcome(checked, how, notes)
+    return _Outcome(checked, how, notes, sketch=sketched)
 
 
 def _numbers(case: _Case, hosts: list[Any]) -> tuple[checks.Checked, list[str]]:

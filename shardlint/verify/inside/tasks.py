@@ -133,7 +133,7 @@ def _fixture(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
                 emit(Result(job["label"], level, SKIP, job["mesh"], reason="level trace raised"))
             levels = []
     if levels:
-        fixtures.run_fixture(fixture, job["mesh"], levels, emit, coverage, alone)
+        fixtures.run_fixture(fixture, job["mesh"], levels, emit, coverage, alone, bool(job.get("sketch")))
     _prove(job, send, ask, changed)
 
 

@@ -1,4 +1,4 @@
-"""Options that several commands take, and what they ask for."""
+"""Options that commands share: which files, which rules, which releases."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 class Given(click.Path):
     """A path; an empty one, as of a variable that is not set, is none: to `pathlib` it is this folder."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The path. Fails where it is empty."""
+    def convert(  # noqa: D102
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Any:
         if value == "":
             self.fail("a path is empty; write . for this folder", param, ctx)
         return super().convert(value, param, ctx)
@@ -45,9 +46,15 @@ def shared(command: Any) -> Any:
 
 
 def of_rules(command: Any) -> Any:
-    """Options that choose rules, and files to leave out."""
+    """Options that choose settings, rules, and files to leave out."""
     many: dict[str, Any] = {"multiple": True, "metavar": "RULES", "callback": told}
     for option in (
+        click.option(
+            "--config",
+            metavar="FILE",
+            type=Given(path_type=Path, exists=True, dir_okay=False),
+            help="Take the settings from this file, in place of the nearest shardlint.toml or pyproject.toml.",
+        ),
         click.option("--pedantic", is_flag=True, help="The same as --certainty possible."),
         click.option(
             "--certainty",
@@ -59,6 +66,7 @@ def of_rules(command: Any) -> Any:
         ),
         click.option("--harm", **many, help="Only rules with this harm: silent, crash, cost, removed."),
         click.option("--ignore", **many, help="Leave out rules by code, prefix, name or harm."),
+        click.option("--extend-select", **many, help="Also these rules, besides those that are on."),
         click.option("--select", **many, help="Only these rules, by code, prefix (SL2), name or harm."),
     ):
         command = option(command)
@@ -66,7 +74,7 @@ def of_rules(command: Any) -> Any:
 
 
 def split(values: tuple[str, ...]) -> tuple[str, ...]:
-    """The entries of lists with commas between."""
+    """The parts of lists with commas between."""
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
@@ -78,7 +86,7 @@ def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
 
 
 def options_of(kwargs: dict[str, Any]) -> Options:
-    """What the options that are shared ask for. Raises `BadTarget`."""
+    """What the shared options say."""
     from shardlint.outcome import Options
 
     targets: dict[str, str] = {}
@@ -93,11 +101,15 @@ def options_of(kwargs: dict[str, Any]) -> Options:
         certainty=_certainty(kwargs["certainty"], kwargs["pedantic"]),
         targets=targets,
         exclude=tuple(kwargs["exclude"]),
+        extend_select=split(kwargs["extend_select"]),
+        config=kwargs["config"],
     )
 
 
 def named_alone(select: tuple[str, ...]) -> frozenset[str]:
     """The rules that are asked for one by one."""
+    if not select:
+        return frozenset()
     from shardlint.registry import matching
 
     found = [list(matching([selector])) for selector in split(select)]

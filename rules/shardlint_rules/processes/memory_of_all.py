@@ -1,0 +1,84 @@
+"""Questions for the memory of each device of a list that is of all processes: a mesh's, or what callers give."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.facts import FileFacts, last_name
+from shardlint.patterns import regex
+from shardlint.program import Program
+from shardlint.program.reach import lookup
+from shardlint.program.signatures import parameters_of
+from shardlint.program.values import Function, Made, Place, options
+from shardlint.site import Site
+
+_MESH = regex(r"(?i)mesh$")
+_OWN = ("addressable", "local", "process_index")
+_PASSING = ("enumerate", "list", "sorted", "reversed", "flatten", "ravel", "tolist", "reshape", "array", "asarray")
+
+
+def of_all(site: Site) -> str:
+    """Whose the devices are that `memory_stats()` is asked of, in words; "" where nothing says they are of all."""
+    func = site.call.func
+    if not isinstance(func, ast.Attribute) or not isinstance(func.value, ast.Name):
+        return ""
+    bindings, _ = lookup(site.file, func.value, func.value.id)
+    if len(bindings) != 1:
+        return ""
+    target = bindings[0].node
+    parent = site.file.parent(target)
+    if isinstance(parent, ast.Tuple):
+        target, parent = parent, site.file.parent(parent)
+    if not isinstance(parent, ast.For | ast.comprehension) or parent.target is not target:
+        return ""
+    whole = parent if isinstance(parent, ast.For) else site.file.parent(parent)
+    if whole is None or any(word in site.text(whole) for word in _OWN):
+        return ""
+    return _listed(site.program, site.file, parent.iter, 0)
+
+
+def _listed(program: Program, file: FileFacts, node: ast.expr, depth: int) -> str:
+    """Whose the devices of a list are. `jax.devices()` as it is, SL808 follows from there."""
+    some = False
+    while True:
+        if isinstance(node, ast.Call) and last_name(node.func) in _PASSING:
+            inner = node.func.value if isinstance(node.func, ast.Attribute) else None
+            if inner is None or (node.args and last_name(node.func) in ("array", "asarray")):
+                inner = node.args[0] if node.args else None
+            if inner is None:
+                return ""
+            node = inner
+        elif (isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice)) or (
+            isinstance(node, ast.Attribute) and node.attr == "flat"
+        ):
+            some = True
+            node = node.value
+        else:
+            break
+    if isinstance(node, ast.Attribute) and node.attr == "devices" and _MESH.search(last_name(node.value)):
+        return f"`{file.text(node)}` are those of a mesh"
+    if some and any(isinstance(one, Made) and one.api == "jax.devices" for one in options(program.value(file, node))):
+        return "jax.devices() lists them"
+    return _given(program, file, node, depth) if isinstance(node, ast.Name) and depth < 2 else ""
+
+
+def _given(program: Program, file: FileFacts, node: ast.Name, depth: int) -> str:
+    """What callers give for a parameter."""
+    bindings, scope = lookup(file, node, node.id)
+    if len(bindings) != 1 or bindings[0].kind != "param" or scope is None:
+        return ""
+    definition = scope.node
+    if not isinstance(definition, ast.FunctionDef):
+        return ""
+    taken = parameters_of(Function(Place(file, definition)), program.evaluator)
+    for end in program.flow.ends(file, definition).found[:20] if taken is not None else ():
+        call = end.place.node
+        if end.kind != "called" or not isinstance(call, ast.Call) or taken is None:
+            continue
+        bound = taken.bind(program.evaluator.arguments(end.place)) or {}
+        place = bound.get(node.id)
+        if place is not None and isinstance(place.node, ast.expr):
+            found = _listed(program, place.file, place.node, depth + 1)
+            if found:
+                return f"{place.file.path.name}:{place.line} gives `{definition.name}` devices of which {found}"
+    return ""

@@ -1,0 +1,109 @@
+"""Two verifications of the same fixtures, before and after a change: what the change made worse."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from shardlint.verify.facts import Program
+from shardlint.verify.report import FAIL, SKIP, Result, size_text
+from shardlint.verify.spec import sizes_text
+
+# How far sums may be apart, against the sum of sizes: another order of additions is no other number.
+_SINGLE, _COARSEST = 1e-5, 5e-2
+_ROUNDING = {"float64": 1e-10, "float32": _SINGLE, "bfloat16": 1e-2, "float16": 2e-3}
+_SUMS = 4
+_HEAD = 2
+# Of a program that raised it is not known what it did.
+_DID_NOT_RUN = frozenset({"raised", "stopped", "fixture", "distrust"})
+
+
+def worse(before: Sequence[Result], after: Sequence[Result]) -> dict[str, list[str]]:
+    """What became worse, in words, by the fixtures (`FILE::NAME`) it shows in."""
+    known = {_key(result): result for result in before}
+    seen = {_key(result) for result in after}
+    found: dict[str, list[str]] = {}
+    for result in after:
+        said = list(_compared(known.get(_key(result)), result))
+        if said:
+            mesh = f" on {sizes_text(result.mesh)}" if result.mesh else ""
+            found.setdefault(result.fixture or result.target, []).extend(f"{one}{mesh}" for one in said)
+    for result in before:
+        if _key(result) not in seen and result.status not in (FAIL, SKIP):
+            found.setdefault(result.fixture or result.target, []).append(f"level {result.level} is not reached")
+    return found
+
+
+def not_run(results: Sequence[Result]) -> dict[str, str]:
+    """The fixtures of which it is not known what they do, and why."""
+    return {
+        result.fixture or result.target: " ".join(failure.text().split())[:200]
+        for result in results
+        for failure in result.failures
+        if failure.kind in _DID_NOT_RUN
+    }
+
+
+def _key(result: Result) -> tuple[str, str, str, str]:
+    return result.fixture or result.target, str(sorted((result.mesh or {}).items())), result.level, result.topology
+
+
+def _compared(before: Result | None, after: Result) -> Iterator[str]:
+    old = {(one.kind, one.where) for one in before.failures} if before is not None else set()
+    if before is None or any(kind in _DID_NOT_RUN for kind, _ in old):
+        return
+    for failure in after.failures:
+        if (failure.kind, failure.where) not in old:
+            yield f"fails: {' '.join(failure.text().split())[:200]}"
+    if before.program is not None and after.program is not None:
+        yield from _programs(before.program, after.program)
+    if before.sketch and after.sketch and _other_numbers(before.sketch, after.sketch):
+        yield f"other numbers: {', '.join(_other_numbers(before.sketch, after.sketch)[:3])}"
+
+
+def _programs(before: Program, after: Program) -> Iterator[str]:
+    old = {one.path: one for one in before.arrays if one.role == "out"}
+    for array in (one for one in after.arrays if one.role == "out"):
+        was = old.get(array.path)
+        if was is not None and was.bytes_whole == array.bytes_whole and array.bytes > was.bytes:
+            yield f"loses a sharding: {array.where} is {array.spec}, was {was.spec}"
+    given, kept = (sum(one.aliased is True for one in program.arrays) for program in (before, after))
+    if kept < given:
+        yield f"drops a donation: {kept} buffers are reused, were {given}"
+    moved, more = _moved(before), _moved(after)
+    for place, size in more.items():
+        if size > moved[place]:
+            yield f"adds communication in {place or 'the program'}: {size_text(size)}, was {size_text(moved[place])}"
+            return
+
+
+def _moved(program: Program) -> Counter[str]:
+    """Bytes by the function whose lines move them: the lines themselves have other numbers after a change."""
+    found: Counter[str] = Counter()
+    for one in program.collectives:
+        found[one.line.function] += one.moved
+    return found
+
+
+def _other_numbers(before: dict[str, list[object]], after: dict[str, list[object]]) -> list[str]:
+    return [
+        f"out {path}".rstrip()
+        for path in dict.fromkeys([*before, *after])
+        if path not in before or path not in after or not _alike(before[path], after[path])
+    ]
+
+
+def _alike(one: list[object], two: list[object]) -> bool:
+    if one[:_HEAD] != two[:_HEAD] or len(one) != len(two):
+        return False
+    kind = str(one[0])
+    whole = kind.startswith(("int", "uint", "bool"))
+    rounding = 0.0 if whole else _ROUNDING.get(kind, _COARSEST if "float8" in kind else _SINGLE)
+    numbers = [[float(str(number)) for number in told[_HEAD:]] for told in (one, two)]
+    for start in range(0, len(numbers[0]), _SUMS):
+        first, second = (part[start : start + _SUMS] for part in numbers)
+        size = max(first[1], second[1])
+        apart = [abs(a - b) for a, b in zip(first[1:], second[1:], strict=True)]
+        if first[0] != second[0] or max(apart) > rounding * size:
+            return False
+    return True

@@ -1,0 +1,223 @@
+"""What a change does to files that it does not touch: `check FILE`, `--diff-base`, with a real git."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shardlint.related import related
+from shardlint.sources.tree import Tree
+
+Write = Callable[..., Path]
+Start = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+HELPERS = """\
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+
+def shard(mesh, x):
+    return jax.device_put(x, NamedSharding(mesh, P("data")))
+
+
+@jax.jit
+def other(mesh, y):
+    return jax.device_put(y, NamedSharding(mesh, P("data")))
+"""
+MAIN = """\
+import jax
+from helpers import shard
+
+
+def step(mesh, x):
+    return shard(mesh, x) + 1
+"""
+JITTED = MAIN.replace("def step", "@jax.jit\ndef step")
+FILES = {
+    "helpers.py": HELPERS,
+    "main.py": MAIN,
+    "alone.py": "import os\n\nprint(os.name)\n",
+    "requirements.txt": "jax==0.12.0\n",
+}
+ISOLATED = {
+    "GIT_CONFIG_GLOBAL": os.devnull,
+    "GIT_CONFIG_SYSTEM": os.devnull,
+    "GIT_AUTHOR_NAME": "test",
+    "GIT_AUTHOR_EMAIL": "test@localhost",
+    "GIT_COMMITTER_NAME": "test",
+    "GIT_COMMITTER_EMAIL": "test@localhost",
+}
+
+
+def git(folder: Path, *arguments: str) -> str:
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    done = subprocess.run(
+        ["git", *arguments],
+        cwd=folder,
+        env={**environ, **ISOLATED},
+        check=True,
+        text=True,
+        capture_output=True,
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def root(write: Write) -> Path:
+    root = write(FILES)
+    git(root, "init", "-q", "-b", "main")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "first")
+    return root
+
+
+@pytest.fixture
+def found(start: Start) -> Callable[..., list[str]]:
+    """Where what is found, as `helpers.py:6`."""
+
+    def call(root: Path, *arguments: str, **environ: str) -> list[str]:
+        ran = start(
+            "check", *arguments, "--select", "SL2", "--output-format", "json", cwd=root, CI="", **environ
+        )
+        assert ran.returncode in (0, 1), ran.stderr + ran.stdout
+        findings = json.loads(ran.stdout)["findings"]
+        assert ran.returncode == bool(findings)
+        return [f"{one['path']}:{one['line']}" for one in findings]
+
+    return call
+
+
+Found = Callable[..., list[str]]
+
+
+def test_a_jit_that_is_added_shows_what_it_does_in_another_file(root: Path, found: Found) -> None:
+    assert found(root, "main.py") == []
+    (root / "main.py").write_text(JITTED)
+    assert found(root, "main.py") == ["helpers.py:6"]
+    assert found(root, "main.py") == ["helpers.py:6"]  # out of the cache
+    assert found(root, "main.py", "--no-cache") == ["helpers.py:6"]
+    assert found(root, "main.py", "--no-elsewhere") == []
+    assert found(root, "alone.py") == []
+    assert found(root, "helpers.py", "main.py") == ["helpers.py:6", "helpers.py:11"]
+    assert found(root, ".") == ["helpers.py:6", "helpers.py:11"]
+
+
+def test_from_another_folder_paths_lead_there(root: Path, found: Found) -> None:
+    (root / "main.py").write_text(JITTED)
+    (root / "sub").mkdir()
+    assert found(root / "sub", "../main.py") == [f"{root}/helpers.py:6"]
+
+
+def test_settings_leave_files_out_elsewhere_too(root: Path, found: Found) -> None:
+    (root / "main.py").write_text(JITTED)
+    (root / "shardlint.toml").write_text('exclude = ["helpers.py"]\n')
+    assert found(root, "main.py") == []
+
+
+def test_a_branch_shows_what_it_changed_and_what_that_brings(root: Path, found: Found) -> None:
+    git(root, "checkout", "-q", "-b", "branch")
+    assert found(root, "--diff-base", "main") == []
+    (root / "main.py").write_text(JITTED)
+    assert found(root, "--diff-base", "main") == ["helpers.py:6"]
+    git(root, "commit", "-q", "-a", "-m", "second")
+    assert found(root, "--diff-base", "main") == ["helpers.py:6"]
+    assert found(root, "--diff-base", "HEAD") == []
+    (root / "new.py").write_text(HELPERS)
+    assert found(root, "--diff-base", "HEAD") == ["new.py:11"]
+
+
+def test_what_was_there_before_is_not_told_as_new(root: Path, found: Found) -> None:
+    (root / "main.py").write_text(JITTED)
+    git(root, "commit", "-q", "-a", "-m", "second")
+    (root / "main.py").write_text(JITTED + "\n\nprint(1)\n")
+    assert found(root, "main.py") == ["helpers.py:6"]
+    assert found(root, "main.py", "--diff-base", "HEAD") == []
+    assert found(root, "--diff-base", "HEAD~1") == ["helpers.py:6"]
+
+
+def test_the_base_is_where_the_branch_began(root: Path, found: Found) -> None:
+    git(root, "checkout", "-q", "-b", "branch")
+    git(root, "checkout", "-q", "main")
+    (root / "main.py").write_text(JITTED)
+    git(root, "commit", "-q", "-a", "-m", "on main")
+    git(root, "checkout", "-q", "branch")
+    (root / "alone.py").write_text("x = 1\n")
+    assert found(root, "--diff-base", "main") == []
+
+
+def test_a_repository_without_commits(write: Write, found: Found) -> None:
+    root = write({**FILES, "main.py": JITTED})
+    git(root, "init", "-q")
+    assert found(root, "main.py", "--diff-base", "HEAD") == ["helpers.py:6"]
+
+
+def test_pre_commit_that_compares_two_revisions_is_followed(root: Path, found: Found) -> None:
+    (root / "main.py").write_text(JITTED)
+    git(root, "commit", "-q", "-a", "-m", "second")
+    assert found(root, "main.py", "--diff-base", "HEAD", PRE_COMMIT_FROM_REF="HEAD~1") == ["helpers.py:6"]
+
+
+def test_a_project_below_the_top_of_its_repository(write: Write, found: Found) -> None:
+    top = write({f"py/{name}": text for name, text in {**FILES, "setup.cfg": ""}.items()})
+    git(top, "init", "-q")
+    git(top, "add", "-A")
+    git(top, "commit", "-q", "-m", "first")
+    (top / "py" / "main.py").write_text(JITTED)
+    assert found(top, "--diff-base", "HEAD") == ["py/helpers.py:6"]
+    assert found(top / "py", "--diff-base", "HEAD") == ["helpers.py:6"]
+
+
+def test_known_findings_elsewhere_are_known_and_stay_in_the_baseline(
+    root: Path, start: Start, found: Found
+) -> None:
+    (root / "main.py").write_text(JITTED)
+    assert start("baseline", "--select", "SL2", cwd=root, CI="").returncode == 0
+    before = (root / ".shardlint-baseline.json").read_text()
+    assert found(root, "main.py") == []
+    assert start("check", "main.py", cwd=root, CI="").returncode == 0
+    assert (root / ".shardlint-baseline.json").read_text() == before
+
+
+@pytest.mark.parametrize("revision", ["no-such-branch", "", "--help"])
+def test_a_revision_that_there_is_not(root: Path, start: Start, revision: str) -> None:
+    ran = start("check", f"--diff-base={revision}", cwd=root)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert b"Traceback" not in ran.stderr
+
+
+def test_outside_of_git_it_says_so(write: Write, start: Start) -> None:
+    ran = start("check", "--diff-base", "main", cwd=write(FILES), GIT_CEILING_DIRECTORIES="/")
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert b"git cannot say what changed" in ran.stderr
+
+
+def test_nothing_changed_is_no_failure(root: Path, start: Start) -> None:
+    ran = start("check", "--diff-base", "HEAD", cwd=root)
+    assert (ran.returncode, ran.stdout) == (0, b"Nothing to check: no Python file changed since HEAD.\n")
+
+
+@pytest.mark.parametrize(
+    ("files", "name", "others"),
+    [
+        ({"a.py": "import b\n", "b.py": ""}, "a.py", {"b.py"}),
+        ({"a.py": "import b\n", "b.py": ""}, "b.py", {"a.py"}),
+        ({"a.py": "import b\n", "b.py": "", "c.py": ""}, "c.py", set()),
+        ({"p/__init__.py": "", "p/a.py": "from .b import x\n", "p/b.py": ""}, "p/b.py", {"p/__init__.py", "p/a.py"}),
+        ({"p/__init__.py": "", "m.py": "import p\n"}, "p/__init__.py", {"m.py"}),
+        ({"a.py": "import importlib\nimportlib.import_module('b')\n", "b.py": ""}, "b.py", {"a.py"}),
+        ({"conftest.py": "", "test_a.py": ""}, "conftest.py", {"test_a.py"}),
+    ],
+)  # fmt: skip
+def test_which_files_a_file_may_concern(
+    write: Write, files: dict[str, str], name: str, others: set[str]
+) -> None:
+    root = write({**files, "zz.py": "import os\n"})
+    found = {os.path.relpath(path, root) for path in related(str(root), [str(root / name)], Tree())}
+    assert others <= found
+    if not others:
+        assert found == set()

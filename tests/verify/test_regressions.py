@@ -1,0 +1,148 @@
+"""What counts as worse between two verifications, and `fix --verify`, which takes such fixes back."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from shardlint.verify.facts import Array, Collective, Line, Program
+from shardlint.verify.regressions import worse
+from shardlint.verify.report import FAIL, PASS, Failure, Result
+from tests.conftest import PACK
+
+Write = Callable[..., Path]
+MESH = {"data": 4}
+
+
+def array(size: int, aliased: bool | None = None) -> Array:
+    return Array("out", "out[0]", "0", "f32[8]", (8,), f"P{size}", size, 32, 32 // size, aliased=aliased)
+
+
+def gather(function: str, size: int) -> Collective:
+    return Collective("all-gather", ("data",), 4, "f32[8]", size, 1, Line("a.py", 3, function))
+
+
+def told(status: str = PASS, failures: list[Failure] | None = None, **what: object) -> Result:
+    return Result("f", "compile", status, MESH, failures=failures or [], fixture="fx.py::f", **what)  # type: ignore[arg-type]
+
+
+def program(*arrays: Array, moved: tuple[Collective, ...] = ()) -> Program:
+    return Program(MESH, "cpu", arrays, moved)
+
+
+RAISED = Failure("raised", "NameError")
+WRONG = Failure("sharding", "", "out[0]")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        pytest.param(told(), told(), "", id="same"),
+        pytest.param(told(), told(FAIL, [WRONG]), "fails: out[0] on data=4", id="fails"),
+        pytest.param(told(FAIL, [WRONG]), told(FAIL, [WRONG]), "", id="failed-before"),
+        pytest.param(told(FAIL, [RAISED]), told(FAIL, [WRONG]), "", id="raised-before"),
+        pytest.param(told(FAIL, [WRONG]), told(FAIL, [WRONG, RAISED]), "fails: NameError", id="raises-too"),
+        pytest.param(
+            told(program=program(array(8))), told(program=program(array(32))),
+            "loses a sharding: out[0] is P32, was P8", id="sharding",
+        ),
+        pytest.param(told(program=program(array(32))), told(program=program(array(8))), "", id="sharded-now"),
+        pytest.param(
+            told(program=program(array(8, True))), told(program=program(array(8, False))),
+            "drops a donation: 0 buffers are reused, were 1", id="donation",
+        ),
+        pytest.param(
+            told(program=program(moved=(gather("f", 8), gather("g", 64)))),
+            told(program=program(moved=(gather("f", 16),))), "adds communication in f: 16 B, was 8 B", id="moved",
+        ),
+        pytest.param(
+            told(program=program(moved=(gather("f", 8),))), told(program=program()), "", id="moves-less",
+        ),
+        pytest.param(
+            told(sketch={"": ["float32", [4], 0, 1.0, 0.5, 0.2]}), told(sketch={"": ["float32", [4], 0, 1.0, 0.5000001, 0.2]}),
+            "", id="rounding",
+        ),
+        pytest.param(
+            told(sketch={"": ["float32", [4], 0, 1.0, 0.5, 0.2]}), told(sketch={"": ["float32", [4], 0, 1.0, 0.4, 0.2]}),
+            "other numbers: out on data=4", id="numbers",
+        ),
+        pytest.param(
+            told(sketch={"": ["int32", [4], 0, 9e9, 0.5, 0.2]}), told(sketch={"": ["int32", [4], 0, 9e9, 0.5, 0.1]}),
+            "other numbers: out", id="integers",
+        ),
+        pytest.param(
+            told(sketch={"a": ["float32", [1], 0, 1.0, 1.0, 1.0]}), told(sketch={"b": ["float32", [1], 0, 1.0, 1.0, 1.0]}),
+            "other numbers: out a, out b", id="other-results",
+        ),
+    ],
+)  # fmt: skip
+def test_what_is_worse(before: Result, after: Result, said: str) -> None:
+    found = worse([before], [after])
+    assert said in "; ".join(found.get("fx.py::f", []))
+    assert bool(found) is bool(said)
+
+
+def test_a_level_that_is_not_reached_is_worse() -> None:
+    assert worse([told()], []) == {"fx.py::f": ["level compile is not reached"]}
+    assert worse([], [told(FAIL, [WRONG])]) == {}, "there was nothing to compare with"
+
+
+TRAIN = """\
+import jax
+import numpy as np
+
+
+def step(x):
+    return 2 * x + jax.numpy.zeros(8)
+
+
+def scale(x):
+    return x * np.square(3)
+"""
+FIXTURES = """\
+from shardlint.verify import Fixture, P, arg
+
+step = Fixture(fn="train:step", meshes=[{"data": 2}], args=[arg(shape=(8,), spec=P("data"))], out={"": P("data")})
+scale = Fixture(fn="train:scale", meshes=[{"data": 2}], args=[arg(shape=(8,), spec=P("data"))], out={"": P("data")})
+"""
+
+
+def fixed(root: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "shardlint", "fix", "--unsafe-fixes", "--verify", "--select=XT1,XT2", *options]
+    environment = {**os.environ, "PYTHONPATH": str(PACK)}
+    return subprocess.run(
+        [*command, str(root)], text=True, capture_output=True, timeout=500, check=False, env=environment
+    )
+
+
+def test_what_changes_numbers_is_taken_back_and_the_rest_stays(write: Write) -> None:
+    pytest.importorskip("jax")
+    root = write({"train.py": TRAIN, "fx.py": FIXTURES})
+    shown = fixed(root, "--diff")
+    assert (root / "train.py").read_text() == TRAIN
+    assert "+    return x * (3) ** 2" in shown.stdout and "ones" not in shown.stdout
+    ran = fixed(root)
+    assert (root / "train.py").read_text() == TRAIN.replace("np.square(3)", "(3) ** 2"), ran.stderr + ran.stdout
+    assert "not fixed: shardlint verify: fx.py::step: other numbers: out on data=2" in ran.stdout
+    assert ran.returncode == 1
+    assert sorted(path.name for path in root.iterdir()) == ["fx.py", "setup.cfg", "train.py"]
+
+
+def test_without_fixtures_that_is_said(write: Write) -> None:
+    root = write({"train.py": TRAIN})
+    ran = fixed(root)
+    assert ran.returncode == 0
+    assert "it has no fixtures, so nothing was verified" in ran.stderr
+    assert "ones(8)" in (root / "train.py").read_text()
+
+
+def test_fixtures_that_cannot_be_run_are_told(write: Write) -> None:
+    pytest.importorskip("jax")
+    root = write({"train.py": "import nothing_like_it\n" + TRAIN, "fx.py": FIXTURES})
+    ran = fixed(root)
+    assert "fx.py::step: it cannot be run as it is, so it was not verified: raised" in ran.stderr
