@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-SUFFIXES = (".py", ".pyi", ".ipynb", ".toml", ".cfg", ".txt", ".yaml", ".yml")
+SUFFIXES = (".py", ".pyi", ".ipynb", ".toml", ".cfg", ".txt", ".in", ".yaml", ".yml")
 """What shardlint reads: programs, and what says which releases they run on and how they are configured."""
 _LINK = b"120000"
 

@@ -73,12 +73,15 @@ def check(
 def _elsewhere(
     report: Report, found: Found, options: Options, places: Places, cached: bool, since: str | None
 ) -> Found:
-    given = [met.real for met in found.met if met.stamp is None]
+    # Not a pipe, which can be read only once.
+    given = [met.real for met in found.met if met.stamp is None and os.path.isfile(met.real)]
     if not given:
         return Found()
     from shardlint.elsewhere import look
 
-    return look(report, given, options, places, lambda more: _outcomes(more, options, places, cached), since)
+    return look(
+        report, given, options, places, lambda more: _outcomes(more, options, places, cached), since, cached
+    )
 
 
 def _outcomes(found: Found, options: Options, places: Places, cached: bool) -> Iterable[Outcome]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardlint.choosing import FAILED, PATHS, Given, named_alone, options_of, shared
+from shardlint.cli_options import FAILED, PATHS, Given, named_alone, options_of, shared
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -203,7 +203,7 @@ def _silenced(report: Report, options: Options, reason: str) -> int:
 @click.option("--add", is_flag=True, help="Also add what is new since the baseline was made.")
 @click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
 def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) -> None:
-    """Make the findings that there are now known, so that check reports new ones only.
+    """Record the findings there are, so that check reports new ones only.
 
     Writes .shardlint-baseline.json in the root of the project (setting: baseline), to be committed. Findings are
     known by what they are about, not by their line. check takes out those that are gone; only --add adds any.

@@ -15,33 +15,30 @@ from pathlib import Path
 import click
 
 from shardlint import __version__
-from shardlint.choosing import FAILED, split, told
+from shardlint.cli_options import FAILED, split, told
 
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
 _NESTING = 15_000
 
 
-# Commands that live in a room of their own, which is loaded only when asked for.
-_ELSEWHERE = {
-    "baseline": "shardlint.check_command:baseline",
-    "check": "shardlint.check_command:check",
-    "fix": "shardlint.fix_command:fix",
-    "run": "shardlint.verify.sanitizer.command:run",
-    "upgrade": "shardlint.upgrade_command:upgrade",
-    "verify": "shardlint.verify.command:verify",
+# Commands that live in their own room, which is loaded only when they are asked for.
+_ROOMS = {
+    "baseline": "shardlint.check_command",
+    "check": "shardlint.check_command",
+    "fix": "shardlint.fix_command",
+    "run": "shardlint.verify.sanitizer.command",
+    "upgrade": "shardlint.upgrade_command",
+    "verify": "shardlint.verify.command",
 }
 
 
 class _Lazy(click.Group):
-    """Loads a command when it is asked for."""
-
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted([*super().list_commands(ctx), *_ELSEWHERE])
+        return sorted([*super().list_commands(ctx), *_ROOMS])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name in _ELSEWHERE:
-            module, _, name = _ELSEWHERE[cmd_name].partition(":")
-            command: click.Command = getattr(importlib.import_module(module), name)
+        if cmd_name in _ROOMS:
+            command: click.Command = getattr(importlib.import_module(_ROOMS[cmd_name]), cmd_name)
             return command
         return super().get_command(ctx, cmd_name)
 

@@ -29,11 +29,12 @@ def look(
     places: Places,
     outcomes: Outcomes,
     since: str | None,
+    cached: bool,
 ) -> Found:
     """Add to a report what rests on the given files (absolute paths); returns the files that were looked at for it."""
     looked = Found()
     for root, files in _by_project(given, places).items():
-        found = _others(root, files, options, places)
+        found = _others(root, files, options, places, cached)
         if not found.met:
             continue
         looked.met += found.met
@@ -61,11 +62,11 @@ def _by_project(given: Iterable[str], places: Places) -> dict[str, set[str]]:
     return projects
 
 
-def _others(root: str, files: set[str], options: Options, places: Places) -> Found:
+def _others(root: str, files: set[str], options: Options, places: Places, cached: bool) -> Found:
     from shardlint.check import chosen
     from shardlint.related import related
 
-    others = related(root, files, places.tree)
+    others = related(root, files, places.tree, places.store if cached else None)
     if not others:
         return Found()
     every = chosen([Path(root)], options, places)

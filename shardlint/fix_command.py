@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from shardlint.asking import Asking
-from shardlint.choosing import FAILED, PATHS, named_alone, options_of, shared
+from shardlint.cli_options import FAILED, PATHS, named_alone, options_of, shared
 from shardlint.fix import FixReport, Gate, diff, patch
 from shardlint.fix import fix as run
 from shardlint.plain import plain

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shardlint.settings import BadSettings, Settings, given_settings, settings_in
 from shardlint.sources.tree import Tree
+
+if TYPE_CHECKING:
+    from shardlint.cache.store import Store
 
 ScopeKey = tuple[str, str]
 """The settings file, if any, and the root of the project."""
@@ -51,6 +56,13 @@ class Places:
         while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.dirname(folder) != folder:
             folder = os.path.dirname(folder)
         return folder
+
+    @cached_property
+    def store(self) -> Store | None:
+        """Where what runs find is kept; None where there is no place for it."""
+        from shardlint.cache.store import open_store
+
+        return open_store()
 
     def is_marked(self, folder: str) -> bool:
         """Whether something says where the project begins that a folder is in."""

@@ -16,15 +16,19 @@ from shardlint.sources.find import survey
 from shardlint.sources.notebook import program
 
 if TYPE_CHECKING:
+    from shardlint.cache.store import Store
     from shardlint.sources.tree import Tree
 
 _Known = dict[str, tuple[list[int], list[str]]]
 
 
-def related(root: str, files: Iterable[str], tree: Tree) -> frozenset[str]:
-    """The files of a project that run together with some of it, by absolute path; those themselves left out."""
+def related(root: str, files: Iterable[str], tree: Tree, store: Store | None = None) -> frozenset[str]:
+    """The files of a project that run together with some of it, by absolute path; those themselves left out.
+
+    What files import is kept in the store, if there is one.
+    """
     named = frozenset(files)
-    imports = _imports(root, tree)
+    imports = _imports(root, tree, store)
     for path in named:
         if path not in imports:
             imports[path] = _read(path)
@@ -61,12 +65,11 @@ def _module(path: str) -> str:
     return os.path.basename(folder) if stem == "__init__" else stem  # noqa: PTH119
 
 
-def _imports(root: str, tree: Tree) -> dict[str, tuple[str, ...]]:
+def _imports(root: str, tree: Tree, store: Store | None) -> dict[str, tuple[str, ...]]:
     """What every file of a project imports; those that changed since the last time are read."""
-    from shardlint.cache.store import digest, open_store
+    from shardlint.cache.store import digest
 
     files, _ = survey(Path(root), tree)
-    store = open_store()
     name = f"{digest(f'imports {root}'.encode())}.json"
     known = _loaded(store.load(name) if store is not None else None)
     found: _Known = {}

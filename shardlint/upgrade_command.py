@@ -9,10 +9,10 @@ from typing import Any
 
 import click
 
-from shardlint.choosing import FAILED, PATHS, of_rules, options_of, split, told
+from shardlint.cli_options import FAILED, PATHS, of_rules, options_of, split, told
 from shardlint.fix import fix
 from shardlint.plain import plain_lines
-from shardlint.reports.upgraded import upgraded
+from shardlint.reports.markdown import upgraded
 from shardlint.targets import parse_targets
 
 

@@ -172,7 +172,7 @@ def test_the_action_verifies_from_a_clean_clone(clone: Path, tmp_path: Path) -> 
         "import jax.numpy as jnp\n"
         "from shardlint.verify import Fixture, P, arg\n\n\n"
         "def double(x):\n    return x * 2\n\n\n"
-        'step = Fixture(double, meshes=[{"data": 4}], args=[arg(shape=(8,), spec=P("data"))], out=P("data"))\n'
+        'step = Fixture(double, meshes=[{"data": 4}], args=[arg(shape=(8,), spec=P("data"))], out={"": P("data")})\n'
     )
     runner = Runner(tmp_path, clone, project)
     ran = runner.step(

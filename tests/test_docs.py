@@ -32,6 +32,9 @@ exclude = ["vendored/"]
 jit-decorators = ["proj.utils.traced"]
 targets = {jax = "0.8", equinox = "0.13.8"}
 per-file-ignores = {"tests/*" = ["SL2"]}
+extend = "base.toml"
+extend-select = ["SL654"]
+baseline = "ci/known.json"
 """
 
 
@@ -109,6 +112,7 @@ def test_the_schema_accepts_what_the_settings_accept(tmp_path: Path) -> None:
     validator.check_schema(schema)
     path = tmp_path / "shardlint.toml"
     path.write_text(FULL, "utf-8")
+    (tmp_path / "base.toml").touch()
     settings = read_settings(path)
     table = tomllib.loads(FULL)
     validator.validate(table)

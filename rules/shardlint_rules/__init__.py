@@ -155,6 +155,7 @@ RULES = {
     "SL816": "shardlint_rules.processes.addressable_means_sharded:AddressableMeansSharded",
     "SL817": "shardlint_rules.processes.global_id_as_ordinal:GlobalIdAsOrdinal",
     "SL818": "shardlint_rules.processes.order_differs_by_process:OrderDiffersByProcess",
+    "SL819": "shardlint_rules.processes.initialize_without_cluster:InitializeWithoutCluster",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",

@@ -8,7 +8,6 @@ nothing else. What is kept is JSON that only the user can write: a torn or stran
 from __future__ import annotations
 
 from shardlint.cache.memory import Memory
-from shardlint.cache.store import open_store
 from shardlint.check import results
 from shardlint.clock import timed
 from shardlint.outcome import Options, Outcome
@@ -21,7 +20,7 @@ __all__ = ["remembered"]
 
 def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
     """The outcomes of files, in order: those that are known, and the rest checked now and kept."""
-    store = open_store()
+    store = places.store
     if store is None:
         from shardlint.checker import Checker
 

@@ -100,7 +100,7 @@ def _for_programs(report: Report, format: str) -> Iterator[str]:
         "json": ("json_", "dumps"),
         "sarif": ("sarif", "sarif"),
         "junit": ("junit", "junit"),
-        "markdown": ("markdown", "markdown"),
+        "markdown": ("pull_request", "markdown"),
     }
     module, name = where.get(format, ("ci", format))
     made: Callable[[Report], str | Iterator[str]] = getattr(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from shardlint.program.donation import PMAP
+from shardlint.program.reach import lookup
 from shardlint.program.signatures import Jitted, numbers, wrappings
-from shardlint.program.values import Items
-from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.program.values import Function, Items, Value
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.sharded import SeenCall, calls, count_of, named, several, value_of
 from shardlint_rules.jit.structure import differ, is_tree, kind_of, returned_by
@@ -21,7 +23,8 @@ class PmapAxesArity(Rule):
     ## What it does
     Reports a tuple for `in_axes` with more entries than the function has parameters, or with another number of them
     than a call gives arguments by position; a list for `in_axes`; and a tuple or list for `out_axes` whose length or
-    kind is not that of what every `return` of the function gives.
+    kind is not that of what every `return` of the function gives. Possible: a tuple where the function returns an
+    attribute that it also sets to a dict.
 
     ## Why it hurts
     The call raises ValueError: "pytree structure error: different lengths of tuple". It is often left behind when an
@@ -38,6 +41,7 @@ class PmapAxesArity(Rule):
     code = "SL420"
     name = "pmap-axes-arity"
     harm = Harm.CRASH
+    likely = ("held-dict",)
     wakes = (Calls(PMAP, near=_SETTINGS),)
     in_version_checks = False
 
@@ -101,6 +105,8 @@ class PmapAxesArity(Rule):
             return
         returned = [returned_by(site, function.inner) for function in functions]
         if not all(found and all(differ(value, one) for one in found) for found in returned):
+            if isinstance(value, Items):
+                yield from self._of_dict(site, functions, keyword)
             return
         yield site.finding(
             keyword,
@@ -108,6 +114,41 @@ class PmapAxesArity(Rule):
             f"On {site.on('jax')} every call raises ValueError: out_axes has the structure of the results.",
             help="give one entry for each result, or one number for all",
         )
+
+    def _of_dict(self, site: Site, functions: list[Jitted], keyword: ast.keyword) -> Iterator[Finding]:
+        """Several entries for what an object holds that is a dict elsewhere in the function."""
+        found = [_held_dict(function.inner) for function in functions]
+        if all(found):
+            yield site.finding(
+                keyword,
+                f"a tuple, and {named(functions[0])} returns `{found[0]}`, one dict",
+                f"On {site.on('jax')} every call raises ValueError where that is a dict: out_axes has the structure of "
+                "the results.",
+                help="give one entry for each result, or one number for all",
+                certainty=Certainty.POSSIBLE,
+                form="held-dict",
+                why=f"`{found[0]} = {{}}` stands in the function",
+            )
+
+
+def _held_dict(inner: Value) -> str:
+    """The attribute that a function returns and also sets to a dict: `params = ctx.params; ctx.params = {}`."""
+    if not isinstance(inner, Function) or not isinstance(inner.node, ast.FunctionDef):
+        return ""
+    file = inner.place.file
+    returns = file.walked(file.scope(inner.node)).returns
+    node = returns[0].value if len(returns) == 1 else None
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(file, node, node.id)
+        node = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+    if not isinstance(node, ast.Attribute):
+        return ""
+    written = file.text(node)
+    for part in ast.walk(inner.node):
+        if isinstance(part, ast.Assign) and isinstance(part.value, ast.Dict | ast.DictComp):
+            if any(file.text(target) == written for target in part.targets):
+                return written
+    return ""
 
 
 def _too_many(function: Jitted, given: int) -> bool:

@@ -52,7 +52,7 @@ class FirstDevicePinned(Rule):
     name = "first-device-pinned"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("placed",)
+    likely = ("placed", "mesh")
     wakes = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     fixes = "safe"
     forms = ("call", "method")

@@ -56,7 +56,7 @@ class OneFileManyWriters(Rule):
     name = "one-file-many-writers"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("barrier",)
+    likely = ("barrier", "family")
     wakes = (
         Calls(*_OPEN, near=(*_NEAR, *_FAMILY)),
         Methods("write_text", "write_bytes", near=(*_NEAR, *_FAMILY)),

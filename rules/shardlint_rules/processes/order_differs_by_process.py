@@ -51,6 +51,7 @@ class OrderDiffersByProcess(Rule):
     name = "order-differs-by-process"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
+    likely = ("devices",)
     wakes = (Calls(*_INDEX, *COLLECTIVES), Calls(*_SHUFFLES, _SETS, near=_NEAR))
     fixes = "none"
     forms = ("call",)

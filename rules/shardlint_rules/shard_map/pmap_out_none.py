@@ -5,11 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.values import Constant, Items, Value
+from shardlint.patterns import regex
+from shardlint.program.values import Constant, Function, Items, Value
 from shardlint.program.varying import Leaf, Local, Tree, leaves
-from shardlint.rule import Calls, Finding, Harm, Rule
+from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.site import Site
 from shardlint_rules.shard_map.runs import runs
+
+_HELP = "reduce it in the function (`jax.lax.pmean`), or give it the out axis 0"
+_REDUCES = regex(r"pmean|psum|pmax|pmin|all_gather|all_?reduce|axis_name")
 
 
 class PmapOutNone(Rule):
@@ -17,7 +21,8 @@ class PmapOutNone(Rule):
 
     ## What it does
     Follows the values of the body of a `jax.pmap` and reports a result with the out axis `None` that varies from
-    device to device and meets no collective on its way: a loss of one shard, metrics of one shard.
+    device to device and meets no collective on its way: a loss of one shard, metrics of one shard. Possible: one of
+    several results, of a function that has no collective itself and goes through code that is not seen.
 
     ## Why it hurts
     `None` promises that all devices return the same; jax takes the first device's and says nothing. What is
@@ -47,9 +52,50 @@ class PmapOutNone(Rule):
                     "this result differs from device to device",
                     f"On {site.on('jax')} the value of the first device is returned for all: no collective makes "
                     "the result the same on each.",
-                    help="reduce it in the function (`jax.lax.pmean`), or give it the out axis 0",
+                    help=_HELP,
                 )
                 return
+        yield from self._not_here(site)
+
+    def _not_here(self, site: Site) -> Iterator[Finding]:
+        """One of several results with the out axis None, of a function that has no collective itself."""
+        keyword = site.keyword("out_axes")
+        inner = site.value(site.call.args[0]) if site.form == "call" and site.call.args else None
+        if keyword is None or not isinstance(keyword.value, ast.Tuple) or not isinstance(inner, Function):
+            return
+        axes = [one.value if isinstance(one, ast.Constant) else "" for one in keyword.value.elts]
+        file, node = inner.place.file, inner.node
+        if None not in axes or 0 not in axes or not isinstance(node, ast.FunctionDef):
+            return
+        returns = file.walked(file.scope(node)).returns
+        if (
+            len(returns) != 1
+            or not isinstance(returns[0].value, ast.Tuple)
+            or _REDUCES.search(file.text(node))
+        ):
+            return
+        results = returns[0].value.elts
+        if len(results) != len(axes):
+            return
+        for result, axis in zip(results, axes, strict=True):
+            if axis is None and not isinstance(result, ast.Constant) and _worked_out(result, node):
+                yield site.finding(
+                    _none(keyword.value),
+                    f"nothing in `{node.name}` reduces `{file.text(result)}`",
+                    f"On {site.on('jax')} the value of the first device is returned for all, also where it differs.",
+                    help=_HELP,
+                    certainty=Certainty.POSSIBLE,
+                    form="not-reduced-here",
+                    why="the function has no collective itself",
+                )
+                return
+
+
+def _worked_out(node: ast.expr, function: ast.FunctionDef) -> bool:
+    """Whether a result is made in the function: what is only handed through came the same to all devices."""
+    names = {one.id for one in ast.walk(node) if isinstance(one, ast.Name)}
+    args = function.args
+    return not names <= {one.arg for one in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
 
 
 def _unmapped(result: Local, axes: Value) -> Iterator[Leaf]:

@@ -38,7 +38,7 @@ class ShardMapArity(Rule):
     code = "SL405"
     name = "shard-map-arity"
     harm = Harm.CRASH
-    likely = ("order",)
+    likely = ("one-for-all", "order")
     assumes = True
     wakes = MAPPING
     fixes = "none"

@@ -1,4 +1,4 @@
-"""Options that commands share: which files, which rules, which releases."""
+"""Options that several commands take, and what they ask for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 class Given(click.Path):
     """A path; an empty one, as of a variable that is not set, is none: to `pathlib` it is this folder."""
 
-    def convert(  # noqa: D102
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> Any:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path. Fails where it is empty."""
         if value == "":
             self.fail("a path is empty; write . for this folder", param, ctx)
         return super().convert(value, param, ctx)
@@ -46,7 +45,7 @@ def shared(command: Any) -> Any:
 
 
 def of_rules(command: Any) -> Any:
-    """Options that choose settings, rules, and files to leave out."""
+    """Options that choose rules, and files to leave out."""
     many: dict[str, Any] = {"multiple": True, "metavar": "RULES", "callback": told}
     for option in (
         click.option(
@@ -74,7 +73,7 @@ def of_rules(command: Any) -> Any:
 
 
 def split(values: tuple[str, ...]) -> tuple[str, ...]:
-    """The parts of lists with commas between."""
+    """The entries of lists with commas between."""
     return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
 
 
@@ -86,7 +85,7 @@ def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
 
 
 def options_of(kwargs: dict[str, Any]) -> Options:
-    """What the shared options say."""
+    """What the options that are shared ask for. Raises `BadTarget`."""
     from shardlint.outcome import Options
 
     targets: dict[str, str] = {}
