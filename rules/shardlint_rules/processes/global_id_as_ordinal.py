@@ -51,7 +51,7 @@ class GlobalIdAsOrdinal(Rule):
     name = "global-id-as-ordinal"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("ordinal", "index")
+    likely = ("ordinal",)
     wakes = (Attributes("id", near=("local_devices(", "jax.devices(")),)
     fixes = "none"
     forms = ("attribute",)
