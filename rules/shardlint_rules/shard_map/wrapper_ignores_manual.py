@@ -34,10 +34,7 @@ class WrapperIgnoresManual(Rule):
     wrapper with a spec that names one of them, raises ValueError when it is traced. The same layer works outside.
 
     ## Use instead
-    ```python
-    manual = jax.sharding.get_abstract_mesh().manual_axes
-    spec = P(*(None if axis in manual else axis for axis in spec))
-    ```
+    Leave out of the spec the axes in `jax.sharding.get_abstract_mesh().manual_axes`.
 
     ## Evidence
     Run on jax 0.7.2 to 0.12, under `with mesh:` and `jax.set_mesh`, and for logical names. Functions that say
