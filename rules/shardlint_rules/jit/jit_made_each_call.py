@@ -182,11 +182,15 @@ def _calls(file: FileFacts, use: ast.AST, home: Scope) -> bool:
 
 
 def _called_often(site: Site, made: ast.AST) -> bool:
-    """Whether a wrapper is called at once in a function that nothing says is called once."""
-    parent = site.file.parent(made)
-    if not isinstance(parent, ast.Call) or parent.func is not made or site.program.project.is_test(site.file.path):
+    """Whether a wrapper is called at once, with arguments, in a function that nothing says is called once."""
+    call = site.file.parent(made)
+    if not isinstance(call, ast.Call) or call.func is not made or not (call.args or call.keywords):
         return False
-    around = [one for one in site.file.ancestors(made) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if site.program.project.is_test(site.file.path):
+        return False
+    around = [
+        one for one in site.file.ancestors(made) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
     kept = any("cache" in site.text(each) for one in around for each in one.decorator_list)
     once = any(isinstance(one, ast.If) and first_time(one) for one in site.file.ancestors(made))
     return bool(around) and not kept and not once and not any(_ONCE.search(one.name) for one in around)
