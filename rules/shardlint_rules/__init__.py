@@ -52,6 +52,7 @@ RULES = {
     "SL238": "shardlint_rules.jit.sharding_never_used:ShardingNeverUsed",
     "SL239": "shardlint_rules.jit.update_not_donated:UpdateNotDonated",
     "SL240": "shardlint_rules.jit.whole_on_one_device:WholeOnOneDevice",
+    "SL241": "shardlint_rules.jit.static_argument_not_taken:StaticArgumentNotTaken",
     "SL301": "shardlint_rules.mesh.unknown_axis:UnknownAxis",
     "SL302": "shardlint_rules.mesh.duplicate_axis:DuplicateAxis",
     "SL303": "shardlint_rules.mesh.spec_longer_than_array:SpecLongerThanArray",

@@ -292,6 +292,8 @@ def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str,
         return
     evaluator = program.evaluator
     for use in file.mentions(name.id):
+        if not isinstance(use, ast.Name):  # `jax.jit` is not the partial `jit`
+            continue
         parent = file.parent(use)
         if isinstance(parent, ast.Call) and parent.func is use:
             made = options(evaluator.value(Place(file, parent)))

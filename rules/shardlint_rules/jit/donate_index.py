@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
-from difflib import get_close_matches
 from typing import ClassVar
 
 from shardlint.program.donation import PMAP
@@ -19,9 +18,9 @@ from shardlint.program.signatures import (
     positions,
     wrappings,
 )
-from shardlint.program.values import Function
 from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.jit.parameters import given, lost
 from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
 
 
@@ -88,21 +87,18 @@ _Wrong = tuple[str, str, frozenset[int | str]]
 
 def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     """What is wrong with a keyword for a function: a label, what to do, and which entries are static."""
-    evaluator, parameters = site.program.evaluator, function.parameters
-    place = function.setting(name)
-    by_number = numbers(place, function.settings, evaluator) if name == "donate_argnums" else ()
-    by_name = names(place, function.settings, evaluator) if name == "donate_argnames" else ()
-    if not by_number and not by_name:
+    parameters = function.parameters
+    entries = given(function, name, site.program.evaluator)
+    if not entries:
         return None
-    given: list[int | str] = [*(by_number or ()), *(by_name or ())]
     if parameters is not None and function.api != PMAP:
-        lost = [one for one in given if not _has(parameters, one)]
-        if lost:
-            return _lost(function, parameters, lost)
+        wrong = lost(function, parameters, entries)
+        if wrong is not None:
+            return *wrong, frozenset()
     static = _static(site, function)
     if static is None:
         return None
-    both = frozenset(one for one in given if _position(parameters, one) in static or one in static)
+    both = frozenset(one for one in entries if _position(parameters, one) in static or one in static)
     if site.runs("jax", "<0.12"):
         # Before, a number from behind was not known for the same argument as one from the front.
         both = frozenset(one for one in both if not (isinstance(one, int) and one < 0))
@@ -110,26 +106,6 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
         return None
     shown = ", ".join(repr(one) for one in sorted(both, key=str))
     return f"{shown} is static too", "a static argument is no array: donate the others", both
-
-
-def _has(parameters: Parameters, one: int | str) -> bool:
-    if isinstance(one, int):
-        return parameters.star or parameters.index(one) is not None
-    return parameters.double_star or one in parameters.positional or one in parameters.keyword_only
-
-
-def _lost(function: Jitted, parameters: Parameters, lost: list[int | str]) -> _Wrong:
-    shown = ", ".join(repr(one) for one in lost)
-    if isinstance(lost[0], str):
-        near = get_close_matches(lost[0], [*parameters.positional, *parameters.keyword_only], 1)
-        advice = f"did you mean {near[0]!r}?" if near else "name an argument of the function"
-        return f"{named(function)} takes no argument {shown}", advice, frozenset()
-    count = len(parameters.positional)
-    takes = f"{count} positional argument{'s' if count != 1 else ''}"
-    advice = "count from 0, without keyword-only arguments and what a partial fills"
-    if isinstance(function.inner, Function) and function.inner.bound:
-        advice = "the method is bound: its self is not counted"
-    return f"no position {shown}: {named(function)} takes {takes}", advice, frozenset()
 
 
 def _static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:

@@ -1,0 +1,43 @@
+"""Settings of `jax.jit` that name arguments of its function by position or name. Shared by rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from shardlint.program.evaluate import Evaluator
+from shardlint.program.signatures import Jitted, Parameters, names, numbers
+from shardlint.program.values import Function
+from shardlint_rules.jit.sharded import named
+
+
+def given(function: Jitted, setting: str, evaluator: Evaluator) -> list[int | str]:
+    """The positions or names that a setting (`donate_argnums`, `static_argnames`) gives; none where it is not told."""
+    place = function.setting(setting)
+    if setting.endswith("argnums"):
+        return list(numbers(place, function.settings, evaluator) or ())
+    return list(names(place, function.settings, evaluator) or ())
+
+
+def lost(function: Jitted, parameters: Parameters, entries: Sequence[int | str]) -> tuple[str, str] | None:
+    """What is wrong with entries that name no argument, and what to do; None where all name one."""
+    wrong = [one for one in entries if not _has(parameters, one)]
+    if not wrong:
+        return None
+    shown = ", ".join(repr(one) for one in wrong)
+    if isinstance(wrong[0], str):
+        near = get_close_matches(wrong[0], [*parameters.positional, *parameters.keyword_only], 1)
+        advice = f"did you mean {near[0]!r}?" if near else "name an argument of the function"
+        return f"{named(function)} takes no argument {shown}", advice
+    count = len(parameters.positional)
+    takes = f"{count} positional argument{'s' if count != 1 else ''}"
+    advice = "count from 0, without keyword-only arguments and what a partial fills"
+    if isinstance(function.inner, Function) and function.inner.bound:
+        advice = "the method is bound: its self is not counted"
+    return f"no position {shown}: {named(function)} takes {takes}", advice
+
+
+def _has(parameters: Parameters, one: int | str) -> bool:
+    if isinstance(one, int):
+        return parameters.star or parameters.index(one) is not None
+    return parameters.double_star or one in parameters.positional or one in parameters.keyword_only
