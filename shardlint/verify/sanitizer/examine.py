@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
@@ -12,7 +13,7 @@ from shardlint.verify.sanitizer import placement, rules
 from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Facts, Found, Moved
 from shardlint.verify.sanitizer.functions import Function
-from shardlint.verify.sanitizer.observed import devices, names, regions, requests
+from shardlint.verify.sanitizer.observed import devices, names, regions, requests, taken
 from shardlint.verify.sanitizer.observed import events as seen
 from shardlint.verify.sanitizer.observed.events import Events
 from shardlint.verify.sanitizer.recompiled import recompiled
@@ -49,7 +50,20 @@ def examine(compiled: Sequence[Compiled], large: int, events: Events | None = No
     facts.below = max(0, len(_all(compiled, functions, 1, events)) - len(facts.found))
     facts.found.sort(key=lambda found: (_CAUSES.get(found.kind, 1), -found.bytes))
     facts.moved = _moved(functions)
+    facts.notes += _notes(events)
     return facts
+
+
+def _notes(events: Events) -> Iterator[str]:
+    """What the reader has to know of what was seen, and of what was not."""
+    if events.failed:
+        yield f"not all of the program could be looked into, so mistakes may be missing here: {events.failed[0]}"
+    built = [(math.prod(int(size) for _, size in one["axes"]), one) for one in events.of("mesh") if one.get("of")]
+    if built:
+        size, one = max(built, key=lambda each: each[0])
+        if size < one["of"]:
+            where = seen.line(one["line"])
+            yield f"the largest mesh, of {where}, has {size} of the {one['of']} devices: the others stay idle"
 
 
 class _Lines:
@@ -118,6 +132,8 @@ def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]
     yield from regions.manual(events)
     yield from devices.spelled(events)
     yield from names.logical(events)
+    yield from taken.scanned(events, large)
+    yield from taken.donated_inside(events, large)
     yield from devices.left_behind(events, large, {one.function for one in found if one.kind == "one-device"})
     # Where a placement is known to have come to nothing, that its array stayed on one device says no more.
     if not any(

@@ -61,7 +61,7 @@ def _written(environ: Any, key: str, value: str) -> None:
         return
     before = environ.get(key)
     if key in _BACKEND and started() and _changes(before, value):
-        write("late-flag", name=key, value=value, what="backend", line=line)
+        write("late-flag", name=key, value=_own(value), what="backend", line=line)
     elif key in _IMPORT and "jax._src.config" in sys.modules and _changes(before, value):
         write("late-flag", name=key, value=value, what="import", line=line)
     elif key == "XLA_FLAGS" and key in _set_by_program:
@@ -69,6 +69,12 @@ def _written(environ: Any, key: str, value: str) -> None:
         if lost:
             write("lost-flag", name=key, lost=lost, line=line, before=_set_by_program[key][1])
     _set_by_program[key] = [value.split(), line]
+
+
+def _own(value: str) -> str:
+    """What the program says in a value: not what the run has put there for the compiler."""
+    ours = os.environ.get("SHARDLINT_RUN_FLAGS", "").split()
+    return " ".join(one for one in value.split() if one not in ours and not one.startswith("--xla_dump_to="))
 
 
 def _changes(before: str | None, value: str) -> bool:

@@ -10,6 +10,7 @@ from typing import Any
 from . import processes, program, region
 from .frames import place, stack
 from .sink import quiet, write
+from .taken import taken
 
 # What is known of a computation, and of the executable made from it; both are jax's own objects.
 computations: weakref.WeakKeyDictionary[Any, dict[str, Any]] = weakref.WeakKeyDictionary()
@@ -39,7 +40,8 @@ def _lowering(lower: Any, pmap: bool) -> Any:
         current[:] = [_source(closed)]
         computation = lower(*args, **kwargs)
         current.clear()
-        _lowered(closed, computation, kwargs, pmap)
+        donated = kwargs.get("donated_invars", args[7] if len(args) > 7 and not pmap else ())
+        _lowered(closed, computation, kwargs, pmap, donated)
         return computation
 
     return lowered
@@ -63,7 +65,7 @@ def _compiled(computation: Any, executable: Any) -> None:
 
 
 @quiet
-def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool) -> None:
+def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: Any) -> None:
     jaxpr = getattr(closed, "jaxpr", closed)
     if not hasattr(jaxpr, "eqns"):
         return
@@ -81,6 +83,7 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool) -> None:
         "pmap": pmap,
         "moves": program.only_moves(jaxpr),
         "whole": [],
+        "scanned": [],
         "bytes": sum(
             int(getattr(v.aval, "size", 0)) * int(getattr(getattr(v.aval, "dtype", None), "itemsize", 0) or 0)
             for v in jaxpr.invars
@@ -91,6 +94,7 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool) -> None:
     computations[computation] = facts
     for each in program.asked(jaxpr):
         write("asked", function=facts["name"], **each)
+    _look_for_taken(jaxpr, donated, facts)
     for eqn in region.regions(jaxpr):
         seen = region.judge(eqn, lines)
         facts["whole"] += _wholes(eqn, jaxpr, seen)
@@ -99,6 +103,21 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool) -> None:
             write("region", **seen)
     if pmap:
         _body_of_pmap(kwargs, jaxpr, facts)
+
+
+@quiet
+def _look_for_taken(jaxpr: Any, donated: Any, facts: dict[str, Any]) -> None:
+    names = facts["arguments"]
+    for one in taken(jaxpr, donated):
+        if one["what"] == "scanned":
+            facts["scanned"] += [[at, one["lines"]] for at in one["arguments"]]
+            continue
+        size = sum(program.nbytes(jaxpr.invars[at].aval) for at in one["arguments"])
+        shown = [names[at] if at < len(names) else f"argument {at}" for at in one["arguments"]]
+        write(
+            "donated-inside", inner=one["inner"], name=facts["name"], defined=facts["defined"], lines=one["lines"],
+            arguments=shown[:4], count=len(shown), bytes=size,
+        )  # fmt: skip
 
 
 def _wholes(eqn: Any, jaxpr: Any, seen: dict[str, Any]) -> list[Any]:

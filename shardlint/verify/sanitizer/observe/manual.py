@@ -27,6 +27,7 @@ from .values import (
     Value,
     axes_of,
     inner,
+    scan_counts,
 )
 
 
@@ -181,7 +182,7 @@ def _through(eqn: Any, body: Any, values: list[Value], region: Region) -> list[V
 
 def _scan(eqn: Any, taken: list[Value], region: Region) -> list[Value]:
     body = inner(eqn.params["jaxpr"])
-    consts, carried = eqn.params["num_consts"], eqn.params["num_carry"]
+    consts, carried = scan_counts(eqn)
     carry = taken[consts : consts + carried]
     results = taken
     for _ in range(ROUNDS):

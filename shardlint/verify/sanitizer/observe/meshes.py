@@ -38,4 +38,5 @@ def _made(mesh: Any, caller: Any) -> None:
     frame = user_frame()
     if frame is not None and key not in built:
         built[key] = line_of(frame)
-        write("mesh", axes=[list(one) for one in key], line=built[key])
+        of = mesh.devices.flat[0].client.device_count()
+        write("mesh", axes=[list(one) for one in key], line=built[key], of=of)

@@ -9,6 +9,7 @@ from typing import Any
 
 from . import meshes, ran
 from .frames import discarded, stack
+from .program import nbytes
 from .sink import quiet, write
 
 _LEAST = 4096
@@ -65,7 +66,7 @@ def _lies(jax: Any, result: Any) -> None:
             or len(getattr(sharding, "device_set", ())) < 2
         ):
             continue
-        if ran.nbytes(one) >= _LEAST:
+        if nbytes(one) >= _LEAST:
             facts = ran.leaf(jax.tree_util.keystr(path), one, 0)
             write(
                 "put",

@@ -51,6 +51,13 @@ def work(jaxpr: Any) -> int:
     return total
 
 
+def nbytes(one: Any) -> int:
+    """Bytes of an array when whole; none of what is no array."""
+    size, dtype = getattr(one, "size", None), getattr(one, "dtype", None)
+    itemsize = getattr(dtype, "itemsize", None)
+    return int(size) * int(itemsize) if isinstance(size, int) and itemsize and hasattr(one, "shape") else 0
+
+
 def only_moves(jaxpr: Any) -> bool:
     """Whether a program computes nothing: it gives what it takes, somewhere else."""
     moves = ("sharding_constraint", "device_put", "copy", "copy_p", "jit", "pjit", "reshard")

@@ -12,7 +12,7 @@ from typing import Any
 from . import replicas
 from .frames import stack
 from .lowered import executables
-from .program import spec_text
+from .program import nbytes, spec_text
 from .sink import quiet, write
 
 _LEAST = 4096
@@ -60,6 +60,7 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
         return None
     _ran.add(executable)
     _gathered(known, names, args, shardings, lines)
+    _scanned(known, names, args, shardings, lines)
     taken = [
         leaf(names[at] if at < len(names) else f"argument {at}", one, at)
         for at, one in enumerate(args[:_MOST])
@@ -147,13 +148,6 @@ def held(one: Any, sharding: Any) -> int:
     return nbytes(one) * size // int(one.size)
 
 
-def nbytes(one: Any) -> int:
-    """Bytes of an array when whole; none of what is no array."""
-    size, dtype = getattr(one, "size", None), getattr(one, "dtype", None)
-    itemsize = getattr(dtype, "itemsize", None)
-    return int(size) * int(itemsize) if isinstance(size, int) and itemsize and hasattr(one, "shape") else 0
-
-
 def _spelled(known: Any, names: Any, args: Any, shardings: Any, before: Any, lines: Any) -> None:
     """A program that ran before is asked for again, past the cache of calls: what was different of its arguments."""
     if len(shardings) != len(before):
@@ -183,3 +177,16 @@ def _gathered(known: dict[str, Any], names: Any, args: Any, shardings: Any, line
         if lost and nbytes(args[at]) >= _LEAST:
             facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
             write("taken-whole", name=known["name"], axes=lost, line=line, lines=lines, leaf=facts)
+
+
+def _scanned(known: dict[str, Any], names: Any, args: Any, shardings: Any, lines: Any) -> None:
+    """Arguments that are split along the dimension a scan goes through."""
+    for at, where in known["scanned"]:
+        spec = getattr(shardings[at], "spec", None) if at < len(shardings) else None
+        first = spec[0] if spec is not None and len(spec) else None
+        axes = [name for name in (first if isinstance(first, tuple) else (first,)) if isinstance(name, str)]
+        sizes = dict(shardings[at].mesh.shape) if axes else {}
+        axes = [name for name in axes if sizes.get(name, 1) > 1]
+        if axes and nbytes(args[at]) >= _LEAST:
+            facts = leaf(names[at] if at < len(names) else f"argument {at}", args[at], at)
+            write("scanned", name=known["name"], axes=axes, lines=where or lines, called=lines, leaf=facts)

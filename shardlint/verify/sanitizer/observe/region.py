@@ -42,7 +42,8 @@ def judge(eqn: Any, lines: list[Any]) -> dict[str, Any]:
     made_at = mapped.line_of(source) or (mapped.only_pmap() if pmap else None)
     # What is traced at once from its call has no lines of its own.
     called = of_traceback(eqn.source_info.traceback) or lines
-    region = judge_body(body, taken, given, sizes, checked, called, info, pmap)
+    differentiated = "jvp" in str(eqn.source_info.name_stack)
+    region = judge_body(body, taken, given, sizes, checked, called, info, pmap, differentiated)
     return {
         "seen": region.seen,
         "function": source.split(" at ")[0],
@@ -65,10 +66,12 @@ def judge_body(
     called: list[Any],
     info: Any = None,
     pmap: bool = False,
+    differentiated: bool = False,
 ) -> Region:
     """A body, with the axes its arguments vary over and those its results are split over."""
     # What pmap gives each device is a copy as a rule, not a slice.
     region = Region(sizes, arguments=frozenset() if pmap else frozenset(body.invars))
+    region.differentiated = differentiated
     manual = frozenset(sizes)
     values = walk(body, [Value(axes & manual, True) for axes in taken], region)
     for at, (value, axes) in enumerate(zip(values, given, strict=False)):
@@ -99,7 +102,9 @@ def _result(
     size = 1
     for part in shape:
         size *= part
-    if size > 1 and (equal := sorted((axes & manual) - value.over)):
+    # What a gradient keeps of the body for its second half jax puts together over all axes.
+    kept = region.differentiated and axes >= manual
+    if size > 1 and not kept and (equal := sorted((axes & manual) - value.over)):
         reduced = eqn is not None and region.collectives
         if reduced:
             region.seen.append({"what": "equal", "axes": equal, **facts})

@@ -58,6 +58,8 @@ class Region:
     at: list[Any] = field(default_factory=list)
     """The user's lines of the library function that is walked through: jax keeps those of its first use."""
     collectives: int = 0
+    differentiated: bool = False
+    """Whether it is the first half of a gradient."""
     told: set[Any] = field(default_factory=set)
 
     def tell(self, what: str, eqn: Any, lines: list[Any] | None = None, **facts: Any) -> None:
@@ -83,3 +85,11 @@ def axes_of(eqn: Any) -> tuple[str, ...]:
     axes = eqn.params.get("axes", eqn.params.get("axis_name", ()))
     axes = axes if isinstance(axes, (tuple, list, set, frozenset)) else (axes,)
     return tuple(axis for axis in axes if isinstance(axis, str))
+
+
+def scan_counts(eqn: Any) -> tuple[int, int]:
+    """How many of the arguments of a scan are the same in each round, and how many are carried."""
+    if "num_consts" in eqn.params:
+        return eqn.params["num_consts"], eqn.params["num_carry"]
+    consts, carried, _ = map(list, eqn.params["ft_in"].update(eqn.invars).unpack())  # since jax 0.12
+    return len(consts), len(carried)

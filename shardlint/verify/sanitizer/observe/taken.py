@@ -1,0 +1,60 @@
+"""What parts of a program take of its arguments as they are: scans that go through one, calls that donate one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from .frames import of_traceback
+from .values import CALLS, inner, scan_counts
+
+_SAME = frozenset(("convert_element_type", "copy", "copy_p"))
+
+
+def taken(jaxpr: Any, donated: Sequence[bool]) -> Iterator[dict[str, Any]]:
+    """Each such part: which arguments, by number, and the user's lines. `donated` are those the program donates."""
+    yield from _walk(jaxpr, {variable: at for at, variable in enumerate(jaxpr.invars)}, donated)
+
+
+def _walk(jaxpr: Any, numbers: dict[Any, int], donated: Sequence[bool]) -> Iterator[dict[str, Any]]:
+    def number(atom: Any) -> int | None:
+        return None if hasattr(atom, "val") else numbers.get(atom)
+
+    for eqn in jaxpr.eqns:
+        name = eqn.primitive.name
+        given = [number(atom) for atom in eqn.invars]
+        if all(at is None for at in given):
+            continue
+        if name in _SAME and given[0] is not None:
+            numbers[eqn.outvars[0]] = given[0]
+        elif name == "scan":
+            consts, carried = scan_counts(eqn)
+            through = sorted({at for at in given[consts + carried :] if at is not None})
+            if through:
+                yield {"what": "scanned", "arguments": through, "lines": _lines(eqn)}
+            body = inner(eqn.params["jaxpr"])
+            yield from _walk(body, _inside(body.invars[:consts], given[:consts]), donated)
+        elif name in CALLS:
+            lost = sorted(set(_lost(eqn, given, donated)))
+            if lost:
+                inside = str(eqn.params.get("name", ""))
+                yield {"what": "donated", "arguments": lost, "lines": _lines(eqn), "inner": inside}
+            for key in ("jaxpr", "call_jaxpr", "fun_jaxpr"):
+                body = inner(eqn.params.get(key))
+                if hasattr(body, "eqns"):
+                    yield from _walk(body, _inside(body.invars, given), donated)
+
+
+def _lost(eqn: Any, given: Sequence[int | None], donated: Sequence[bool]) -> Iterator[int]:
+    """The arguments that a call donates and the program does not."""
+    for at, is_donated in zip(given, eqn.params.get("donated_invars", ()), strict=False):
+        if is_donated and at is not None and not (at < len(donated) and donated[at]):
+            yield at
+
+
+def _inside(variables: Sequence[Any], given: Sequence[int | None]) -> dict[Any, int]:
+    return {variable: at for variable, at in zip(variables, given, strict=False) if at is not None}
+
+
+def _lines(eqn: Any) -> list[Any]:
+    return of_traceback(eqn.source_info.traceback)[:4]
