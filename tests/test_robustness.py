@@ -13,6 +13,7 @@ from shardlint.checker import Checker
 from shardlint.fix import fix
 from shardlint.outcome import Options
 from shardlint.reports import json_, text
+from shardlint.reports.look import PLAIN
 
 Write = Callable[..., Path]
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -102,7 +103,7 @@ def test_no_text_stops_a_check_or_a_report(tmp_path: Path) -> None:
                 for edit in finding.fix.edits if finding.fix is not None else ():
                     assert 0 <= edit.start <= edit.end <= len(found.source.text)
                 json_._finding(found, finding)
-                list(text._frame(found, finding))
+                list(text._frame(found, finding, PLAIN))
     assert checked > 20, "the mutations leave nothing to look at"
 
 

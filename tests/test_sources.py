@@ -395,7 +395,7 @@ def test_what_a_suppression_silences(told: Callable[..., list[str]], text: str, 
 @pytest.mark.parametrize("kind", ["ignore", "ignore-file"])
 @pytest.mark.parametrize(
     "rest",
-    "(XT101)| XT101|: XT101|[XT101|s[XT101]|-next-line[XT101]|[ ]|[]|[XT1] why|[xt101]|[put-rule]".split("|"),
+    "(XT101)| XT101|: XT101|[XT101|s[XT101]|-next-line(XT101)|[ ]|[]|[no-such rule]|[put-rule]".split("|"),
 )
 def test_a_misspelt_suppression_silences_nothing_and_stays(
     write: Callable[..., Path], told: Callable[..., list[str]], kind: str, rest: str
