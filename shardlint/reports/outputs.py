@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.reports.look import Look, is_terminal, look_of
+from shardlint.reports.look import Look, look_of
 
 if TYPE_CHECKING:
     from shardlint.outcome import Report
@@ -143,4 +143,4 @@ def _written(file: Path, parts: Iterable[str]) -> None:
         raise BadOutput(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-__all__ = ["FORMATS", "BadOutput", "Output", "is_terminal", "outputs", "rendered", "write"]
+__all__ = ["FORMATS", "BadOutput", "Output", "outputs", "rendered", "write"]
