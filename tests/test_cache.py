@@ -129,6 +129,25 @@ def test_a_changed_file_costs_what_rests_on_it(project: Path, checked: list[str]
     assert "helpers.py" in again(project, checked), "who calls it is asked anew"
 
 
+def test_a_comment_costs_no_other_file(project: Path, checked: list[str]) -> None:
+    again(project, checked)
+    (project / "places.py").write_text((project / "places.py").read_text() + "\n\n# by row\n")
+    assert again(project, checked) == ["places.py"]
+    text = (project / "places.py").read_text()
+    (project / "places.py").write_text(text.replace("import jax\n", "import jax  # all of it\n\n", 1))
+    assert again(project, checked) == ["places.py"], "lines moved, and nothing tells of them"
+    (project / "places.py").write_text(text.replace('P("data")', 'P("#data")'))
+    assert again(project, checked) == ["places.py", "step.py"], "a # in a string is code"
+
+
+def test_findings_that_name_a_line_move_with_it(project: Path, checked: list[str]) -> None:
+    again(project, checked)
+    text = (project / "caller.py").read_text()
+    assert "caller.py:" in told(check([project], OPTIONS)), "the finding in helpers.py names the call"
+    (project / "caller.py").write_text(f"# One line more\n{text}")
+    assert again(project, checked) == ["caller.py", "helpers.py"]
+
+
 def test_a_new_file_may_be_what_an_import_means(project: Path, checked: list[str]) -> None:
     (project / "places.py").rename(project / "elsewhere.py")
     again(project, checked)
@@ -370,9 +389,13 @@ def test_random_changes_are_noticed(project: Path, checked: list[str]) -> None:
     again(project, checked)
     for _ in range(40):
         path = project / f"{chance.choice(names)}.py"
-        match chance.randrange(4):
+        match chance.randrange(6):
             case 0 if path.exists():
                 path.unlink()
+            case 4 if path.exists():
+                path.write_text(f"# moved\n{path.read_text()}")
+            case 5 if path.exists():
+                path.write_text(path.read_text().replace("\n    ", "  # why\n\n    ", 2))
             case 1 if path.exists():
                 path.write_text(path.read_text().replace("helpers", "package.helpers", 1))
             case _:

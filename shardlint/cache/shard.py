@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import stat
 import time
@@ -16,6 +17,7 @@ from shardlint.environments import site_packages
 from shardlint.import_graph import ImportGraph, imports_of
 from shardlint.outcome import NOTHING, QUIET, FileReport, Outcome
 from shardlint.searches import JOINED, SEARCHES, TOGETHER, holds
+from shardlint.sources.code import code_of
 from shardlint.sources.find import Met, survey
 from shardlint.sources.notebook import program
 from shardlint.sources.tree import Stamp, Tree, stamp_of
@@ -82,6 +84,10 @@ class Shard:
             if found is not None
         }
         """What each file of the project imports, if anything rests on that."""
+        self.codes: dict[str, str] = {
+            name: str(code) for name, code in zip(names, data.get("codes") or [], strict=False) if code
+        }
+        """The digest of the code of each file that something rests on: a comment changes none of it."""
         self.telling: list[Any] = list(data.get("telling", []))
         self.quiet: set[str] = set(map(str, data.get("quiet", [])))
         self.outcomes: dict[str, tuple[list[int], list[Any], str | None]] = {
@@ -229,9 +235,13 @@ class Shard:
         walked = self._walked or {}
         grouped = any(need[0] in (TOGETHER, JOINED) for need in self.needs)
         imports: dict[str, tuple[str, ...]] = {}
+        codes: dict[str, str] = {}
+        read = {need[1] for need in self.needs if need[0] == "file"}
         for name, stamp in {**self._named, **walked}.items():
             if grouped and name in walked:
                 imports[name] = self._imports(name)
+            if name in read:
+                codes[name] = self._code(name)
             text = self.digests[name] if self._same(name) else self._digest(name) or ""
             self._texts.pop(name, None)
             # One that changed meanwhile the next run looks at anew.
@@ -245,6 +255,7 @@ class Shard:
         return {
             "files": [list(files), *([entry[column] for entry in files.values()] for column in range(5))],
             "imports": [imports.get(name) for name in files] if imports else [],
+            "codes": [codes.get(name, "") for name in files],
             "telling": self.telling,
             "quiet": sorted(self.quiet & files.keys()),
             "outcomes": {
@@ -291,17 +302,30 @@ class Shard:
         self.quiet.difference_update(name for name in changed if name in self.stamps)
         moved = any(name not in self.stamps or self._current(name) is None for name in changed)
         among = set(changed)
-        dead = {index for index, need in enumerate(self.needs) if self._is_dead(index, need, among, moved)}
+        # What rests on a file sees its code. Of where that stands it may have told.
+        same_code = {name for name in changed if self._is_same_code(name)}
+        lines = [f"{os.path.basename(name)}:" for name in same_code]
+        dead = {
+            index
+            for index, need in enumerate(self.needs)
+            if self._is_dead(index, need, among, among - same_code, moved)
+        }
         self.outcomes = {
             name: entry
             for name, entry in self.outcomes.items()
-            if name not in among and dead.isdisjoint(entry[0])
+            if name not in among and dead.isdisjoint(entry[0]) and not _tells_of(entry[1], lines)
         }
 
-    def _is_dead(self, index: int, need: tuple[str, ...], changed: set[str], moved: bool) -> bool:
+    def _is_same_code(self, name: str) -> bool:
+        known = self.codes.get(name)
+        return known is not None and name in (self._walked or {}) and self._code(name) == known
+
+    def _is_dead(
+        self, index: int, need: tuple[str, ...], changed: set[str], other_code: set[str], moved: bool
+    ) -> bool:
         """Whether what a need stands for is no longer what it was; what searches find is brought up to date."""
         if need[0] == "file":
-            return need[1] in changed
+            return need[1] in other_code
         if need[0] in (TOGETHER, JOINED):
             return not self._same_files(need[1], need[0] == JOINED)
         known = self.found.get(index)
@@ -411,12 +435,24 @@ class Shard:
                     self._texts[name] = program(Path(name), file.read())
         return self._texts[name]
 
+    def _code(self, name: str) -> str:
+        """The digest of a file's code."""
+        if name in self.codes and self._same(name):
+            return self.codes[name]
+        text = self._text(name)
+        return digest(code_of(text)) if text is not None else ""
+
     def _digest(self, name: str) -> str | None:
         text = self._texts.get(name)
         if text is None:
             text = self._text(name)
             self._texts.pop(name, None)  # of a first run these are all files there are
         return digest(text) if text is not None else None
+
+
+def _tells_of(findings: list[Any], lines: list[str]) -> bool:
+    """Whether findings name a line of one of some files."""
+    return bool(lines and findings) and any(line in json.dumps(findings) for line in lines)
 
 
 def _parses(data: bytes) -> bool:
