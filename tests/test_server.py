@@ -428,6 +428,16 @@ def test_jax_is_never_imported_and_nothing_but_messages_is_written(write: Write)
     assert json.loads(done.stdout) == []
 
 
+def test_it_ends_with_the_editor(write: Write) -> None:
+    import subprocess
+    import sys
+
+    server = subprocess.Popen([sys.executable, "-m", "shardlint", "server"], stdin=subprocess.PIPE)
+    assert server.stdin is not None
+    server.stdin.close()  # the editor is gone
+    assert server.wait(timeout=60) == 0
+
+
 def test_many_edits_at_once_end_with_the_last(write: Write) -> None:
     root = write({"mesh.py": MESH, "train.py": TRAIN})
 

@@ -15,6 +15,7 @@ from shardlint.outcome import FileReport, Options, Outcome, Report
 from shardlint.registry import BrokenPack, UnknownRule
 from shardlint.rule import Finding
 from shardlint.server.kept import Kept, Overlay
+from shardlint.server.plain import DEFAULT
 from shardlint.server.texts import Buffer, moved
 from shardlint.server.worker import Stopped
 from shardlint.settings import BadSettings
@@ -114,7 +115,7 @@ class Session:
         for folder in path.parents:
             if folder in self.wishes:
                 return self.wishes[folder]
-        return self.wishes.get(Path("/"), Wishes())
+        return self.wishes.get(DEFAULT, Wishes())
 
     def kept(self, path: Path) -> Kept:
         """What is known under the options for a file."""

@@ -35,8 +35,8 @@ class _Job:
 class Worker:
     """Runs `check` some time after it was asked for, and jobs before it, or in the middle of it."""
 
-    def __init__(self, check: Callable[[], None]) -> None:
-        self._check = check
+    def __init__(self, check: Callable[[], None], failed: Callable[[Exception], None]) -> None:
+        self._check, self._failed = check, failed
         self._jobs: deque[_Job] = deque()
         self._wake = threading.Condition()
         self._due: float | None = None
@@ -107,6 +107,8 @@ class Worker:
         except Stopped:
             if self._due is None:
                 self._due = time.monotonic()
+        except Exception as error:  # the thread must go on
+            self._failed(error)
 
     def _do(self, job: _Job) -> None:
         if not job.begun and not job.future.set_running_or_notify_cancel():
