@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -119,7 +119,12 @@ class Attempt:
     ) -> None:
         self.outcomes = outcomes
         self.beside = beside or {}
-        """The changed texts of other projects."""
+        """The changed texts of other projects, or what an editor shows of files that were not saved."""
+        self.wanted: Callable[[Work, Finding], bool] = lambda work, finding: True
+        """Which fixes are asked for."""
+        self.make_checker: Callable[[dict[Path, Source]], Checker] = lambda texts: Checker(
+            self.options, texts, self.places
+        )
         self.options, self.unsafe, self.root, self.places = options, unsafe, Path(root), places
         self.refused = Refused()
         self.length = configured_length(self.root)
@@ -157,7 +162,7 @@ class Attempt:
 
     def checker(self, overlay: Mapping[Path, Source] | None = None) -> Checker:
         """One that sees the changed texts."""
-        return Checker(self.options, dict(self.overlay() if overlay is None else overlay), self.places)
+        return self.make_checker(dict(self.overlay() if overlay is None else overlay))
 
     def _round(self) -> bool:
         """Make the fixes that there are in each file; whether any was made."""
@@ -200,9 +205,9 @@ class Attempt:
         return True
 
     def _may(self, work: Work, finding: Finding) -> bool:
-        return wanted(finding.fix, self.unsafe) and not self.refused.why(
-            work.path, finding, work.origin(finding)
-        )
+        if not wanted(finding.fix, self.unsafe) or not self.wanted(work, finding):
+            return False
+        return not self.refused.why(work.path, finding, work.origin(finding))
 
     def _give_up(self, work: Work, findings: Sequence[Finding]) -> None:
         """Nothing may be done to a file: what is right only with its part is not done elsewhere either."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,8 +16,9 @@ from shardlint.own import FileNotParsed
 from shardlint.patterns import regex
 from shardlint.places import Places, ScopeKey, folder_of, scope_key
 from shardlint.program import Program
+from shardlint.program.again import again
 from shardlint.program.needs import Need, Needs
-from shardlint.program.project import Answers
+from shardlint.program.project import Answers, Project
 from shardlint.registry import UnknownRule, entries, made, matching, selected
 from shardlint.rule import Finding, Rule
 from shardlint.screen import Texts
@@ -83,6 +84,42 @@ class Checker:
         self._wakes: dict[tuple[frozenset[str], Certainty], Wakes] = {}
         self._real: dict[str, str] = {}
         self._last: _Scope | None = None
+        self.pause: Callable[[], None] = lambda: None
+        """Called now and then. What it raises, if it is no `Exception`, ends the check of the file."""
+
+    def again(
+        self, overlay: dict[Path, Source], changed: Collection[Path], files: Mapping[str, dict[Path, int]]
+    ) -> tuple[Checker, frozenset[Need]]:
+        """A checker after some files changed, which keeps what is known of the others; and what is no longer so.
+
+        `files` are the files of projects, by their roots, in which some came or went. The one before must be let go
+        of, by `dispose`, before another is made of it.
+        """
+        after = Checker(self.options, overlay, self._places)
+        after._wakes, after._real, after.pause = self._wakes, self._real, self.pause
+        gone: frozenset[Need] = frozenset()
+        for key, scope in self._scopes.items():
+            project, moved = again(scope.program.project, overlay, changed, files.get(key[1]))
+            program = Program(project.root, overlay, scope.settings.jit_decorators, project)
+            after._scopes[key] = replace(scope, program=program)
+            gone |= moved
+        return after, gone | frozenset(changed)
+
+    def dispose(self, heir: Checker) -> None:
+        """Let go of all but what was lent to another."""
+        for key, scope in self._scopes.items():
+            scope.program.project.lent = dict(heir._scopes[key].program.project.lent)
+            scope.program.forget()
+        self._scopes.clear()
+
+    def projects(self) -> list[Project]:
+        """The projects of the files that were checked."""
+        return [scope.program.project for scope in self._scopes.values()]
+
+    def known(self, path: Path) -> tuple[Program, Targets]:
+        """The program and the releases that hold for a file, by absolute path."""
+        scope = self._scope(folder_of(path))
+        return scope.program, scope.targets
 
     def targets(self, path: Path) -> Targets:
         """The targets that hold for a file or folder, by absolute path."""
@@ -173,7 +210,11 @@ class Checker:
         scope = self._scope(os.path.dirname(real))
         try:
             with timed("reading"):
-                data = read_bytes(path) if data is None else data
+                given = self._overlay.get(Path(real))
+                if data is None:
+                    data = (
+                        given.text.encode("utf-8", "surrogatepass") if given is not None else read_bytes(path)
+                    )
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
         # A finding that is not sure enough to be reported still makes its suppression a used one.
@@ -258,6 +299,7 @@ class Checker:
         with timed("finding what wakes rules"):
             woken = list(sites(scope.program, facts, wakes, scope.targets, triggers))
         for site in woken:
+            self.pause()
             if site.rule.code in faults:
                 continue
             before, needs.now = needs.now, set()

@@ -28,6 +28,7 @@ _ROOMS = {
     "check": "shardlint.check_command",
     "fix": "shardlint.fix_command",
     "run": "shardlint.verify.sanitizer.command",
+    "server": "shardlint.server.command",
     "upgrade": "shardlint.upgrade_command",
     "verify": "shardlint.verify.command",
 }

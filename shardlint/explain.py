@@ -59,14 +59,20 @@ def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
     releases = (
         f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
     )
-    told = list(_about(program, program.project.checked(source, absolute), line))
+    told = list(about(program, program.project.checked(source, absolute), line))
     yield f"{shown}: {source.line(line).strip()}"
     yield f"  releases  {', '.join(releases)}"
     yield from map(source.told, told)
 
 
-def _about(program: Program, facts: FileFacts, line: int) -> Iterator[str]:
+def about(program: Program, facts: FileFacts, line: int, column: int | None = None) -> Iterator[str]:
+    """Lines of text about a line: of all expressions that begin there, or the smallest that holds a character of it.
+
+    `column` counts bytes of UTF-8 from 0, as the `ast` module does.
+    """
     nodes = list(_on_line(facts, line))
+    if column is not None:  # of those that hold it the last one is inside the others
+        nodes = [node for node in nodes if _holds(node, line, column)][-1:]
     if not nodes:
         yield "  nothing is evaluated on this line"
         return
@@ -143,6 +149,11 @@ def _on_line(facts: FileFacts, line: int) -> Iterator[ast.expr]:
     return iter(sorted(found, key=lambda node: (node.col_offset, -(node.end_col_offset or 0))))
 
 
+def _holds(node: ast.expr, line: int, column: int) -> bool:
+    last, end = node.end_lineno or line, node.end_col_offset or 0
+    return node.col_offset <= column and (last > line or column <= end)
+
+
 def _region(region: Region, facts: FileFacts) -> str:
     if region.scope is None or region.scope.kind == "module":
         return "the module, run when it is imported"
@@ -208,13 +219,16 @@ def describe(value: Value, program: Program) -> str:
     return type(value).__name__
 
 
+def axes_of(mesh: Mesh, between: str = ", ") -> str:
+    """The axes of a mesh with their sizes; empty where they are not known."""
+    named = zip(mesh.axis_names or (), mesh.sizes, strict=False)
+    return between.join(f"{name}={size}" if size is not None else name for name, size in named)
+
+
 def _mesh(mesh: Mesh) -> str:
     if mesh.axis_names is None:
         return "a mesh whose axes are not known"
-    axes = ", ".join(
-        f"{name}={size}" if size is not None else name
-        for name, size in zip(mesh.axis_names, mesh.sizes, strict=False)
-    )
+    axes = axes_of(mesh)
     kind = "" if mesh.axis_types in ("default", "unknown") else f", {mesh.axis_types} axes"
     return f"mesh ({axes}){kind} at {mesh.place.file.path.name}:{mesh.place.line}"
 

@@ -124,6 +124,7 @@ def _culprits(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) 
         alone = Attempt(
             [outcome], attempt.options, attempt.unsafe, str(attempt.root), attempt.places, attempt.beside
         )
+        alone.wanted, alone.make_checker = attempt.wanted, attempt.make_checker
         alone.refused = attempt.refused.copy()
         for made in part:
             alone.refused.add(made, "to see what it does")

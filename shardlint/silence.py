@@ -42,7 +42,7 @@ def silence(report: Report, options: Options, reason: str) -> Silenced:
             continue
         source = file.source
         try:
-            after = source.replaced(_with_comments(file, reason))
+            after = source.replaced(with_comments(file, reason))
             left = _left(file.path, after, options)
             if left:
                 raise Unreadable(f"no comment at these places silences {', '.join(left)}")
@@ -66,7 +66,8 @@ def _left(path: Path, after: Source, options: Options) -> list[str]:
     return sorted({one.rule.code for one in found if one.rule.code not in ("SL002", "SL003")})
 
 
-def _with_comments(file: FileReport, reason: str) -> str:
+def with_comments(file: FileReport, reason: str) -> str:
+    """The text with comments that silence the findings of a file."""
     source = file.source
     heads = statements(source.text)
     comments = {

@@ -2,125 +2,38 @@
 
 from __future__ import annotations
 
-import ast
 import re
-import shutil
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from shardlint.certainty import Certainty
-from shardlint.check import Options, check
-from shardlint.fix import fix, wanted
+from shardlint.check import check
 from shardlint.pages import HEADINGS
 from shardlint.registry import entries, rules
-from shardlint.rule import Finding, Rule, Safety
-from shardlint.targets import KNOWN, parse_targets
+from shardlint.rule import Rule, Safety
+from shardlint.testing import HEADER, MARKER, Case
 from shardlint.verify.proofs import read_proof
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 DOCS = FIXTURES.parent / "docs" / "rules"
 CODES = [code for code in entries() if code.startswith("SL") and not code.startswith("SL0")]
-NEWEST = {package: releases[-1] for package, releases in KNOWN.items()}
-MARKER = re.compile(r"#\s*(SL\d{3}(?:\s*,\s*SL\d{3})*)\s*$")
-HEADER = re.compile(r"#\s*(targets|options):\s*(.*?)\s*$")
 FENCE = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
-WORDS = {"pedantic", "safe-only", "unsafe-fixes"}
 
 pytestmark = pytest.mark.skipif(not CODES, reason="no rule pack is installed")
-
-
-@dataclass(frozen=True)
-class Case:
-    """A file (or a folder of files that belong together) of a proof, and how to check it."""
-
-    path: Path
-
-    @property
-    def code(self) -> str:
-        return self.path.relative_to(FIXTURES).parts[0]
-
-    @property
-    def role(self) -> str:
-        return self.path.stem.partition("_")[0]
-
-    def files(self, below: Path | None = None) -> list[Path]:
-        top = below or self.path
-        return sorted(top.rglob("*.py")) if top.is_dir() else [top]
-
-    def header(self) -> dict[str, list[str]]:
-        found: dict[str, list[str]] = {"targets": [], "options": []}
-        first = self.path / "__init__.py" if self.path.is_dir() else self.path
-        for line in first.read_text("utf-8").splitlines() if first.is_file() else ():
-            match = HEADER.match(line)
-            if match is None:
-                break
-            found[match[1]] += [part.strip() for part in match[2].split(",") if part.strip()]
-        return found
-
-    @property
-    def safe_only(self) -> bool:
-        return "safe-only" in self.header()["options"]
-
-    def options(self) -> Options:
-        header = self.header()
-        unknown = set(header["options"]) - WORDS
-        assert not unknown, f"{self.path}: unknown options {unknown}; known are {sorted(WORDS)}"
-        rule = entries()[self.code].load()
-        every = () if rule.default else (*(r.code for r in rules() if r.default), rule.code)
-        return Options(
-            select=every,
-            certainty=Certainty.POSSIBLE if "pedantic" in header["options"] else None,
-            targets={**NEWEST, **parse_targets(header["targets"])},
-        )
-
-    def copied(self, folder: Path) -> Path:
-        """A copy that is a project of its own: nothing else of this repository is seen from it."""
-        (folder / "setup.cfg").touch()
-        target = folder / self.path.name
-        if self.path.is_dir():
-            shutil.copytree(self.path, target)
-        else:
-            shutil.copyfile(self.path, target)
-        return target
-
-    def marked(self) -> Counter[tuple[str, int, str]]:
-        found: Counter[tuple[str, int, str]] = Counter()
-        for file in self.files():
-            name = file.relative_to(self.path.parent).as_posix()
-            for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
-                match = MARKER.search(line)
-                if match is not None:
-                    found.update((name, number, code.strip()) for code in match[1].split(","))
-        return found
 
 
 def _cases(*roles: str) -> Iterator[Case]:
     for code in CODES:
         for path in sorted((FIXTURES / code).glob("*")):
-            if (path.suffix == ".py" or path.is_dir()) and Case(path).role in roles:
-                yield Case(path)
+            case = Case(code, path, beside=True)
+            if (path.suffix == ".py" or path.is_dir()) and case.role in roles:
+                yield case
 
 
 def _named(*roles: str) -> list[object]:
-    return [pytest.param(case, id=f"{case.code}-{case.path.name}") for case in _cases(*roles)]
-
-
-def _checked(case: Case, folder: Path) -> list[tuple[str, int, Finding]]:
-    report = check([case.copied(folder)], case.options())
-    assert report.files == len(case.files())
-    return [
-        (file.path.relative_to(folder).as_posix(), file.source.position(finding.start)[0], finding)
-        for file in report.reports
-        for finding in file.findings
-    ]
-
-
-def _shown(found: Counter[tuple[str, int, str]]) -> str:
-    return ", ".join(f"{name}:{line} {code}" for name, line, code in sorted(found.elements())) or "none"
+    return [pytest.param(case, id=str(case)) for case in _cases(*roles)]
 
 
 @pytest.fixture(params=CODES)
@@ -137,7 +50,7 @@ def test_a_rule_has_its_proof(rule: type[Rule]) -> None:
 
 
 def test_a_proof_shows_its_own_rule(rule: type[Rule]) -> None:
-    shown = {code for case in _cases("bad") if case.code == rule.code for _, _, code in case.marked()}
+    shown = {mark.code for case in _cases("bad") if case.code == rule.code for mark in case.marked()}
     assert rule.code in shown, f"no line of a bad file is marked {rule.code}"
 
 
@@ -151,52 +64,24 @@ def test_a_proof_holds_no_stray_files(rule: type[Rule]) -> None:
 
 
 @pytest.mark.parametrize("case", _named("bad"))
-def test_a_bad_file_gives_exactly_the_marked_findings(case: Case, tmp_path: Path) -> None:
-    found = Counter((name, line, finding.rule.code) for name, line, finding in _checked(case, tmp_path))
-    marked = case.marked()
-    assert marked, f"{case.path} has no marked line"
-    assert found == marked, (
-        f"not marked: {_shown(found - marked)}; marked but not found: {_shown(marked - found)}"
-    )
+def test_a_bad_file_gives_exactly_the_marked_findings(case: Case) -> None:
+    case.check_findings()
 
 
 @pytest.mark.parametrize("case", _named("quiet"))
-def test_a_quiet_file_gives_only_what_other_rules_are_marked_for(case: Case, tmp_path: Path) -> None:
-    found = Counter(
-        (n, line, f.rule.code) for n, line, f in _checked(case, tmp_path) if f.rule.code != "SL002"
-    )
-    marked = case.marked()
-    assert case.code not in {code for _, _, code in (*found, *marked)}, f"it is not quiet: {_shown(found)}"
-    assert found == marked, (
-        f"not marked: {_shown(found - marked)}; marked but not found: {_shown(marked - found)}"
-    )
+def test_a_quiet_file_gives_only_what_other_rules_are_marked_for(case: Case) -> None:
+    case.check_findings()
 
 
 @pytest.mark.parametrize("case", _named("good"))
-def test_a_good_file_gives_none(case: Case, tmp_path: Path) -> None:
-    found = [
-        f"{name}:{line} {f.rule.code}" for name, line, f in _checked(case, tmp_path) if f.rule.code != "SL002"
-    ]
-    assert not found
+def test_a_good_file_gives_none(case: Case) -> None:
+    case.check_findings()
 
 
 @pytest.mark.parametrize("case", _named("bad"))
-def test_fixing_bad_gives_good(case: Case, tmp_path: Path) -> None:
-    unsafe = not case.safe_only
-    findings = [finding for _, _, finding in _checked(case, tmp_path)]
-    if not any(wanted(finding.fix, unsafe) for finding in findings):
+def test_fixing_bad_gives_good(case: Case) -> None:
+    if not case.check_fix():
         pytest.skip("nothing in it has a fix")
-    target = tmp_path / case.path.name
-    report = fix([target], case.options(), unsafe, write=True)
-    assert not [outcome.problem for outcome in report.fixed if outcome.problem]
-    good = case.path.with_name("good" + case.path.name.removeprefix("bad"))
-    assert good.exists(), f"{case.path.name} is fixed, so {good.name} must say to what"
-    for before, after in zip(Case(good).files(), case.files(target), strict=True):
-        assert after.read_text("utf-8") == before.read_text("utf-8")
-        assert after.read_bytes() == before.read_bytes()
-        ast.parse(after.read_bytes())
-    again = fix([target], case.options(), unsafe, write=True)
-    assert not any(outcome.changed for outcome in again.fixed), "a second fix changes it again"
 
 
 def test_fixes_are_as_the_rule_says(rule: type[Rule], tmp_path: Path) -> None:
@@ -205,7 +90,7 @@ def test_fixes_are_as_the_rule_says(rule: type[Rule], tmp_path: Path) -> None:
     for number, case in enumerate(case for case in _cases("bad") if case.code == rule.code):
         folder = tmp_path / str(number)
         folder.mkdir()
-        found = {f.fix.safety for *_, f in _checked(case, folder) if f.rule is rule and f.fix is not None}
+        found = {f.fix.safety for _, f in case.found(folder) if f.rule is rule and f.fix is not None}
         kinds |= found
         proven = proven or bool(found - ({Safety.UNSAFE} if case.safe_only else set()))
     said = {
@@ -241,7 +126,7 @@ def test_a_block_of_the_page_is_the_program_of_the_proof(
     assert section is not None
     blocks = FENCE.findall(section[1])
     assert len(blocks) == 1, f"{heading} is one whole program"
-    case = Case(FIXTURES / rule.code / name)
+    case = Case(rule.code, FIXTURES / rule.code / name, beside=True)
     lines = case.path.read_text("utf-8").splitlines()
     above = next(number for number, line in enumerate(lines) if HEADER.match(line) is None)
     assert blocks[0].splitlines() == [MARKER.sub("", line).rstrip() for line in lines[above:]]

@@ -41,9 +41,13 @@ class Program:
     """The questions rules ask, over the files of one project. Nothing is read before a question needs it."""
 
     def __init__(
-        self, root: Path, overlay: dict[Path, Source] | None = None, jit_decorators: tuple[str, ...] = ()
+        self,
+        root: Path,
+        overlay: dict[Path, Source] | None = None,
+        jit_decorators: tuple[str, ...] = (),
+        project: Project | None = None,
     ) -> None:
-        self.project = Project(root, overlay)
+        self.project = project or Project(root, overlay)
         self._answers: Remembered[Hashable, object] = Remembered(self.project.needs)
         self.jit_decorators = frozenset(jit_decorators)
         self.needs = self.project.needs

@@ -60,19 +60,27 @@ class Project:
         self.needs = Needs()
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
+        self.lent: dict[Path, FileFacts] = {}
+        """What others have parsed of files that are still the same (see `program.again`); theirs to let go of."""
 
     def facts(self, path: Path) -> FileFacts | None:
         """The facts of a file, or None where it cannot be read or parsed: then nothing is known through it."""
         self.needs.note(path)
         if path not in self._facts:
             try:
-                self._parse(path, self._overlay.get(path) or decode(path, read_bytes(path)))
+                lent = self.lent.get(path)
+                own = self._overlay.get(path) or (
+                    decode(path, read_bytes(path)) if lent is None else lent.source
+                )
+                self._parse(path, own)
             except (Unreadable, NotParsed):
                 self._facts[path] = None
         return self._facts[path]
 
     def _parse(self, path: Path, source: Source) -> FileFacts:
-        facts = self._facts[path] = read_facts(source, path)
+        lent = self.lent.get(path)
+        same = lent is not None and lent.source.text == source.text
+        facts = self._facts[path] = lent if lent is not None and same else read_facts(source, path)
         return facts
 
     def checked(self, source: Source, path: Path) -> FileFacts:
@@ -94,29 +102,39 @@ class Project:
         """About how many bytes of memory the parsed files take."""
         return sum(facts.held for facts in self._facts.values() if facts is not None)
 
+    def parsed(self) -> dict[Path, FileFacts]:
+        """What is parsed by now, or was lent."""
+        own = {path: facts for path, facts in self._facts.items() if facts is not None}
+        return {**self.lent, **own}
+
     def forget(self) -> None:
         """Let go of all parsed files."""
-        for facts in self._facts.values():
-            if facts is not None:
+        for path, facts in self._facts.items():
+            if facts is not None and facts is not self.lent.get(path):
                 facts.release()
         self._facts.clear()
 
     @cached_property
-    def _files(self) -> dict[Path, int]:
+    def files(self) -> dict[Path, int]:
         """Every Python file of the project with its size, found when first asked for."""
-        return {Path(path): stamp[0] for path, stamp in survey(self.root)[0].items()}
+        found = {Path(path): stamp[0] for path, stamp in survey(self.root)[0].items()}
+        for path, source in self._overlay.items():  # what was never saved
+            if path not in found and self.root in path.parents and not os.path.exists(path):
+                found[path] = len(source.text)
+        return found
 
     @cached_property
-    def _too_large(self) -> bool:
-        return sum(self._files.values()) > _SEARCH_BYTES
+    def too_large(self) -> bool:
+        """Whether there is too much to search."""
+        return sum(self.files.values()) > _SEARCH_BYTES
 
     def _texts(self) -> Iterator[tuple[Path, bytes]]:
         """What the files hold, one after the other: together it may be much. Nothing if it is too much to search."""
-        for path in self._files if not self._too_large else ():
+        for path in self.files if not self.too_large else ():
             self._reads += 1
-            yield path, self._bytes(path)
+            yield path, self.bytes_of(path)
 
-    def _bytes(self, path: Path) -> bytes:
+    def bytes_of(self, path: Path) -> bytes:
         """What a file holds now; nothing where it cannot be read."""
         if path in self._overlay:
             return self._overlay[path].text.encode()
@@ -186,22 +204,23 @@ class Project:
         """
         self.needs.note((JOINED if joined else TOGETHER, str(path)))
         with timed("searching the project"):
-            return self._graph.joined(str(path)) if joined else self._graph.together(str(path))
+            return self.graph.joined(str(path)) if joined else self.graph.together(str(path))
 
     @cached_property
-    def _graph(self) -> ImportGraph:
+    def graph(self) -> ImportGraph:
+        """Which files import which."""
         return ImportGraph(str(self.root), {str(path): imports_of(data) for path, data in self._texts()})
 
     def _is_there(self, path: Path, question: Question, joined: bool = False) -> bool:
         found = self._whole(question)
-        return self._too_large or path in found or bool(self._near(path, found, joined))
+        return self.too_large or path in found or bool(self._near(path, found, joined))
 
     def _near(self, path: Path, found: list[Path], joined: bool = False) -> list[Path]:
         """Of some files those that run with one."""
         if all(other == path for other in found):
             return found
         mask = self.together(path, joined)
-        return [other for other in found if self._graph.holds(mask, str(other))]
+        return [other for other in found if self.graph.holds(mask, str(other))]
 
     def _whole(self, question: Question) -> list[Path]:
         """The files of the project of which `holds` is true; none when it is too large to search."""
@@ -230,7 +249,9 @@ class Project:
         if kind == "starred":
             found &= index.starring
         paths = (index.paths[place] for place in sorted(found))
-        return paths if kind not in _ASIDE else (path for path in paths if holds(question, self._bytes(path)))
+        return (
+            paths if kind not in _ASIDE else (path for path in paths if holds(question, self.bytes_of(path)))
+        )
 
     @cached_property
     def _index(self) -> _Index:
@@ -244,7 +265,7 @@ class Project:
         return index
 
     def _read(self, paths: list[Path], but: Path | None, every: bool = False) -> Iterator[FileFacts | None]:
-        if self._too_large or (len(paths) > _SEARCH_FILES and not every):
+        if self.too_large or (len(paths) > _SEARCH_FILES and not every):
             yield None
             return
         for path in paths:

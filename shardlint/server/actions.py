@@ -1,0 +1,158 @@
+"""What can be done about a finding: its fix, a comment that silences it, and all safe fixes of a file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from lsprotocol import types as lsp
+
+from shardlint.attempt import Attempt, Work
+from shardlint.outcome import FileReport, Outcome
+from shardlint.recheck import carry_out
+from shardlint.rule import Finding, Safety
+from shardlint.server.session import Session, Shown
+from shardlint.server.texts import Buffer, Encoding, edits
+from shardlint.silence import with_comments
+from shardlint.sources.text import Source, Unreadable, decode, read_bytes
+
+FIX_ALL = "source.fixAll.shardlint"
+KINDS = [lsp.CodeActionKind.QuickFix, FIX_ALL]
+Texts = dict[Path, tuple[Source, str]]
+"""Files that an action changes: as they are, and the text they get."""
+
+
+class Gone(Exception):
+    """The action no longer fits the text, or cannot be done; the message says why."""
+
+
+def offered(shown: Shown, start: int, end: int, only: list[str] | None) -> Iterator[lsp.CodeAction]:
+    """The actions for some characters, without their edits, which `Actions.texts` makes from their `data`."""
+    said: dict[str, object] = {"uri": shown.buffer.uri, "version": shown.buffer.version}
+    if _wants(only, lsp.CodeActionKind.QuickFix.value):
+        here = [one for one in shown.findings if one.start <= end and start <= one.end]
+        for finding in here:
+            yield from _about(finding, said)
+    if _wants(only, FIX_ALL) and any(_is_safe(one) for one in shown.findings):
+        yield lsp.CodeAction("Apply all safe fixes of shardlint", FIX_ALL, data={**said, "do": "all"})
+
+
+def _about(finding: Finding, said: dict[str, object]) -> Iterator[lsp.CodeAction]:
+    code, fix = finding.rule.code, finding.fix
+    data = {**said, "code": code, "start": finding.start}
+    kind = lsp.CodeActionKind.QuickFix
+    if fix is not None:
+        safe = fix.safety is Safety.SAFE
+        label = "" if safe else f" (unsafe{f': {fix.why}' if fix.why else ''})"
+        title = f"{code}: {fix.message}{label}"
+        yield lsp.CodeAction(title, kind, is_preferred=safe, data={**data, "do": "fix"})
+    if not code.startswith("SL0"):
+        yield lsp.CodeAction(f"{code}: suppress on this line", kind, data={**data, "do": "suppress"})
+
+
+def _wants(only: list[str] | None, kind: str) -> bool:
+    return not only or any(kind == one or kind.startswith(f"{one}.") for one in only)
+
+
+def _is_safe(finding: Finding) -> bool:
+    return finding.fix is not None and finding.fix.safety is Safety.SAFE
+
+
+class Actions:
+    """Makes the edits of actions, by the code of `fix` and `check --add-suppressions`. In the worker's thread."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+
+    def texts(self, data: dict[str, object]) -> Texts:
+        """The files that an action changes. Raises `Gone`."""
+        buffer = self.session.buffers.get(str(data.get("uri")))
+        if buffer is None or buffer.version != data.get("version"):
+            raise Gone("the text has changed since; ask again")
+        if data.get("do") == "all":
+            return self._fixed(buffer, None)
+        shown = self.session.examined(self._current(buffer))
+        for finding in shown.findings:
+            if (finding.rule.code, finding.start) == (data.get("code"), data.get("start")):
+                return (
+                    self._suppressed(buffer, finding)
+                    if data["do"] == "suppress"
+                    else self._fixed(buffer, finding)
+                )
+        raise Gone("the finding is no longer there")
+
+    def _current(self, buffer: Buffer) -> Buffer:
+        self.session.current(buffer.path)
+        return buffer
+
+    def _suppressed(self, buffer: Buffer, finding: Finding) -> Texts:
+        report = FileReport(buffer.path, buffer.source, [finding])
+        reason = self.session.wishes_for(buffer.path).suppression
+        return {buffer.path: (buffer.source, with_comments(report, reason))}
+
+    def _fixed(self, buffer: Buffer, finding: Finding | None) -> Texts:
+        """All safe fixes of a file, or the one of a finding with all that is right only together with it."""
+        kept = self.session.current(buffer.path)
+        group = finding.fix.together if finding is not None and finding.fix is not None else ()
+        paths = dict.fromkeys((buffer.path, *map(Path, group)))
+        outcomes = [self._outcome(path) for path in paths]
+        unsafe = finding is not None and not _is_safe(finding)
+        root = kept.checker.root(buffer.path)
+        attempt = Attempt(outcomes, kept.options, unsafe, root, kept.places, self.session.overlay())
+        attempt.make_checker = kept.with_texts
+        if finding is not None:
+            attempt.wanted = lambda work, one: _is_it(work, one, finding, buffer.path)
+        carry_out(attempt)
+        changed = {
+            work.path: (work.before, work.after.text) for work in attempt.works.values() if work.changed
+        }
+        if not changed and finding is not None:
+            raise Gone("; ".join(_refusals(attempt)) or "the fix cannot be made here")
+        return changed
+
+    def _outcome(self, path: Path) -> Outcome:
+        kept = self.session.kept(path)
+        outcome = kept.check(path) if path in kept.overlay else kept.checker.check_file(path)
+        if outcome.report is None or path not in kept.overlay:
+            return outcome
+        return replace(outcome, report=FileReport(path, kept.overlay[path], outcome.report.findings))
+
+    def edit(self, texts: Texts, encoding: Encoding, versioned: bool) -> lsp.WorkspaceEdit:
+        """Changed files as an editor takes them."""
+        open_ones = {buffer.path: buffer for buffer in self.session.buffers.values()}
+        made = []
+        for path, (source, after) in texts.items():
+            known = open_ones.get(path)
+            uri = known.uri if known is not None else path.as_uri()
+            version = known.version if known is not None else None
+            made.append((uri, version, edits(source, after, encoding)))
+        if not versioned:
+            return lsp.WorkspaceEdit(changes={uri: found for uri, _, found in made})
+        return lsp.WorkspaceEdit(
+            document_changes=[
+                lsp.TextDocumentEdit(lsp.OptionalVersionedTextDocumentIdentifier(uri, version), found)
+                for uri, version, found in made
+            ]
+        )
+
+
+def _is_it(work: Work, one: Finding, finding: Finding, path: Path) -> bool:
+    """Whether a finding is the one, or is to be fixed together with it."""
+    if one.rule.code != finding.rule.code or one.fix is None or finding.fix is None:
+        return False
+    if finding.fix.together and one.fix.together == finding.fix.together:
+        return True
+    return work.path == path and work.origin(one) == finding.start and not work.made
+
+
+def _refusals(attempt: Attempt) -> Iterator[str]:
+    yield from dict.fromkeys((*attempt.refused.single.values(), *attempt.refused.groups.values()))
+
+
+def source_of(path: Path) -> Source | None:
+    """The text of a file on the disk; None where it cannot be read."""
+    try:
+        return decode(path, read_bytes(path))
+    except Unreadable:
+        return None

@@ -1,0 +1,140 @@
+"""The server itself: what messages it takes, and what it does with them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import sys
+import traceback
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any, TypeVar
+
+from lsprotocol import types as lsp
+from pygls import uris
+from pygls.exceptions import JsonRpcException
+from pygls.lsp.server import LanguageServer
+from pygls.protocol.language_server import LanguageServerProtocol, lsp_method
+
+from shardlint import __version__
+from shardlint.server import features, told
+from shardlint.server.actions import Actions
+from shardlint.server.plain import DEFAULT, SECTION, plain
+from shardlint.server.session import Session, Shown, Wishes
+from shardlint.server.texts import Buffer, Encoding
+from shardlint.server.worker import Worker
+
+Answer = TypeVar("Answer")
+
+
+class _Protocol(LanguageServerProtocol):
+    """Without pygls' own copy of the texts, which takes a form feed for a line's end and changes what it is given."""
+
+    @lsp_method(lsp.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(
+        self, params: lsp.DidChangeTextDocumentParams
+    ) -> Generator[Any, None, None]:
+        """Hand on what was typed."""
+        yield self.fm.features[lsp.TEXT_DOCUMENT_DID_CHANGE], (params,), None
+
+
+class Server(LanguageServer):
+    """One editor's server."""
+
+    def __init__(self) -> None:
+        super().__init__("shardlint", __version__, protocol_cls=_Protocol)
+        self.session = Session(self._show, self.log)
+        self.worker = Worker(self.session.check, self._failed)
+        self.session.pause = self.worker.pause
+        self.actions = Actions(self.session)
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def encoding(self) -> Encoding:
+        """How the editor counts characters."""
+        return self.workspace.position_encoding or lsp.PositionEncodingKind.Utf16
+
+    def begin(self, params: lsp.InitializeParams) -> None:
+        """The editor says who it is, and may say what it wants."""
+        self._loop = asyncio.get_running_loop()
+        said = plain(params.initialization_options)
+        if isinstance(said, dict):
+            self.wish(DEFAULT, said.get("settings", said.get(SECTION, said)))
+
+    def wish(self, folder: Path, said: Any) -> None:
+        """Take settings of the editor for a folder."""
+        wishes, wrong = Wishes.of(said)
+        for one in wrong:
+            self.log(f"the editor's setting shardlint.{one}")
+        if self.session.wishes.get(folder) != wishes:
+            self.session.wishes[folder] = wishes
+            self.worker.later(give_up=True)
+
+    async def ask_wishes(self) -> None:
+        """Ask the editor for its settings, for each folder."""
+        folders = list(self.workspace.folders.values())
+        scopes = [None, *(folder.uri for folder in folders)]
+        items = [lsp.ConfigurationItem(scope, SECTION) for scope in scopes]
+        try:
+            found = await self.workspace_configuration_async(lsp.ConfigurationParams(items))
+        except JsonRpcException as error:
+            self.log(f"the editor does not tell its settings: {error}")
+            return
+        for scope, said in zip(scopes, found, strict=False):
+            name = uris.to_fs_path(scope) if scope is not None else None
+            if said is not None:
+                self.wish(DEFAULT if name is None else Path(name).resolve(), plain(said))
+
+    async def ask(self, answer: Callable[[], Answer], alone: bool = False) -> Answer:
+        """Have the worker answer."""
+        return await asyncio.wrap_future(self.worker.ask(answer, alone))
+
+    def look_again(self, forget: bool = False) -> None:
+        """Something changed on the disk."""
+        self.session.look = True
+        if forget:
+            self.worker.ask(self.session.forget, alone=True)
+        self.worker.later(give_up=forget)
+
+    def _show(self, shown: Shown) -> None:
+        found = told.diagnostics(shown, self.encoding)
+        self._in_loop(self._publish, shown.buffer, found)
+
+    def _publish(self, shown: Buffer, found: list[lsp.Diagnostic]) -> None:
+        if shown.uri in self.session.buffers:
+            params = lsp.PublishDiagnosticsParams(shown.uri, found, shown.version)
+            self.text_document_publish_diagnostics(params)
+
+    def log(self, message: str) -> None:
+        """Tell people what went wrong."""
+        self._in_loop(self.window_log_message, lsp.LogMessageParams(lsp.MessageType.Warning, message))
+
+    def _failed(self, error: Exception) -> None:
+        """A check failed as a whole: say so, and begin the next one with nothing."""
+        told = "".join(traceback.format_exception(error))
+        self.log(f"shardlint itself failed, please report it: {told}")
+        self.session.forget()
+
+    def _in_loop(self, call: Callable[..., None], *arguments: Any) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+
+def serve() -> None:
+    """Serve an editor over standard input and output until it says that this is enough."""
+    logging.basicConfig(stream=sys.stderr, level=logging.ERROR)
+    gc.disable()  # the worker collects when nobody types
+    made = server()
+    try:
+        made.start_io()
+    finally:
+        made.worker.end()
+
+
+def server() -> Server:
+    """A server with all it can do."""
+    made = Server()
+    for register in features.EACH:
+        register(made)
+    return made

@@ -1,0 +1,194 @@
+"""The messages that the server takes, each with what it does."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from lsprotocol import types as lsp
+from pygls.exceptions import JsonRpcException
+
+from shardlint.server import told
+from shardlint.server.actions import KINDS, Gone, offered
+from shardlint.server.plain import DEFAULT, SECTION, plain
+from shardlint.server.texts import buffer, changed, offset
+
+if TYPE_CHECKING:
+    from shardlint.server.app import Server
+
+# One pattern each: not every editor reads alternatives in braces.
+_WATCHED = (
+    "*.py",
+    "*.pyi",
+    "*.toml",
+    "*.cfg",
+    "*.lock",
+    "requirements*",
+    ".shardlint-baseline.json",
+    ".gitignore",
+)
+
+
+def _session(server: Server) -> None:
+    @server.feature(lsp.INITIALIZE)
+    def begin(params: lsp.InitializeParams) -> None:
+        server.begin(params)
+
+    @server.feature(lsp.INITIALIZED)
+    async def begun(params: lsp.InitializedParams) -> None:
+        can = server.client_capabilities.workspace
+        registrations = []
+        if (
+            can is not None
+            and can.did_change_watched_files
+            and can.did_change_watched_files.dynamic_registration
+        ):
+            watchers = [lsp.FileSystemWatcher(f"**/{name}") for name in _WATCHED]
+            watch = lsp.DidChangeWatchedFilesRegistrationOptions(watchers)
+            registrations.append(
+                lsp.Registration("files", lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES, register_options=watch)
+            )
+        if (
+            can is not None
+            and can.did_change_configuration
+            and can.did_change_configuration.dynamic_registration
+        ):
+            section = lsp.DidChangeConfigurationRegistrationOptions(SECTION)
+            registrations.append(
+                lsp.Registration("settings", lsp.WORKSPACE_DID_CHANGE_CONFIGURATION, register_options=section)
+            )
+        for one in registrations:
+            try:
+                await server.client_register_capability_async(lsp.RegistrationParams([one]))
+            except JsonRpcException as error:
+                server.log(f"the editor does not tell of {one.id}: {error}")
+        if can is not None and can.configuration:
+            await server.ask_wishes()
+
+    @server.feature(lsp.WORKSPACE_DID_CHANGE_CONFIGURATION)
+    async def configured(params: lsp.DidChangeConfigurationParams) -> None:
+        can = server.client_capabilities.workspace
+        if can is not None and can.configuration:
+            await server.ask_wishes()
+            return
+        said = plain(params.settings)
+        if isinstance(said, dict):
+            server.wish(DEFAULT, said.get(SECTION, said))
+
+    @server.feature(lsp.WORKSPACE_DID_CHANGE_WORKSPACE_FOLDERS)
+    async def folders(params: lsp.DidChangeWorkspaceFoldersParams) -> None:
+        can = server.client_capabilities.workspace
+        if can is not None and can.configuration:
+            await server.ask_wishes()
+
+    @server.feature(lsp.SHUTDOWN)
+    def end(params: None) -> None:
+        server.worker.end()
+
+
+def _texts(server: Server) -> None:
+    @server.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
+    def opened(params: lsp.DidOpenTextDocumentParams) -> None:
+        document = params.text_document
+        made = buffer(document.uri, document.text, document.version)
+        if made is not None:
+            server.session.put(made)
+            server.look_again()
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_CHANGE)
+    def typed(params: lsp.DidChangeTextDocumentParams) -> None:
+        known = server.session.buffers.get(params.text_document.uri)
+        if known is not None:
+            text = changed(known.source, params.content_changes, server.encoding)
+            made = buffer(known.uri, text, params.text_document.version)
+            if made is not None:
+                server.session.put(made)
+                server.worker.later(give_up=True)
+
+    @server.feature(lsp.TEXT_DOCUMENT_DID_CLOSE)
+    def closed(params: lsp.DidCloseTextDocumentParams) -> None:
+        uri = params.text_document.uri
+        if uri in server.session.buffers:
+            server.session.drop(uri)
+            server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
+            server.look_again()
+
+
+def _files(server: Server) -> None:
+    @server.feature(lsp.TEXT_DOCUMENT_DID_SAVE)
+    def saved(params: lsp.DidSaveTextDocumentParams) -> None:
+        server.look_again()
+
+    @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
+    def happened(params: lsp.DidChangeWatchedFilesParams) -> None:
+        server.look_again(any(not one.uri.endswith((".py", ".pyi")) for one in params.changes))
+
+
+def _questions(server: Server) -> None:
+    @server.feature(lsp.TEXT_DOCUMENT_HOVER)
+    async def hover(params: lsp.HoverParams) -> lsp.Hover | None:
+        known = server.session.buffers.get(params.text_document.uri)
+        if known is None:
+            return None
+        return await server.ask(lambda: told.hover(server.session, known, params.position, server.encoding))
+
+    @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions())
+    async def lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
+        known = server.session.buffers.get(params.text_document.uri)
+        if known is None:
+            return []
+        return await server.ask(lambda: told.lenses(server.session, known, server.encoding))
+
+    @server.feature(
+        lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=KINDS, resolve_provider=True)
+    )
+    async def actions(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
+        shown = server.session.shown.get(params.text_document.uri)
+        known = server.session.buffers.get(params.text_document.uri)
+        if known is None:
+            return []
+        if shown is None or shown.buffer is not known:
+            await server.ask(server.session.check_now, alone=True)
+            shown = server.session.shown.get(params.text_document.uri)
+        if shown is None or shown.buffer is not known:
+            return []
+        start, end = (
+            offset(known.source, at, server.encoding) for at in (params.range.start, params.range.end)
+        )
+        only = (
+            None
+            if params.context.only is None
+            else [getattr(one, "value", one) for one in params.context.only]
+        )
+        found = list(offered(shown, start, end, only))
+        return found if _resolves(server) else [one for one in found if await _resolved(server, one)]
+
+    @server.feature(lsp.CODE_ACTION_RESOLVE)
+    async def resolve(params: lsp.CodeAction) -> lsp.CodeAction:
+        if not await _resolved(server, params):
+            params.edit = lsp.WorkspaceEdit(changes={})
+        return params
+
+
+async def _resolved(server: Server, action: lsp.CodeAction) -> bool:
+    """Give an action its edit; False where there is none any more."""
+    data = plain(action.data)
+    if not isinstance(data, dict):
+        return False
+    try:
+        texts = await server.ask(lambda: server.actions.texts(data), alone=True)
+    except Gone as error:
+        server.window_show_message(lsp.ShowMessageParams(lsp.MessageType.Info, f"Not changed: {error}"))
+        return False
+    can = server.client_capabilities.workspace
+    versioned = bool(can and can.workspace_edit and can.workspace_edit.document_changes)
+    action.edit = server.actions.edit(texts, server.encoding, versioned)
+    return True
+
+
+def _resolves(server: Server) -> bool:
+    can = server.client_capabilities.text_document
+    support = can.code_action.resolve_support if can and can.code_action else None
+    return support is not None and "edit" in support.properties
+
+
+EACH = (_session, _texts, _files, _questions)

@@ -1,0 +1,160 @@
+"""The programs of one set of options, kept between checks and brought up to date with editors and disk."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shardlint.cache.store import changed as changed_at
+from shardlint.checker import Checker
+from shardlint.environments import site_packages
+from shardlint.outcome import Options, Outcome
+from shardlint.places import Places
+from shardlint.program.again import rests
+from shardlint.program.needs import Need
+from shardlint.program.project import Project
+from shardlint.sources.find import matches, survey
+from shardlint.sources.text import Source, Unreadable, decode, read_bytes
+from shardlint.sources.tree import Stamp, Tree
+
+# The disk is looked at again when a file was opened, saved or closed, when the editor tells of a change, and after this
+# many seconds.
+_LOOK = 5.0
+Overlay = dict[Path, Source]
+
+
+@dataclass
+class _Walk:
+    """A project on the disk: its files, and what tells which releases and settings hold."""
+
+    files: dict[str, Stamp]
+    telling: list[Any] = field(default_factory=list)
+
+
+class Kept:
+    """What is known under one set of options."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self.overlay: Overlay = {}
+        self.outcomes: dict[Path, Outcome] = {}
+        """What came of open files, as long as it holds."""
+        self._walks: dict[str, _Walk] = {}
+        self._looked = 0.0
+        self._start({})
+
+    def _start(self, overlay: Overlay) -> None:
+        self.places = Places(Tree(), self.options.config)
+        self.checker = Checker(self.options, overlay, self.places)
+        self.overlay = overlay
+        self.outcomes.clear()
+        self._walks.clear()
+
+    def forget(self) -> None:
+        """Let go of everything: settings changed."""
+        self.checker.let_go()
+        self._start(self.overlay)
+
+    def bring(self, overlay: Overlay, look: bool) -> None:
+        """Bring all up to date with the texts in editors and, if asked to or after some time, with the disk."""
+        changed = set(_differing(self.overlay, overlay))
+        files: dict[str, dict[Path, int]] = {}
+        now = time.monotonic()
+        if look or now - self._looked > _LOOK:
+            self._looked = now
+            if not self._look(overlay, changed, files):
+                self.checker.let_go()
+                self._start(overlay)
+                return
+        if changed or files:
+            self._again(overlay, changed, files)
+        self.overlay = overlay
+
+    def check(self, path: Path) -> Outcome:
+        """What comes of an open file: what is known of it, or made now."""
+        known = self.outcomes.get(path)
+        if known is None:
+            known = self.outcomes[path] = self.checker.check_file(path)
+            self._walked()
+        return known
+
+    def excluded(self, path: Path) -> bool:
+        """Whether the settings leave a file out."""
+        settings = self.places.settings(str(path.parent))
+        return bool(settings.exclude) and matches(settings.exclude, path, settings.folder)
+
+    def with_texts(self, overlay: dict[Path, Source]) -> Checker:
+        """A checker that sees other texts, and knows what is known of the rest."""
+        changed = set(_differing(self.overlay, overlay))
+        return self.checker.again(overlay, changed, {})[0]
+
+    def _again(self, overlay: Overlay, changed: set[Path], files: dict[str, dict[Path, int]]) -> None:
+        before = self.checker
+        self.checker, gone = before.again(overlay, changed, files)
+        before.dispose(self.checker)
+        for path, outcome in list(self.outcomes.items()):
+            if path not in overlay or _dead(path, outcome, gone):
+                del self.outcomes[path]
+
+    def _walked(self) -> None:
+        for project in self.checker.projects():
+            root = str(project.root)
+            if root not in self._walks:
+                self._walks[root] = _walk(root)
+
+    def _look(self, overlay: Overlay, changed: set[Path], files: dict[str, dict[Path, int]]) -> bool:
+        """Find what changed on the disk; False where settings or releases did, so that nothing holds."""
+        for root, before in self._walks.items():
+            now = self._walks[root] = _walk(root)
+            if now.telling != before.telling:
+                return False
+            for path in before.files.keys() | now.files.keys():
+                if before.files.get(path) != now.files.get(path) and Path(path) not in overlay:
+                    changed.add(Path(path))
+            never_saved = {path for path in overlay if root in map(str, path.parents)} - self.overlay.keys()
+            if before.files.keys() != now.files.keys() or never_saved:
+                files[root] = Project(Path(root), overlay).files
+        return True
+
+
+def _dead(path: Path, outcome: Outcome, gone: frozenset[Need]) -> bool:
+    if path in gone:
+        return True
+    if outcome.needed is None:
+        return not outcome.quiet
+    return rests(outcome.needed, gone)
+
+
+def _differing(before: Overlay, after: Overlay) -> Iterator[Path]:
+    """The files of which editors, or the disk where an editor has let go, now show another text."""
+    for path in before.keys() | after.keys():
+        one, two = before.get(path), after.get(path)
+        if one is two:
+            continue
+        if (one.text if one is not None else _saved(path)) != (two.text if two is not None else _saved(path)):
+            yield path
+
+
+def _saved(path: Path) -> str | None:
+    try:
+        return decode(path, read_bytes(path)).text
+    except Unreadable:
+        return None
+
+
+def _walk(root: str) -> _Walk:
+    tree = Tree()
+    files, folders = survey(Path(root), tree)
+    return _Walk(dict(files), list(_telling(root, folders, tree)))
+
+
+def _telling(root: str, folders: Iterable[str], tree: Tree) -> Iterator[Any]:
+    for place, _ in site_packages(root):
+        yield place, changed_at(place)
+    for path in folders:
+        folder = tree.folder(path)
+        if folder is not None:
+            yield from ((f"{path}/{name}", stamp) for name, stamp in folder.telling.items())

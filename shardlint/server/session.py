@@ -1,0 +1,250 @@
+"""What editors have open, and what is found in it. All but `open`, `close` and `configure` belongs to the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shardlint.baseline import BadBaseline
+from shardlint.certainty import Certainty
+from shardlint.facts import NotParsed, check_parses
+from shardlint.known import compare, projects
+from shardlint.outcome import FileReport, Options, Outcome, Report
+from shardlint.registry import BrokenPack, UnknownRule
+from shardlint.rule import Finding
+from shardlint.server.kept import Kept, Overlay
+from shardlint.server.plain import DEFAULT
+from shardlint.server.texts import Buffer, moved
+from shardlint.server.worker import Stopped
+from shardlint.settings import BadSettings
+from shardlint.sources.find import Found, Met
+from shardlint.sources.text import Source
+from shardlint.targets import BadTarget
+
+_REFUSED = (BadBaseline, BadSettings, BadTarget, BrokenPack, UnknownRule)
+STALE = "As it was before Python could no longer parse the file."
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is shown of a buffer. `broken` is why it cannot be checked, and from which character on that is so."""
+
+    buffer: Buffer
+    findings: tuple[Finding, ...] = ()
+    broken: str = ""
+    at: int = 0
+    refused: bool = False
+    """Whether it is not the text that is at fault: the settings are."""
+    carried: tuple[Finding, ...] = ()
+    """What was found in the last text that could be parsed, where it is now."""
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """What the settings of an editor ask for, in a folder."""
+
+    options: Options = field(default_factory=Options)
+    suppression: str = "TODO: say why"
+
+    @staticmethod
+    def of(said: Any) -> tuple[Wishes, list[str]]:
+        """The wishes, and what is wrong with them."""
+        wrong: list[str] = []
+        said = said if isinstance(said, Mapping) else {}
+        certainty = said.get("certainty") or None
+        if certainty is not None and certainty not in list(Certainty):
+            wrong.append(f"certainty is {certainty!r}; write one of {', '.join(Certainty)}")
+            certainty = None
+        options = Options(
+            select=_codes(said, "select", wrong),
+            ignore=_codes(said, "ignore", wrong),
+            certainty=Certainty(certainty) if certainty is not None else None,
+        )
+        reason = said.get("suppressionReason")
+        if isinstance(reason, str) and reason.strip() and "\n" not in reason:
+            return Wishes(options, reason.strip()), wrong
+        return Wishes(options), wrong
+
+
+def _codes(said: Mapping[str, Any], key: str, wrong: list[str]) -> tuple[str, ...]:
+    value = said.get(key) or []
+    if isinstance(value, list) and all(isinstance(one, str) for one in value):
+        return tuple(value)
+    wrong.append(f'{key} is {value!r}; write a list of strings such as ["SL2"]')
+    return ()
+
+
+class Session:
+    """One editor's session. `show` is given what is to be shown, `log` what went wrong."""
+
+    def __init__(self, show: Callable[[Shown], None], log: Callable[[str], None]) -> None:
+        self._show, self._log = show, log
+        self.buffers: dict[str, Buffer] = {}
+        self.shown: dict[str, Shown] = {}
+        self.wishes: dict[Path, Wishes] = {}
+        """By workspace folder; those for all others under the root folder."""
+        self.look = True
+        """Whether the disk may be another."""
+        self.checking = False
+        self.pause: Callable[[], None] = lambda: None
+        self._kept: dict[tuple[Any, ...], Kept] = {}
+        self._good: dict[str, tuple[str, tuple[Finding, ...]]] = {}
+        self._said: set[str] = set()
+        self._last = ""
+
+    def put(self, buffer: Buffer) -> None:
+        """A text was opened or changed."""
+        self.buffers[buffer.uri] = buffer
+        self._last = buffer.uri
+
+    def drop(self, uri: str) -> None:
+        """A text was closed."""
+        self.buffers.pop(uri, None)
+        self.shown.pop(uri, None)
+        self._good.pop(uri, None)
+
+    def forget(self) -> None:
+        """Let go of all that is known: settings changed."""
+        for kept in self._kept.values():
+            kept.forget()
+
+    def wishes_for(self, path: Path) -> Wishes:
+        """What is asked for a file: by the nearest folder that asks for anything."""
+        for folder in path.parents:
+            if folder in self.wishes:
+                return self.wishes[folder]
+        return self.wishes.get(DEFAULT, Wishes())
+
+    def kept(self, path: Path) -> Kept:
+        """What is known under the options for a file."""
+        options = self.wishes_for(path).options
+        key = options.select, options.ignore, options.certainty
+        if key not in self._kept:
+            self._kept[key] = Kept(options)
+        self._kept[key].checker.pause = self.pause
+        return self._kept[key]
+
+    def overlay(self) -> Overlay:
+        """The texts in editors, by path."""
+        return {buffer.path: buffer.source for buffer in list(self.buffers.values())}
+
+    def current(self, path: Path) -> Kept:
+        """The same, brought up to date. Raises `Stopped` in the middle of a check, which looks at something else."""
+        kept = self.kept(path)
+        if self.checking:
+            raise Stopped
+        kept.bring(self.overlay(), look=False)
+        kept.checker.pause = self.pause
+        return kept
+
+    def check(self) -> None:
+        """Check what is open and not known, the text that was changed last first."""
+        self.checking = True
+        try:
+            self._check()
+        finally:
+            self.checking = False
+
+    def check_now(self) -> None:
+        """Check for somebody who waits for it. Never in the middle of a check."""
+        if self.checking:
+            raise Stopped
+        self.check()
+
+    def _check(self) -> None:
+        buffers = sorted(self.buffers.values(), key=lambda one: one.uri != self._last)
+        self._syntax(buffers[:1])
+        overlay, look = self.overlay(), self.look
+        self.look = False
+        for kept in {id(kept): kept for kept in (self._usable(one) for one in buffers) if kept}.values():
+            kept.bring(overlay, look)
+            kept.checker.pause = self.pause
+        for buffer in buffers:
+            self.pause()
+            shown = self.examined(buffer)
+            if self.shown.get(buffer.uri) != shown and self.buffers.get(buffer.uri) is buffer:
+                self.shown[buffer.uri] = shown
+                self._show(shown)
+
+    def examined(self, buffer: Buffer) -> Shown:
+        """What is to be shown of a buffer."""
+        try:
+            kept = self.kept(buffer.path)
+            if kept.excluded(buffer.path):
+                return Shown(buffer)
+            outcome = kept.check(buffer.path)
+            findings = tuple(_new(buffer, outcome, kept))
+        except _REFUSED as error:
+            self._say(str(error))
+            return Shown(buffer, broken=str(error), refused=True)
+        for fault in outcome.faults:
+            self._say(f"{buffer.path}: {fault.reason}")
+        if outcome.failed and outcome.reason:
+            self._say(f"{buffer.path}: {outcome.reason}")
+        if outcome.reason is not None:
+            at = outcome.report.findings[0].start if outcome.report is not None else 0
+            return Shown(buffer, broken=outcome.reason, at=at, carried=self._carried(buffer))
+        self._good[buffer.uri] = buffer.source.text, findings
+        return Shown(buffer, findings)
+
+    def _usable(self, buffer: Buffer) -> Kept | None:
+        try:
+            return self.kept(buffer.path)
+        except _REFUSED:
+            return None
+
+    def _syntax(self, buffers: list[Buffer]) -> None:
+        """Show at once that a text was broken, or is whole again: a check may take a while."""
+        for buffer in buffers:
+            known = self.shown.get(buffer.uri)
+            try:
+                check_parses(buffer.source.text)
+            except NotParsed as error:
+                starts = buffer.source.line_starts
+                at = starts[min(error.line, len(starts)) - 1] + error.column - 1
+                told = Shown(
+                    buffer, (), str(error), min(at, len(buffer.source.text)), False, self._carried(buffer)
+                )
+            else:
+                if known is None or not known.broken or known.refused:
+                    continue
+                told = Shown(buffer, carried=self._carried(buffer))
+            if told != known:
+                self.shown[buffer.uri] = told
+                self._show(told)
+
+    def _carried(self, buffer: Buffer) -> tuple[Finding, ...]:
+        text, findings = self._good.get(buffer.uri, ("", ()))
+        kept = tuple(_carried(text, buffer.source.text, findings))
+        self._good[buffer.uri] = buffer.source.text, kept
+        return kept
+
+    def _say(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            self._log(message)
+
+
+def _carried(before: str, after: str, findings: tuple[Finding, ...]) -> Iterator[Finding]:
+    from dataclasses import replace
+
+    for finding in findings:
+        place = moved(before, after, finding.start, finding.end)
+        if place is not None:
+            yield replace(finding, start=place[0], end=place[1], fix=None)
+
+
+def _new(buffer: Buffer, outcome: Outcome, kept: Kept) -> list[Finding]:
+    """The findings that are not in the project's baseline."""
+    if outcome.report is None:
+        return []
+    source: Source = buffer.source
+    report = Report(reports=[FileReport(buffer.path, source, outcome.report.findings)])
+    found = Found(met=[Met(str(buffer.path), str(buffer.path))])
+    for project in projects(report, found, kept.options, kept.places).values():
+        if project.file.is_file():
+            matched = compare(project, report, False)
+            return [finding for _, findings in matched.new for finding in findings]
+    return outcome.report.findings

@@ -1,0 +1,163 @@
+"""Findings, and what is known at a place, in the words of the protocol."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeVar
+
+from lsprotocol import types as lsp
+
+from shardlint.explain import about, axes_of
+from shardlint.facts import FileFacts, NotParsed, Scope
+from shardlint.program import Program
+from shardlint.registry import entries, page_address
+from shardlint.rule import Finding
+from shardlint.server.session import STALE, Session, Shown
+from shardlint.server.texts import Buffer, Encoding, offset, span
+
+Answer = TypeVar("Answer")
+_SOURCE = "shardlint"
+
+
+def diagnostics(shown: Shown, encoding: Encoding) -> list[lsp.Diagnostic]:
+    """What an editor marks."""
+    source = shown.buffer.source
+    found = [_diagnostic(one, shown, encoding) for one in shown.findings]
+    if shown.broken:
+        end = min(shown.at + 1, len(source.text))
+        reason = shown.broken[0].upper() + shown.broken[1:]
+        code = "settings" if shown.refused else "SL001"
+        found.append(
+            lsp.Diagnostic(
+                span(source, shown.at, end, encoding),
+                f"{reason}. Nothing in the file was checked.",
+                severity=lsp.DiagnosticSeverity.Error,
+                code=code,
+                code_description=_page(code),
+                source=_SOURCE,
+            )
+        )
+    for finding in shown.carried:
+        one = _diagnostic(finding, shown, encoding)
+        one.message = f"{one.message}\n{STALE}" if shown.broken else one.message
+        found.append(one)
+    return found
+
+
+def _diagnostic(finding: Finding, shown: Shown, encoding: Encoding) -> lsp.Diagnostic:
+    return lsp.Diagnostic(
+        span(shown.buffer.source, finding.start, finding.end, encoding),
+        _message(finding),
+        severity=_severity(finding),
+        code=finding.rule.code,
+        code_description=_page(finding.rule.code),
+        source=_SOURCE,
+        tags=[lsp.DiagnosticTag.Deprecated] if finding.harm.value == "removed" else None,
+    )
+
+
+def _message(finding: Finding) -> str:
+    label = f"{finding.label}: " if finding.label else ""
+    why = f"Why: {finding.why}" if finding.why else ""
+    advice = finding.fix.message if finding.fix is not None else finding.help
+    return "\n".join(filter(None, (f"{label}{finding.message}", why, advice[:1].upper() + advice[1:])))
+
+
+def _severity(finding: Finding) -> lsp.DiagnosticSeverity:
+    if finding.certainty.value == "possible":
+        return lsp.DiagnosticSeverity.Information
+    mild = finding.harm.value in ("cost", "removed")
+    return lsp.DiagnosticSeverity.Warning if mild else lsp.DiagnosticSeverity.Error
+
+
+def _page(code: str) -> lsp.CodeDescription | None:
+    address = page_address(code)
+    return lsp.CodeDescription(address) if address else None
+
+
+def hover(session: Session, buffer: Buffer, place: lsp.Position, encoding: Encoding) -> lsp.Hover | None:
+    """What `explain` says of a line, of its expressions those under the place; and the rules of what is found there."""
+    at = offset(buffer.source, place, encoding)
+    parts = list(_rules(session.shown.get(buffer.uri), at))
+    facts, program = _known(session, buffer)
+    if facts is not None and program is not None:
+        line = place.line + 1
+        before = buffer.source.text[
+            buffer.source.line_starts[min(line, len(buffer.source.line_starts)) - 1] : at
+        ]
+        column = len(before.encode("utf-8", "replace"))
+        lines = _aside(program, lambda: list(about(program, facts, line, column)))
+        if len(lines) > 1:
+            parts.append("```text\n" + "\n".join(text.removeprefix("  ") for text in lines) + "\n```")
+    if not parts:
+        return None
+    return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, "\n\n---\n\n".join(parts)))
+
+
+def _rules(shown: Shown | None, at: int) -> Iterator[str]:
+    codes = {one.rule.code for one in (shown.findings if shown else ()) if one.start <= at <= one.end}
+    for code in sorted(codes & entries().keys()):
+        kind = entries()[code].load()
+        summary = (kind.__doc__ or kind.name).strip().splitlines()[0]
+        address = page_address(code)
+        name = f"[{code} {kind.name}]({address})" if address else f"`{code} {kind.name}`"
+        yield f"{name}: {summary}"
+
+
+def lenses(session: Session, buffer: Buffer, encoding: Encoding) -> list[lsp.CodeLens]:
+    """Over each function that is traced itself: by what, and with which mesh in context."""
+    facts, program = _known(session, buffer)
+    if facts is None or program is None:
+        return []
+    found = []
+    for scope in _functions(facts.module):
+        title = _aside(program, partial(_title, program, facts, scope))
+        if title:
+            start, _ = facts.span(scope.node)
+            where = span(buffer.source, start, start, encoding)
+            found.append(lsp.CodeLens(where, lsp.Command(title, "")))
+    return found
+
+
+def _functions(scope: Scope) -> Iterator[Scope]:
+    for inner in scope.definitions:
+        if isinstance(inner.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield inner
+        yield from _functions(inner)
+
+
+def _title(program: Program, facts: FileFacts, scope: Scope) -> str:
+    region = program.tracing.function(facts, scope)
+    if region.traced not in ("always", "sometimes") or len(region.steps) != 1:
+        return ""
+    sometimes = "" if region.traced == "always" else " on some ways"
+    step = region.steps[0]
+    if not step.text.startswith("traced by"):
+        return ""
+    context = program.context(facts, scope.body[0])
+    meshes = {axes_of(one.mesh, " ") for one in context.contexts if one.mesh is not None}
+    sure = context.complete and not context.bare and len(meshes) == 1
+    mesh = f", mesh {meshes.pop()}" if sure and "" not in meshes else ""
+    return f"{step.text}{sometimes}{mesh}"
+
+
+def _known(session: Session, buffer: Buffer) -> tuple[FileFacts | None, Program | None]:
+    kept = session.kept(buffer.path)
+    if kept.overlay.get(buffer.path) is not buffer.source:
+        kept = session.current(buffer.path)
+    program, _ = kept.checker.known(buffer.path)
+    try:
+        return program.project.checked(buffer.source, buffer.path), program
+    except NotParsed:
+        return None, None
+
+
+def _aside(program: Program, answer: Callable[[], Answer]) -> Answer:
+    """An answer in the middle of a check, which does not rest on it."""
+    before = program.needs.begin()
+    try:
+        return answer()
+    finally:
+        program.needs.now = before

@@ -1,0 +1,264 @@
+"""For the tests of rules, in this project and in rule packs: programs with marks, and what must hold of them.
+
+    @pytest.mark.parametrize("case", [case for code in RULES for case in cases(code)], ids=str)
+    def test_case(case):
+        case.check()
+
+A line on which a finding starts ends in a comment with its code. `fixtures/README.md` describes files, marks and
+headers; docs/packs.md shows a pack's tests. What does not hold is an `AssertionError` in words. Needs no pytest.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+from shardlint.certainty import Certainty
+from shardlint.check import check
+from shardlint.fix import fix, wanted
+from shardlint.outcome import Options
+from shardlint.registry import entries, proof_folders, rules
+from shardlint.rule import Finding
+from shardlint.targets import KNOWN, parse_targets
+
+__all__ = ["Case", "Mark", "cases", "check_rule", "check_text", "run_proof"]
+
+MARKER = re.compile(r"#\s*([A-Z]{2,}\d{2,}(?:\s*,\s*[A-Z]{2,}\d{2,})*)\s*$")
+HEADER = re.compile(r"#\s*(targets|options):\s*(.*?)\s*$")
+WORDS = {"pedantic", "safe-only", "unsafe-fixes"}
+ROLES = ("bad", "good", "quiet")
+_NEWEST = {package: releases[-1] for package, releases in KNOWN.items()}
+
+
+class Mark(NamedTuple):
+    """Where something is, or must be, found: a file below the case's folder, a line, a code."""
+
+    file: str
+    line: int
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} {self.code}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program with marks, a file or a folder of files that belong together, and how to check it.
+
+    Its name begins with its role: `bad` (exactly the marked findings are found, and fixing gives the `good` twin),
+    `good` (none is found), `quiet` (none of its rule is found). `beside` says that all rules that are on by default
+    are run; without it only its own is, and marks for others say nothing.
+    """
+
+    code: str
+    path: Path
+    beside: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.code}-{self.path.name}"
+
+    @property
+    def role(self) -> str:
+        """`bad`, `good` or `quiet`."""
+        return self.path.stem.partition("_")[0]
+
+    @property
+    def twin(self) -> Path:
+        """What fixing a bad program gives."""
+        return self.path.with_name("good" + self.path.name.removeprefix("bad"))
+
+    def files(self, below: Path | None = None) -> list[Path]:
+        """Its files, in order."""
+        top = below or self.path
+        return sorted(top.rglob("*.py")) if top.is_dir() else [top]
+
+    def header(self) -> dict[str, list[str]]:
+        """What its first lines say of targets and options."""
+        found: dict[str, list[str]] = {"targets": [], "options": []}
+        first = self.path / "__init__.py" if self.path.is_dir() else self.path
+        for line in first.read_text("utf-8").splitlines() if first.is_file() else ():
+            match = HEADER.match(line)
+            if match is None:
+                break
+            found[match[1]] += [part.strip() for part in match[2].split(",") if part.strip()]
+        return found
+
+    @property
+    def safe_only(self) -> bool:
+        """Whether only safe fixes are made."""
+        return "safe-only" in self.header()["options"]
+
+    def options(self) -> Options:
+        """How it is checked: for the newest releases, if it says no others."""
+        header = self.header()
+        unknown = set(header["options"]) - WORDS
+        assert not unknown, f"{self.path}: unknown options {unknown}; known are {sorted(WORDS)}"
+        options = Options(
+            select=(self.code,),
+            certainty=Certainty.POSSIBLE if "pedantic" in header["options"] else None,
+            targets={**_NEWEST, **parse_targets(header["targets"])},
+        )
+        if not self.beside:
+            return options
+        usual = () if entries()[self.code].load().default else tuple(r.code for r in rules() if r.default)
+        return replace(options, select=(*usual, self.code) if usual else ())
+
+    def marked(self) -> Counter[Mark]:
+        """The findings that its marks ask for."""
+        found: Counter[Mark] = Counter()
+        for file in self.files():
+            name = file.relative_to(self.path.parent).as_posix()
+            for number, line in enumerate(file.read_text("utf-8").splitlines(), 1):
+                match = MARKER.search(line)
+                codes = [code.strip() for code in match[1].split(",")] if match is not None else []
+                found.update(Mark(name, number, code) for code in codes if self.beside or code == self.code)
+        return found
+
+    def copied(self, folder: Path) -> Path:
+        """A copy in a folder that is a project of its own: nothing else is seen from it."""
+        (folder / "setup.cfg").touch()
+        target = folder / self.path.name
+        if self.path.is_dir():
+            shutil.copytree(self.path, target)
+        else:
+            shutil.copyfile(self.path, target)
+        return target
+
+    def found(self, folder: Path) -> list[tuple[Mark, Finding]]:
+        """What is found in a copy of it, with where; what it says of comments that silence nothing aside."""
+        report = check([self.copied(folder)], self.options())
+        assert not report.faults, "; ".join(fault.reason for _, fault in report.faults)
+        assert report.files == len(self.files()), f"{self.path}: not all of its files were checked"
+        return [
+            (
+                Mark(
+                    file.path.relative_to(folder).as_posix(),
+                    file.source.position(one.start)[0],
+                    one.rule.code,
+                ),
+                one,
+            )
+            for file in report.reports
+            for one in file.findings
+            if one.rule.code != "SL002"
+        ]
+
+    def check(self) -> None:
+        """All that must hold of it. Raises `AssertionError`."""
+        assert self.role in ROLES, f"{self.path}: its name begins with none of {', '.join(ROLES)}"
+        self.check_findings()
+        if self.role == "bad":
+            self.check_fix()
+
+    def check_findings(self) -> None:
+        """It gives exactly the findings that it must."""
+        marked = self.marked() if self.role != "good" else Counter()
+        with _folder() as folder:
+            found = Counter(mark for mark, _ in self.found(folder))
+        if self.role == "bad":
+            assert marked, f"{self.path} has no marked line"
+        if self.role == "quiet":
+            own = {mark.code for mark in (*found, *marked)}
+            assert self.code not in own, f"{self.path} is not quiet: {_shown(found)}"
+        assert found == marked, (
+            f"{self.path}: not marked: {_shown(found - marked)}; marked but not found: {_shown(marked - found)}"
+        )
+
+    def check_fix(self) -> bool:
+        """Fixing it gives its twin, and fixing that changes nothing; False where nothing in it has a fix."""
+        unsafe = not self.safe_only
+        with _folder() as folder:
+            if not any(wanted(finding.fix, unsafe) for _, finding in self.found(folder)):
+                return False
+            target = folder / self.path.name
+            report = fix([target], self.options(), unsafe, write=True)
+            problems = [outcome.problem for outcome in report.fixed if outcome.problem]
+            assert not problems, f"{self.path}: {'; '.join(problems)}"
+            good = self.twin
+            assert good.exists(), f"{self.path.name} is fixed, so {good.name} must say to what"
+            for expected, made in zip(Case(self.code, good).files(), self.files(target), strict=True):
+                _same(expected, made)
+            again = fix([target], self.options(), unsafe, write=True)
+            changed = [outcome.path.name for outcome in again.fixed if outcome.changed]
+            assert not changed, f"{self.path}: a second fix changes {', '.join(changed)} again"
+        return True
+
+
+def cases(code: str, folder: Path | None = None, *roles: str, beside: bool = False) -> list[Case]:
+    """The programs of a rule's proof: those of its pack's `PROOFS`, or in another folder."""
+    top = proof_folders().get(code) if folder is None else folder
+    assert top is not None and top.is_dir(), f"{code} has no folder of programs"
+    made = [
+        Case(code, path, beside) for path in sorted(top.iterdir()) if path.suffix == ".py" or _of_files(path)
+    ]
+    return [case for case in made if case.role in (roles or ROLES)]
+
+
+def check_rule(code: str, folder: Path | None = None, run: bool = False) -> None:
+    """All programs of a rule's proof, and that there is one with the mistake; with `run` also its proof."""
+    found = cases(code, folder)
+    assert any(case.role == "bad" for case in found), f"{code} has no program with the mistake"
+    for case in found:
+        case.check()
+    if run:
+        run_proof(code)
+
+
+def check_text(code: str, text: str, fixed: str | None = None, *, options: Sequence[str] = ()) -> None:
+    """A program in a string: exactly the marked findings of a rule, none where nothing is marked.
+
+    Where `fixed` is given, what it becomes; the marks stay. `options` are those of a header.
+    """
+    head = f"# options: {', '.join(options)}\n" if options else ""
+    with _folder() as folder:
+        role = "bad" if any(MARKER.search(line) for line in text.splitlines()) else "quiet"
+        path = folder / f"{role}.py"
+        path.write_text(head + text, "utf-8")
+        case = Case(code, path)
+        if fixed is not None:
+            case.twin.write_text(head + fixed, "utf-8")
+        case.check_findings()
+        if fixed is not None:
+            assert case.check_fix(), f"nothing in it has a fix: {text!r}"
+
+
+def run_proof(code: str) -> None:
+    """Run a rule's proof on a simulated mesh, as `shardlint verify --rules` does. Needs jax."""
+    command = [sys.executable, "-m", "shardlint", "verify", "--rules", code]
+    done = subprocess.run(command, capture_output=True, text=True, encoding="utf-8", errors="replace")
+    assert done.returncode == 0, f"the proof of {code} does not hold:\n{done.stdout}{done.stderr}"
+
+
+def _same(expected: Path, made: Path) -> None:
+    one, two = expected.read_bytes(), made.read_bytes()
+    if one != two:
+        import difflib
+
+        before, after = (data.decode("utf-8", "replace").splitlines() for data in (one, two))
+        told = "\n".join(difflib.unified_diff(before, after, expected.name, "what fix makes", lineterm=""))
+        raise AssertionError(told or f"{expected}: the line ends differ")
+    ast.parse(two)
+
+
+def _of_files(path: Path) -> bool:
+    return path.is_dir() and next(path.rglob("*.py"), None) is not None
+
+
+@contextmanager
+def _folder() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory() as name:
+        yield Path(name).resolve()
+
+
+def _shown(found: Counter[Mark]) -> str:
+    return ", ".join(map(str, sorted(found.elements()))) or "none"
