@@ -131,7 +131,8 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     "--init",
     "record",
     is_flag=True,
-    help="Run a program (PATHS is its command: `--init -- python train.py`) and write fixtures of what it called.",
+    help="Run a program (PATHS is its command: `--init -- python train.py`) and write fixtures of what it called; or, "
+    "of `--init module:function`, a fixture to be filled in, and run nothing.",
 )
 @click.option(
     "--init-file",
