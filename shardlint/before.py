@@ -41,12 +41,17 @@ def changed(revision: str, folder: Path) -> list[Path]:
 
     Raises `BadSettings` where that cannot be told.
     """
-    top = _top(folder)
+    return [path for path in differing(revision, folder) if path.is_file()]
+
+
+def differing(revision: str, folder: Path) -> list[Path]:
+    """The same, with those that are no longer there."""
+    top = top_of(folder)
     base = _git(top, "merge-base", revision, "HEAD", fails=True).strip() or _commit(top, revision)
     shown = _git(top, "diff", "--name-only", "-z", "--no-renames", base, "--", str(folder.resolve()))
     new = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", str(folder.resolve()))
     names = dict.fromkeys(name for name in (shown + new).split("\0") if name)
-    return [path for name in names if (path := top / name).is_file()]
+    return [top / name for name in names]
 
 
 def new_since(
@@ -59,7 +64,7 @@ def new_since(
     from shardlint.known import entries_of
     from shardlint.versions import show
 
-    top = _top(Path(root))
+    top = top_of(Path(root))
     commit = _commit(top, revision)
     if not commit:  # nothing was ever committed: all is new
         return list(reports)
@@ -100,7 +105,8 @@ def _written(top: Path, commit: str, root: Path, there: Path) -> Iterable[str]:
         yield file.relative_to(there).as_posix()
 
 
-def _top(folder: Path) -> Path:
+def top_of(folder: Path) -> Path:
+    """The top of the working tree that a folder is in. Raises `BadSettings` where it is in none."""
     said = _git(folder, "rev-parse", "--show-toplevel").strip()
     return Path(os.path.realpath(said))
 

@@ -132,6 +132,18 @@ class ImportGraph:
             self._together[place] = self._below[above]
         return self._together[place]
 
+    def below(self, path: str) -> int:
+        """A file and what it imports, and what these import; all where one imports what its text does not name."""
+        place = self._place.get(path)
+        if place is None:
+            return self.all
+        found = self._reach((place,), self._edges, {})
+        return self.all if found & self._hidden else found
+
+    def resolves(self, folder: str, name: str) -> bool:
+        """Whether a module imported in a folder is a file of the project, or a library that is known by name."""
+        return name.partition(".")[0] in _FOREIGN or any(True for _ in self._find(folder, name))
+
     def joined(self, path: str) -> int:
         """The files that may run with a file, with one of those, and so on."""
         place = self._place.get(path)

@@ -121,13 +121,19 @@ def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[Proo
     help="Do part I of N of the work: for the jobs of a CI matrix.",
 )
 @click.option(
+    "--since",
+    metavar="REV",
+    help="Only the fixtures that what changed since this git revision can touch: by their files and what they import.",
+)
+@click.option(
     "--update", is_flag=True, help="Write the goldens of fixtures that pass, in place of comparing with them."
 )
 @click.option(
     "--init",
     "record",
     is_flag=True,
-    help="Run a program (PATHS is its command: `--init -- python train.py`) and write fixtures of what it called.",
+    help="Run a program (PATHS is its command: `--init -- python train.py`) and write fixtures of what it called; or, "
+    "of `--init module:function`, a fixture to be filled in, and run nothing.",
 )
 @click.option(
     "--init-file",
@@ -152,6 +158,7 @@ def verify(
     cache_dir: Path | None,
     no_cache: bool,
     shard: Shard | None,
+    since: str | None,
     update: bool,
     record: bool,
     init_file: Path | None,
@@ -173,6 +180,8 @@ def verify(
     codes = [code for code in (part.strip() for part in rules.split(",")) if code]
     if mesh and codes and not paths:
         raise click.UsageError("--mesh is for fixtures; a proof brings its own mesh")
+    if since and codes:
+        raise click.UsageError("--since is for fixtures; it says nothing of which rules to prove")
     try:
         here = working_directory()
         if html and junit and os.path.realpath(html) == os.path.realpath(junit):
@@ -189,6 +198,8 @@ def verify(
                 found = mirrored.of(found, [1.0] * len(found))
                 results = results if shard.index == 1 else []
         files = fixture_files(paths) if paths or not codes else {}
+        if since:
+            files = _touched(files, since, here)
         options = "" if python == sys.executable else f" --python {shlex.quote(python)}"
         request = Request(
             files,
@@ -222,6 +233,22 @@ def verify(
     for problem in run.unwritten:
         tell(f"shardlint verify: {plain_lines(problem)}")
     sys.exit(run.exit_code())
+
+
+def _touched(files: dict[Path, list[str]], since: str, here: Path) -> dict[Path, list[str]]:
+    """The files and fixtures that a change can touch. Ends the run where there are none."""
+    from shardlint.verify.since import touched
+
+    found = touched(files, since, here)
+    if found.why:
+        tell(f"shardlint verify: all fixtures, for since {since} this changed: {found.why}")
+    if found.left:
+        more = f" and {len(found.left) - 3} more" if len(found.left) > 3 else ""
+        tell(f"shardlint verify: what changed since {since} cannot touch {', '.join(found.left[:3])}{more}")
+    if not found.files:
+        click.echo(f"no fixture can be touched by what changed since {since}")
+        sys.exit(0)
+    return found.files
 
 
 def _init(

@@ -213,3 +213,64 @@ def test_what_does_not_hold_is_said() -> None:
     assert "    # not declared: reference: out differs\n" in text
     assert "# train:step has no fixture: it hangs" in text
     assert "reference=" not in text
+
+
+NETS = """
+import jax, jax.numpy as jnp, numpy as np
+import equinox as eqx
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+class Net(eqx.Module):
+    first: eqx.nn.Linear
+    act: callable = eqx.field(static=True)
+
+    def __init__(self, width, act, *, key):
+        self.first = eqx.nn.Linear(width, 2 * width, key=key)
+        self.act = act
+
+    @eqx.filter_jit
+    def score(self, x):
+        return jax.vmap(lambda x: self.act(self.first(x)))(x)
+
+@eqx.filter_jit
+def loss(net, x):
+    return jnp.mean(net.score(x), keepdims=True)
+
+class Linear(nnx.Module):
+    def __init__(self, width, *, rngs):
+        self.w = nnx.Param(jax.random.normal(rngs.params(), (width, width)))
+
+@nnx.jit
+def forward(model, x):
+    return x @ model.w[...]
+
+def main():
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+    x = jax.device_put(np.ones((32, 64), np.float32), NamedSharding(mesh, P("data")))
+    net = Net(64, jax.nn.relu, key=jax.random.key(0))
+    arrays, rest = eqx.partition(net, eqx.is_array)
+    arrays = jax.device_put(arrays, NamedSharding(mesh, P("model")))
+    net = eqx.combine(arrays, rest)
+    net.score(x), loss(net, x)
+    model = Linear(64, rngs=nnx.Rngs(0))
+    nnx.update(model, jax.device_put(nnx.state(model), NamedSharding(mesh, P(None, "model"))))
+    forward(model, x)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_modules_are_made_as_the_program_made_them(tmp_path: Path) -> None:
+    pytest.importorskip("equinox")
+    pytest.importorskip("flax")
+    (tmp_path / "nets.py").write_text(NETS)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "nets.py")
+    assert ended.returncode == 0, ended.stderr
+    written = (tmp_path / "sharding_fixtures.py").read_text()
+    assert "3 fixtures (Net_score, loss, forward), which pass" in ended.stdout, ended.stdout + written
+    assert 'fn="nets:Net.score"' in written
+    assert "return nets.Net(64, jax.nn.relu, key=keys(()))" in written
+    assert "return nets.Linear(64, rngs=flax.nnx.Rngs(0))" in written
+    assert '"first/weight": P("model")' in written

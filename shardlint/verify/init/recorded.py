@@ -93,7 +93,8 @@ def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
     file = Path(data["file"])
     module = file.stem if data["main"] else str(data["module"])
     name = str(data["attribute"])
-    fixture = name if name not in taken else f"{module.rpartition('.')[2]}_{name}"
+    plain = name.replace(".", "_")
+    fixture = plain if plain not in taken else f"{module.rpartition('.')[2]}_{plain}"
     if not fixture.isidentifier() or keyword.iskeyword(fixture):
         raise ValueError(fixture)
     return Function(

@@ -13,6 +13,7 @@ from shardlint.verify.children import CannotRun
 from shardlint.verify.golden import golden_path
 from shardlint.verify.here import working_directory
 from shardlint.verify.init.recorded import Function, LeftOut, read
+from shardlint.verify.init.skeleton import FILL, REFERENCE, skeleton
 from shardlint.verify.init.trial import settle
 from shardlint.verify.sanitizer import launch
 
@@ -29,10 +30,12 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
         raise CannotRun(
             "--init needs the program to run: shardlint verify --init -- python train.py --steps 2"
         )
-    words = launch.command_line(command)
     root = working_directory()
     if into is not None and into.exists():
         raise CannotRun(f"{into}: exists; name another file, or remove it")
+    if all(REFERENCE.fullmatch(word) for word in command):
+        return [line for word in command for line in _to_fill_in(word, into, root)]
+    words = launch.command_line(command)
     with launch.scratch() as dumps, launch.scratch() as folder:
         env = launch.environment(dumps, _DEVICES, False, dict(os.environ))
         env["SHARDLINT_RUN_RECORD"] = str(folder)
@@ -54,6 +57,17 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
         *_left_out(left, root),
         *(f"note: {note}" for note in notes),
     ]
+
+
+def _to_fill_in(reference: str, into: Path | None, root: Path) -> Iterator[str]:
+    """Write a fixture of a function from its text."""
+    file = into or Path(f"{reference.rpartition(':')[2].replace('.', '_')}_fixture.py")
+    if file.exists():
+        raise CannotRun(f"{file}: exists; name another with --init-file, or remove it")
+    text = skeleton(reference, root)
+    file.write_text(text, "utf-8")
+    yield f"wrote {file}, a fixture of {reference} to be filled in: {text.count(FILL)} places say {FILL}"
+    yield f"then: shardlint verify {shlex.quote(str(file))}"
 
 
 def _place(functions: Sequence[Function], root: Path) -> Path:

@@ -27,6 +27,14 @@ def positive(shape, dtype):
 
     return np.abs(np.random.default_rng(0).standard_normal(shape)).astype(jax.numpy.dtype(dtype))
 ''',
+    "not_negative": '''\
+def not_negative(tree):
+    """A tree whose numbers are never negative, as they were in the run."""
+    import jax
+
+    floats = lambda one: hasattr(one, "dtype") and jax.numpy.issubdtype(one.dtype, jax.numpy.floating)
+    return jax.tree_util.tree_map(lambda one: abs(one) if floats(one) else one, tree)
+''',
     "number": '''\
 def number(value, dtype):
     """A counter as it was in the run."""

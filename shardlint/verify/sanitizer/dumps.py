@@ -22,7 +22,7 @@ from shardlint.verify.inside.hlo import read
 from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
 from shardlint.verify.inside.hlo.shapes import Shape, arrays
-from shardlint.verify.sanitizer import stablehlo
+from shardlint.verify.sanitizer import moves, stablehlo
 from shardlint.verify.sanitizer.forced import forced
 from shardlint.verify.sanitizer.functions import Function, function_of
 from shardlint.verify.sanitizer.rematerialised import gathered_to_be_cut
@@ -121,6 +121,7 @@ def _compiled(path: Path) -> Compiled | None:
         warned += [
             Warned("forced", text, line, count) for text, line, count in forced(made.module, made.lines, axes)
         ]
+        warned += moves.warned(made, made.collectives, axes)
     elif replicas > 1:
         local = module
         collectives = read(original, {"replicas": replicas}).collectives

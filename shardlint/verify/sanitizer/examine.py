@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from shardlint.verify.facts import Line
-from shardlint.verify.sanitizer import placement, rules
+from shardlint.verify.sanitizer import layouts, placement, rules
 from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Facts, Found, Moved
 from shardlint.verify.sanitizer.functions import Function
@@ -111,6 +111,7 @@ def _all(
         if each[0].function.own:
             found += rules.donated(each, run)
             found += rules.replicated(each, run)
+            found += layouts.layouts(each, run)
             found += recompiled(each, run)
     found += placement.nothing_split(run)
     found += placement.unused_axes(run)

@@ -15,7 +15,7 @@ from shardlint.verify.sanitizer.dumps import Compiled
 from shardlint.verify.sanitizer.findings import Found, count_text, held, texts, whole
 from shardlint.verify.sanitizer.run import Run, is_state
 
-_LITTLE = 32
+_LITTLE = 4
 
 
 def different(each: Sequence[Compiled]) -> list[Compiled]:
@@ -36,13 +36,14 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
         told = [
             leaf
             for leaf in wholes
+            if not run.only_its_state(leaf)
             if run.like(leaf) or (mostly_split and (leaf.role == "out" or leaf in state))
         ]
         # A result that is an argument too is told of once.
         inside = {leaf.array for leaf in told if leaf.role == "in"}
         told = [leaf for leaf in told if leaf.role == "in" or leaf.array not in inside]
         # A little that is left whole beside much that is split is a choice, as of a small embedding.
-        if not told or (whole(told) * _LITTLE < split and not any(run.like(leaf) for leaf in told)):
+        if not told or (whole(told) * _LITTLE <= split and not any(run.like(leaf) for leaf in told)):
             continue
         like = next((like for leaf in told if (like := run.like(leaf))), None)
         text = ""

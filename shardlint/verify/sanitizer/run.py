@@ -21,6 +21,7 @@ class Run:
         self.spread = [one for one in compiled if one.partitions > 1]
         self._split: dict[str, tuple[Compiled, Array]] = {}
         self._named: dict[tuple[str, str], tuple[Compiled, Array]] = {}
+        self._paths: dict[str, set[str]] = {}
         for one in self.spread:
             if one.function.own:
                 self._note(one)
@@ -30,6 +31,7 @@ class Run:
             if self.is_large(leaf, one) and leaf.copies < one.partitions:
                 if leaf.role == "in" and is_state(leaf, one):
                     self._split.setdefault(leaf.array, (one, leaf))
+                self._paths.setdefault(leaf.array, set()).add(leaf.where)
                 if key := last_key(leaf.where):
                     self._named.setdefault((leaf.array, key), (one, leaf))
 
@@ -41,6 +43,17 @@ class Run:
     def is_whole(self, leaf: Array, one: Compiled) -> bool:
         """Whether an array is large and lies whole on every device."""
         return one.partitions > 1 and leaf.copies == one.partitions and self.is_large(leaf, one)
+
+    def only_its_state(self, leaf: Array) -> bool:
+        """Whether all that is split of an array's like is deeper in a tree under the same name: `state[0].mu['w']` of
+        `params['w']`. To split the state of an optimizer and not its parameters is a plan of its own (ZeRO-1).
+        """
+        path = _KEYS.findall(leaf.where)
+        if leaf.role == "out" and path and path[0][1:-1].isdigit():
+            path = path[1:]
+        split = [_KEYS.findall(one) for one in self._paths.get(leaf.array, ())]
+        deeper = any(len(one) > len(path) and one[-len(path) :] == path for one in split)
+        return bool(path) and deeper and all(len(one) > len(path) for one in split)
 
     def like(self, leaf: Array) -> tuple[Compiled, Array] | None:
         """An array of the same type and shape that a function keeps split: one of the same name, or, where

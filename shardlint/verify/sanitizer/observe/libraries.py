@@ -88,7 +88,13 @@ def _logical_axes(module: Any, frame: Any, result: Any, names: Any, rules: Any =
             if lists_all:
                 write("logical", what="no-rule", name=name, names=list(map(str, names)), lines=lines)
             continue
-        targets = [value for key, value in rules if key == name and value is not None]
+        said = [value for key, value in rules if key == name]
+        targets = [value for value in said if value is not None]
+        if targets and said[0] is None:
+            write(
+                "logical", what="shadowed", name=name, names=list(map(str, names)), lines=lines, axis=str(targets[0])
+            )
+            continue
         if (
             targets
             and at < len(parts)
@@ -134,6 +140,8 @@ def _filter_shard(frame: Any, result: Any, x: Any, *args: Any, **kwargs: Any) ->
     line = discarded(frame)
     if line is not None:
         write("discarded", name="eqx.filter_shard", line=line, what="", bytes=_size(result))
+    elif meshes.built and (size := _on_host(x)):
+        write("no-op", name="eqx.filter_shard", names=["numpy arrays"], lines=stack(), bytes=size)
 
 
 def _haliax(module: Any) -> None:
@@ -147,6 +155,15 @@ def _hax_shard(name: str, frame: Any, result: Any, x: Any, *args: Any, **kwargs:
         write("discarded", name=name, line=line, what="", bytes=_size(result))
     elif result is x and meshes.built:
         write("no-op", name=name, names=[], lines=stack(), bytes=_size(x))
+
+
+def _on_host(tree: Any) -> int:
+    """Bytes of a tree of numpy arrays; 0 where an array of jax is among them."""
+    import jax
+    import numpy as np
+
+    leaves = [leaf for leaf in jax.tree_util.tree_leaves(tree) if hasattr(leaf, "shape")]
+    return _size(leaves) if all(isinstance(leaf, np.ndarray) for leaf in leaves) else 0
 
 
 def _size(tree: Any) -> int:

@@ -95,8 +95,9 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
     for each in program.asked(jaxpr):
         write("asked", function=facts["name"], **each)
     _look_for_taken(jaxpr, donated, facts)
-    for eqn in region.regions(jaxpr):
-        seen = region.judge(eqn, lines)
+    eqns = list(region.regions(jaxpr))
+    for eqn, half in zip(eqns, region.halves(eqns), strict=True):
+        seen = region.judge(eqn, lines, half)
         facts["whole"] += _wholes(eqn, jaxpr, seen)
         facts["regions"].append(seen)
         if seen["seen"]:

@@ -12,7 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from .frames import of_traceback, place
-from .sums import all_slices, collective
+from .rings import rings
+from .sums import all_slices, collective, other_rows
 from .values import (
     CALLS,
     ENDS_RANDOM,
@@ -89,6 +90,8 @@ def _special(eqn: Any, name: str, taken: list[Value], region: Region, consumers:
         return [replace(joined, random=())] * len(eqn.outvars)
     if name in ("sub", "add", "add_any"):
         all_slices(eqn, region)
+    if name == "gather":
+        other_rows(eqn, taken, region)
     if name in ("div", "mul"):
         return [_scaled(eqn, taken, region)]
     if name in MIX:
@@ -159,6 +162,8 @@ def _nested(eqn: Any, name: str, taken: list[Value], region: Region) -> list[Val
             for outer, variable in zip(eqn.invars[-len(body.invars) :], body.invars, strict=False):
                 if not hasattr(outer, "val") and outer in region.maker:
                     region.maker[variable] = region.maker[outer]
+                elif not hasattr(outer, "val") and outer in region.dimensions:
+                    region.dimensions[variable] = region.dimensions[outer]
             results = _through(eqn, body, values, region)
             for variable, atom in zip(eqn.outvars, body.outvars, strict=False):
                 if not hasattr(atom, "val") and atom in region.maker:
@@ -192,6 +197,7 @@ def _scan(eqn: Any, taken: list[Value], region: Region) -> list[Value]:
         if grown == carry:
             break
         carry = grown
+    region.rings |= rings(body, body.invars[consts : consts + carried], body.outvars[:carried], carry, region)
     results = walk(body, [*taken[:consts], *carry, *taken[consts + carried :]], region)
     return [old | new for old, new in zip(carry, results, strict=False)] + results[carried:]
 
@@ -206,6 +212,7 @@ def _while(eqn: Any, taken: list[Value], region: Region) -> list[Value]:
         if grown == carry:
             break
         carry = grown
+    region.rings |= rings(body, body.invars[consts:], body.outvars, carry, region)
     walk(body, [*taken[tests : tests + consts], *carry], region)
     end = walk(inner(eqn.params["cond_jaxpr"]), [*taken[:tests], *carry], Region(region.sizes))
     return [value | Value(end[0].over) for value in carry] if end else list(carry)

@@ -107,7 +107,8 @@ def indivisible(sharding: Any, shape: Any) -> Iterator[tuple[int, int, list[str]
             name for name in (part if isinstance(part, (tuple, list)) else (part,)) if isinstance(name, str)
         ]
         parts = math.prod(sizes.get(name, 1) for name in names)
-        if parts > 1 and shape[at] % parts:
+        # One of what a model is initialised with stands for any number.
+        if parts > 1 and shape[at] > 1 and shape[at] % parts:
             yield at, int(shape[at]), names, parts
 
 

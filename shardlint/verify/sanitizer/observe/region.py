@@ -30,8 +30,21 @@ def _source(body: Any) -> str:
     return str(getattr(getattr(body, "debug_info", None), "func_src_info", "") or "")
 
 
-def judge(eqn: Any, lines: list[Any]) -> dict[str, Any]:
-    """What was seen in a region, and where it was made and called."""
+def halves(eqns: Sequence[Any]) -> list[str]:
+    """Of each region whether its function is there again, as `first` or `second`: the halves of a gradient are."""
+    sources = [_source_of(eqn) for eqn in eqns]
+    return [
+        "" if not source or sources.count(source) < 2 else "first" if sources.index(source) == at else "second"
+        for at, source in enumerate(sources)
+    ]
+
+
+def _source_of(eqn: Any) -> str:
+    return _source(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
+
+
+def judge(eqn: Any, lines: list[Any], half: str = "") -> dict[str, Any]:
+    """What was seen in a region, and where it was made and called; `half` says which half of a gradient it may be."""
     pmap = eqn.primitive.name == "xla_pmap"
     taken, given, sizes, checked = _of_pmap(eqn) if pmap else of_shard_map(eqn)
     body = inner(eqn.params["call_jaxpr" if pmap else "jaxpr"])
@@ -42,8 +55,11 @@ def judge(eqn: Any, lines: list[Any]) -> dict[str, Any]:
     made_at = mapped.line_of(source) or (mapped.only_pmap() if pmap else None)
     # What is traced at once from its call has no lines of its own.
     called = of_traceback(eqn.source_info.traceback) or lines
-    differentiated = "jvp" in str(eqn.source_info.name_stack)
-    region = judge_body(body, taken, given, sizes, checked, called, info, pmap, differentiated)
+    differentiated = "jvp" in str(eqn.source_info.name_stack) or bool(half)
+    parts = None if pmap else _dimensions(eqn, body)
+    region = judge_body(
+        body, taken, given, sizes, checked, called, info, pmap, differentiated, parts, half == "second"
+    )
     return {
         "seen": region.seen,
         "function": source.split(" at ")[0],
@@ -67,11 +83,14 @@ def judge_body(
     info: Any = None,
     pmap: bool = False,
     differentiated: bool = False,
+    dimensions: list[list[Names]] | None = None,
+    back: bool = False,
 ) -> Region:
     """A body, with the axes its arguments vary over and those its results are split over."""
     # What pmap gives each device is a copy as a rule, not a slice.
     region = Region(sizes, arguments=frozenset() if pmap else frozenset(body.invars))
-    region.differentiated = differentiated
+    region.differentiated, region.pmap, region.back = differentiated, pmap, back
+    region.dimensions.update(zip(body.invars, dimensions or (), strict=False))
     manual = frozenset(sizes)
     values = walk(body, [Value(axes & manual, True) for axes in taken], region)
     for at, (value, axes) in enumerate(zip(values, given, strict=False)):
@@ -83,7 +102,7 @@ def _result(
     at: int, value: Value, axes: Names, atom: Any, info: Any, region: Region, called: list[Any], checked: bool
 ) -> None:
     """A result that differs where it is said to be the same, or is the same where it is said to be split."""
-    if value.loose or not value.given:
+    if value.loose or not (value.given or value.random):
         return
     eqn = region.maker.get(atom)
     if eqn is not None and eqn.primitive.name in ("pvary", "pcast", "pbroadcast"):
@@ -96,15 +115,21 @@ def _result(
     name = str(paths[at]).removeprefix("result") if at < len(paths) else f"[{at}]"
     shape = list(getattr(atom.aval, "shape", ()))
     manual = frozenset(region.sizes)
-    facts = {"lines": lines, "result": name, "shape": shape}
-    if not checked and (differs := sorted((value.over & manual) - axes)):
+    facts: dict[str, Any] = {"lines": lines, "result": name, "shape": shape}
+    if not checked and value.given and (differs := sorted((value.over & manual) - axes)):
         region.seen.append({"what": "differs", "axes": differs, **facts})
     size = 1
     for part in shape:
         size *= part
-    # What a gradient keeps of the body for its second half jax puts together over all axes.
-    kept = region.differentiated and axes >= manual
-    if size > 1 and not kept and (equal := sorted((axes & manual) - value.over)):
+    alike = sorted((axes & manual) - value.over)
+    if value.random and size >= 16 and alike and not region.pmap and not region.differentiated:
+        lines = list(map(list, value.random))[:4] or lines
+        region.seen.append({"what": "same-parts", "axes": alike, **facts, "lines": lines})
+        return
+    if not value.given:
+        return
+    # What a gradient keeps of the body for its second half jax puts together as it likes.
+    if size > 1 and not region.differentiated and (equal := sorted((axes & manual) - value.over)):
         reduced = eqn is not None and region.collectives
         if reduced:
             region.seen.append({"what": "equal", "axes": equal, **facts})
@@ -124,6 +149,20 @@ def of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bo
     manual = {str(axis) for axis in params.get("newly_manual_axes", params.get("manual_axes", mesh))} - auto
     checked = bool(params.get("check_vma", params.get("check_rep", False)))
     return taken, given, {name: size for name, size in mesh.items() if name in manual and size > 1}, checked
+
+
+def _dimensions(eqn: Any, body: Any) -> list[list[Names]]:
+    """The axes that split each dimension of each argument."""
+    found = []
+    named = eqn.params.get("in_names")
+    for at, variable in enumerate(body.invars):
+        rank = len(getattr(variable.aval, "shape", ()))
+        if named is not None:
+            found.append([flat((named[at].get(dim, ()),)) for dim in range(rank)])
+        else:
+            spec = [*(eqn.params["in_specs"][at] or ()), *([None] * rank)]
+            found.append([flat((part,)) for part in spec[:rank]])
+    return found
 
 
 def _of_pmap(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:

@@ -14,6 +14,8 @@ def collective(eqn: Any, name: str, taken: list[Value], region: Region, consumer
     axes = frozenset(axes_of(eqn))
     region.collectives += 1
     taken = [replace(value, random=()) for value in taken]
+    if name == "ppermute":
+        _left_out(eqn, region)
     if eqn.params.get("axis_index_groups") is not None or name in MOVE:
         return [replace(value, loose=True) for value in taken]
     results = []
@@ -27,9 +29,27 @@ def collective(eqn: Any, name: str, taken: list[Value], region: Region, consumer
     return results
 
 
+def _left_out(eqn: Any, region: Region) -> None:
+    """A shift whose pairs leave some devices out altogether: these get zeros, and nobody gets what is theirs.
+
+    In a ring that a loop goes around, one that does not come around fills with zeros.
+    """
+    axes = [axis for axis in axes_of(eqn) if axis in region.sizes]
+    pairs = [tuple(map(int, pair)) for pair in eqn.params.get("perm", ())]
+    size = _sizes(axes, region)
+    named = {device for pair in pairs for device in pair}
+    if not axes or size < 2 or not pairs:
+        return
+    if missing := [device for device in range(size) if device not in named]:
+        region.tell("left-out", eqn, axes=axes, sizes=size, devices=missing)
+    elif len({to for _, to in pairs}) < size and region.ring(eqn):
+        empty = sorted(set(range(size)) - {to for _, to in pairs})
+        region.tell("open-ring", eqn, axes=axes, sizes=size, devices=empty)
+
+
 def _summed(eqn: Any, atom: Any, value: Value, axes: Names, mean: bool, region: Region) -> None:
     """A sum of what is equal along an axis, or of a sum with something equal in it."""
-    back = "transpose" in str(eqn.source_info.name_stack)
+    back = region.back or "transpose" in str(eqn.source_info.name_stack)
     equal = sorted(axes - value.over)
     aval = getattr(atom, "aval", None)
     if equal and value.given and not value.loose:
@@ -95,6 +115,19 @@ def all_slices(eqn: Any, region: Region) -> None:
         taken = region.known.get(summed.invars[0], Value())
         if mixed and set(mixed) <= taken.over and getattr(other.aval, "shape", None) == shape:
             region.tell("all-slices", summed, axes=mixed)
+
+
+def other_rows(eqn: Any, taken: Sequence[Value], region: Region) -> None:
+    """A lookup by numbers that are the same on all devices, in a table of which each has other rows."""
+    split = region.dimensions.get(_root(eqn.invars[0], region))
+    numbers = taken[1]
+    if not split or not numbers.given or numbers.loose or hasattr(eqn.invars[1], "val"):
+        return
+    shape = eqn.invars[0].aval.shape
+    for at in eqn.params["dimension_numbers"].start_index_map:
+        axes = sorted((split[at] & frozenset(region.sizes)) - numbers.over) if at < len(split) else []
+        if axes and shape[at] > 1 and eqn.params["slice_sizes"][at] == 1:
+            region.tell("other-rows", eqn, axes=axes)
 
 
 def _root(atom: Any, region: Region) -> Any:

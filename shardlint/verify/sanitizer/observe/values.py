@@ -58,8 +58,15 @@ class Region:
     at: list[Any] = field(default_factory=list)
     """The user's lines of the library function that is walked through: jax keeps those of its first use."""
     collectives: int = 0
+    pmap: bool = False
     differentiated: bool = False
     """Whether it is the first half of a gradient."""
+    back: bool = False
+    """Whether it may be the second."""
+    rings: set[Any] = field(default_factory=set)
+    """Operations that give what a loop carries, of what it carries and of nothing else."""
+    dimensions: dict[Any, list[frozenset[str]]] = field(default_factory=dict)
+    """The axes that split each dimension of an argument."""
     told: set[Any] = field(default_factory=set)
 
     def tell(self, what: str, eqn: Any, lines: list[Any] | None = None, **facts: Any) -> None:
@@ -69,6 +76,10 @@ class Region:
         if lines and key not in self.told:
             self.told.add(key)
             self.seen.append({"what": what, "lines": lines[:4], **facts})
+
+    def ring(self, eqn: Any) -> bool:
+        """Whether a shift is all that happens in a loop to what it carries, and no device is treated apart there."""
+        return id(eqn) in self.rings
 
     def lines(self, eqn: Any) -> list[Any]:
         """The user's lines that led to an operation."""

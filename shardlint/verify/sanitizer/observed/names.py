@@ -21,6 +21,12 @@ def logical(events: Events) -> Iterator[Found]:
         if one["what"] == "no-rule":
             text = f"no rule says where {one['name']!r} of ({names}) goes, so the dimension is left whole"
             advice = f"add a rule for {one['name']!r}, ({one['name']!r}, None) where it is meant to be whole"
+        elif one["what"] == "shadowed":
+            text = (
+                f"the first rule for {one['name']!r} of ({names}) says None, so the later one, to mesh axis "
+                f"{one['axis']!r}, counts for nothing: the dimension is left whole"
+            )
+            advice = f"put ({one['name']!r}, {one['axis']!r}) first, or leave the rule with None out"
         else:
             text = (
                 f"{one['name']!r} of ({names}) goes to mesh axis {one['axis']!r}, which another dimension of the "

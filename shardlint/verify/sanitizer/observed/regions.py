@@ -77,6 +77,26 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "slice: all of them are changed by the same sum",
             f"leave {axes} out of the sum: sum over the axes the data are split over", "SL404",
         ),
+        "left-out": (
+            "left-out", f"the pairs of this shift leave out {_devices(seen)} along {axes}: they send to none, and what "
+            "they get is zeros",
+            f"make the pairs of jax.lax.axis_size({axis}), the size of the axis that is shifted over", "SL408",
+        ),
+        "open-ring": (
+            "left-out", f"the ring over {axes} is open: {_devices(seen)} gets zeros in the first round, the next "
+            "ones in those after it, and the loop goes on with them",
+            "close it: [(i, (i + 1) % n) for i in range(n)]", "SL408",
+        ),
+        "same-parts": (
+            "same-random", f"result {seen.get('result')} of {name} is put together of parts that hold the same random "
+            f"numbers: each device along {axes} draws them with the same key",
+            f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
+        ),
+        "other-rows": (
+            "other-rows", f"the rows of this table are split over {axes}, and each device looks up its own part by the "
+            "same numbers: one that counts from the start of the table finds another row on each",
+            f"take off the number of the part's first row before: jax.lax.axis_index({axis}) * table.shape[0]", "",
+        ),
         "untiled": (
             "untiled", f"all_gather over {axes} stacks the parts along a new dimension of the result of {name}",
             "give it tiled=True to put them together", "SL411",
@@ -91,6 +111,12 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     if what == "differs" and region["pmap"]:
         code = "SL414"
     return Found(kind, name, place, message, advice=advice, code=code, see=see)
+
+
+def _devices(seen: dict[str, Any]) -> str:
+    numbers = seen.get("devices") or [0]
+    shown = ", ".join(map(str, numbers[:4])) + (" ..." if len(numbers) > 4 else "")
+    return f"device {shown}" if len(numbers) == 1 else f"{len(numbers)} of {seen.get('sizes')} devices ({shown})"
 
 
 def _taken_whole(events: Events) -> Iterator[Found]:

@@ -7,6 +7,8 @@ arguments it has not seen: before donated buffers are gone, once for each functi
 from __future__ import annotations
 
 import ast
+import contextlib
+import functools
 import importlib.abc
 import importlib.util
 import inspect
@@ -14,25 +16,42 @@ import json
 import os
 import sys
 import threading
+import types
 from typing import Any
 
-_PJIT = "jax._src.pjit"
 _LEAVES = 4000
+made: Any = None
+"""How Modules were made (`made.py`)."""
 
 
-def begin(folder: str) -> None:
-    """Look on from when jax is imported."""
-    sys.meta_path.insert(0, _Finder(folder))
+def begin(folder: str, makes: dict[str, Any]) -> None:
+    """Look on from when jax, equinox and flax are imported. `makes` is what `made.py` defines."""
+    global made
+    made = makes["Made"]()
+    made.code, made.named = _Code, makes["named"]
+    recorder = _Recorder(folder)
+    sys.meta_path.insert(
+        0,
+        _Finder(
+            {
+                "jax._src.pjit": recorder.watch,
+                "equinox._jit": lambda module: recorder.watch_calls(module, "_JitWrapper", _of_equinox),
+                "equinox._module._module": lambda module: made.watch(type(module.Module)),
+                "flax.nnx.transforms.compilation": lambda module: recorder.watch_calls(module, "JitWrapped", _of_nnx),
+                "flax.nnx.pytreelib": lambda module: made.watch(module.PytreeMeta),
+            }
+        ),
+    )
 
 
 class _Finder(importlib.abc.MetaPathFinder):
-    def __init__(self, folder: str) -> None:
-        self.folder = folder
+    def __init__(self, wanted: dict[str, Any]) -> None:
+        self.wanted = wanted
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
-        if name != _PJIT or self not in sys.meta_path:
+        watch = self.wanted.pop(name, None)
+        if watch is None:
             return None
-        sys.meta_path.remove(self)
         spec = importlib.util.find_spec(name)
         if spec is None or spec.loader is None:
             return spec
@@ -40,10 +59,22 @@ class _Finder(importlib.abc.MetaPathFinder):
 
         def exec_module(module: Any) -> None:
             run(module)
-            _Recorder(self.folder).watch(module)
+            with contextlib.suppress(Exception):  # of a release that has it otherwise nothing is written
+                watch(module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
+
+
+def _of_equinox(wrapper: Any) -> Any:
+    """What `eqx.filter_jit` was given: which arguments it donates."""
+    first, rest = wrapper.donate_first, wrapper.donate_rest
+    return types.SimpleNamespace(donate_argnums=[at for at in range(64) if (first if at == 0 else rest)])
+
+
+def _of_nnx(wrapper: Any) -> Any:
+    """What `nnx.jit` gave to `jax.jit`."""
+    return wrapper.jitted_fn._jit_info
 
 
 class _Recorder:
@@ -83,12 +114,36 @@ class _Recorder:
 
             pjit._python_pjit_helper = older
 
-    def before(self, fun: Any, args: Any, kwargs: Any, info: Any = None) -> dict[str, Any] | None:
-        if id(fun) in self.seen or getattr(self.busy, "now", False):
+    def watch_calls(self, module: Any, name: str, info: Any) -> None:
+        """What a library's jit is called with, rather than what it gives to `jax.jit` then."""
+        kind = getattr(module, name)
+        call = kind.__call__
+
+        @functools.wraps(call)
+        def called(wrapper: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if getattr(self.busy, "inside", False):
+                return call(wrapper, *args, **kwargs)
+            fun = getattr(wrapper, "__wrapped__", None)
+            told = self.before(fun, args, kwargs, info(wrapper), name)
+            self.busy.inside = True
+            try:
+                outs = call(wrapper, *args, **kwargs)
+            finally:
+                self.busy.inside = False
+            self.after(told, outs)
+            return outs
+
+        kind.__call__ = called
+
+    def before(
+        self, fun: Any, args: Any, kwargs: Any, info: Any = None, library: str = ""
+    ) -> dict[str, Any] | None:
+        busy = getattr(self.busy, "now", False) or getattr(self.busy, "inside", False)
+        if id(fun) in self.seen or busy:
             return None
         self.busy.now = True
         try:
-            return _told(fun, args, kwargs, info)
+            return _told(fun, args, kwargs, info, library)
         except Exception as error:
             code = getattr(fun, "__code__", None)
             why = str(error) if isinstance(error, _Unwritten) else f"{type(error).__name__}: {error}"[:200]
@@ -116,7 +171,7 @@ class _Recorder:
             self.busy.now = False
 
 
-def _told(fun: Any, args: Any, kwargs: Any, info: Any) -> dict[str, Any] | None:
+def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dict[str, Any] | None:
     """What is known of a call before it is made; None of one that is no business of the user's."""
     import jax
 
@@ -137,12 +192,12 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any) -> dict[str, Any] | None:
         "name": fun.__qualname__,
     }
     names = vars(sys.modules[fun.__module__])
-    found = [(name, one) for name, one in names.items() if getattr(one, "__wrapped__", None) is fun]
+    found = [(name, one) for name, one in _kept(names) if _wraps(one, fun)]
     around = None
     if found:
         info = info or getattr(found[0][1], "_jit_info", None)
     else:
-        found = [(name, one) for name, one in names.items() if one is fun]
+        found = [] if library else [(name, one) for name, one in names.items() if one is fun]
         if not found:
             return {
                 **told,
@@ -178,6 +233,30 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any) -> dict[str, Any] | None:
         "donate": [at for at in getattr(info, "donate_argnums", ()) if at < len(args)],
         "args": [_argument(one, None if at in static else asked.pop(0)) for at, one in enumerate(args)],
     }
+
+
+def _kept(names: dict[str, Any]) -> list[tuple[str, Any]]:
+    """What a module and its classes keep under names."""
+    found = list(names.items())
+    for name, one in names.items():
+        if isinstance(one, type) and one.__module__ == names.get("__name__"):
+            found += [(f"{name}.{key}", each) for key, each in vars(one).items()]
+    return found
+
+
+def _wraps(one: Any, fun: Any) -> bool:
+    """Whether something is a jit of a function, also one that a class keeps as its method."""
+    for _ in range(3):
+        if isinstance(one, staticmethod):
+            one = one.__func__
+        elif type(one).__name__ == "_wrap_method":  # equinox's
+            one = one.method
+        else:
+            break
+    try:
+        return getattr(one, "__wrapped__", None) is fun
+    except Exception:
+        return False
 
 
 def _options(info: Any) -> str:
@@ -302,6 +381,9 @@ class _Code:
             return f"NamedSharding(mesh, PartitionSpec({parts}))"
         if type(value).__name__ == "UnspecifiedValue":
             return "None"
+        if made is not None and (told := made.of(value)) is not None:
+            self.imports |= told[1]
+            return f"not_negative({told[0]})" if _never_negative(value) else str(told[0])
         if isinstance(value, (jax.Array, jax.numpy.ndarray)) or hasattr(value, "__array__"):
             return self.array(value)
         if type(value) is dict:
@@ -321,10 +403,44 @@ class _Code:
         return repr(_literal(value))
 
     def known(self, kind: Any) -> str:
-        if "<" in kind.__qualname__ or kind.__module__ == "__main__":
+        if "<" in kind.__qualname__:
             raise _Unwritten(kind.__qualname__)
-        self.imports.add(kind.__module__)
-        return f"{kind.__module__}.{kind.__qualname__}"
+        module = self.module(kind.__module__)
+        if not module:
+            raise _Unwritten(kind.__qualname__)
+        self.imports.add(module)
+        return f"{module}.{kind.__qualname__}"
+
+    def module(self, name: str) -> str:
+        """A module as another file imports it; empty for a script that runs when it is imported."""
+        if name != "__main__":
+            return name
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        if not file or not _guarded(file):
+            return ""
+        return str(os.path.splitext(os.path.basename(file))[0])  # noqa: PTH119, PTH122
+
+    def given(self, name: str, value: Any) -> str:
+        """What a class was called with: as another argument, or by the name it is kept under."""
+        import jax
+
+        if type(value).__name__ == "Rngs":
+            self.imports.add("flax.nnx")
+            return "flax.nnx.Rngs(0)"
+        if isinstance(value, jax.Array) and "key" in name and value.shape == (2,):
+            self.imports.add("jax")
+            return "jax.random.PRNGKey(0)"
+        if type(value) in (list, tuple) and not hasattr(value, "_fields"):
+            inside = ", ".join(self.given("", one) for one in value)
+            return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"
+        try:
+            return self.of(value)
+        except _Unwritten:
+            kept = made.named(value, _own)
+            if kept is None or not (module := self.module(kept[0])):
+                raise
+            self.imports.add(module)
+            return f"{module}.{kept[1]}"
 
     def array(self, value: Any) -> str:
         import jax
@@ -341,6 +457,16 @@ class _Code:
         elif jax.dtypes.issubdtype(value.dtype, np.floating) and value.size and float(value.min()) >= 0:
             return f"positive({tuple(value.shape)!r}, {dtype!r})"
         return f"array({tuple(value.shape)!r}, {dtype!r})"
+
+
+def _never_negative(tree: Any) -> bool:
+    """Whether no number of a tree is below 0, as in the second moments of an optimizer."""
+    import jax
+    import numpy as np
+
+    leaves = [leaf for leaf in jax.tree_util.tree_leaves(tree) if hasattr(leaf, "dtype") and leaf.size]
+    floats = [leaf for leaf in leaves if jax.dtypes.issubdtype(leaf.dtype, np.floating)]
+    return bool(floats) and all(float(leaf.min()) >= 0 for leaf in floats)
 
 
 def _placed(tree: Any, asked: Any = None) -> list[list[Any]]:

@@ -1,0 +1,95 @@
+"""How objects of equinox's and flax's Modules were made, as code: their class called with what it was called with.
+
+A Module that has been placed or updated is another object of the same class and form; it is known by these.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any
+
+_MOST = 200
+
+
+class Made:
+    """The Modules that the program made, the outermost of each: by class, their forms and code."""
+
+    def __init__(self) -> None:
+        self.known: dict[type, list[tuple[Any, str, set[str]]]] = {}
+        self.depth = threading.local()
+        self.code: Any = None
+        """Makes code of values; set by who writes."""
+
+    def watch(self, kind: type) -> None:
+        """Look on while a metaclass makes objects."""
+        call = kind.__call__
+        made = self
+
+        def watched(cls: Any, *args: Any, **kwargs: Any) -> Any:
+            deep = getattr(made.depth, "now", 0)
+            made.depth.now = deep + 1
+            try:
+                if deep or len(made.known.get(cls, ())) >= _MOST:
+                    return call(cls, *args, **kwargs)
+                written = made.before(cls, args, kwargs)
+                one = call(cls, *args, **kwargs)
+                made.after(cls, one, written)
+                return one
+            finally:
+                made.depth.now = deep
+
+        kind.__call__ = watched  # type: ignore[method-assign]
+
+    def before(self, cls: type, args: Any, kwargs: Any) -> tuple[str, set[str]] | None:
+        """The code of a call before it is made; None where it cannot be written."""
+        try:
+            written = self.code()
+            given = [written.given("", one) for one in args]
+            given += [f"{name}={written.given(name, one)}" for name, one in kwargs.items()]
+            return f"{written.known(cls)}({', '.join(given)})", written.imports
+        except Exception:
+            return None
+
+    def after(self, cls: type, one: Any, written: tuple[str, set[str]] | None) -> None:
+        """Keep it with the form of what was made."""
+        try:
+            if written is not None:
+                self.known.setdefault(cls, []).append((form(one), *written))
+        except Exception:  # what has no form is not found again
+            return
+
+    def of(self, value: Any) -> tuple[str, set[str]] | None:
+        """The code that makes a Module of this class and form, and what it imports."""
+        for shape, code, imports in reversed(self.known.get(type(value), [])):
+            if shape == form(value):
+                return code, imports
+        return None
+
+
+def form(one: Any) -> Any:
+    """Where the arrays of a tree are, and of what shape and type."""
+    import jax
+
+    return [
+        (jax.tree_util.keystr(keys), tuple(leaf.shape), str(leaf.dtype))
+        for keys, leaf in jax.tree_util.tree_flatten_with_path(one)[0]
+        if hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+    ]
+
+
+def named(value: Any, own: Any) -> tuple[str, str] | None:
+    """The module and name that a value is kept under: its own, or one of the program's."""
+    home, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
+    public = [module for module in ("jax.nn", "jax.numpy", "jax.lax", "jax") if module in sys.modules]
+    for module in [*public, home]:
+        last = name.rpartition(".")[2]
+        if module and last.isidentifier() and getattr(sys.modules.get(module), last, None) is value:
+            return module, last
+    for module, there in list(sys.modules.items()):
+        file = getattr(there, "__file__", None)
+        if isinstance(file, str) and own(file):
+            for key, each in list(vars(there).items()):
+                if each is value and not key.startswith("__"):
+                    return module, key
+    return None
