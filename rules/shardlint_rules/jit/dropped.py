@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.program.effects import called, only_returns
-from shardlint.program.values import Function, Made, Place, Value, options
+from shardlint.program.values import Function, Made, Parameter, Place, options
 from shardlint.site import Site
 
 _LAX = ("psum", "pmean", "pmax", "pmin", "psum_scatter", "all_gather", "all_to_all", "ppermute", "pvary", "pcast")
@@ -62,22 +62,13 @@ def _makes_arrays(site: Site) -> bool:
         return False
     if any(isinstance(one, ast.Raise | ast.Assert) for one in ast.walk(function.node)):
         return False  # it may be called for what it checks
-    values = [site.program.evaluator.value(place) for place in _returned(site, function)]
-    return any(_made(value) for value in values) and all(_made(value) or _handed_back(value) for value in values)
+    found = [one for place in _returned(site, function) for one in options(site.program.evaluator.value(place))]
+    made = [one for one in found if isinstance(one, Made) and one.api.startswith(_ARRAYS)]
+    # The others are the array as it came.
+    return bool(made) and all(one in made or isinstance(one, Parameter) for one in found)
 
 
 def _returned(site: Site, function: Function) -> list[Place]:
     file = function.place.file
     found = file.walked(file.scope(function.node)).returns
     return [Place(file, one.value) for one in found if one.value is not None]
-
-
-def _made(value: Value) -> bool:
-    """Whether a value is surely an array that a function of jax made."""
-    found = options(value)
-    return bool(found) and all(isinstance(one, Made) and one.api.startswith(_ARRAYS) for one in found)
-
-
-def _handed_back(value: Value) -> bool:
-    """Whether a value is a parameter, handed back as it came."""
-    return all(type(one).__name__ == "Parameter" or _made(one) for one in options(value))
