@@ -16,6 +16,7 @@ import click
 
 from shardlint import __version__
 from shardlint.cli_options import FAILED, split, told
+from shardlint.meant import meant
 
 # A sum of a thousand terms is a thousand deep; Python frames are on the heap, so this costs nothing until used.
 _NESTING = 15_000
@@ -47,11 +48,7 @@ class _Lazy(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         known = self.list_commands(ctx)
         if args and args[0] not in known and not args[0].startswith("-"):
-            import difflib
-
-            near = difflib.get_close_matches(args[0].lower(), known, n=1)
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(known)}"
-            ctx.fail(f"no such command {args[0]!r}; {hint}")
+            ctx.fail(f"no such command {args[0]!r}; {meant(args[0], known)}")
         return super().resolve_command(ctx, args)
 
 

@@ -18,6 +18,7 @@ from shardlint.plain import plain
 from shardlint.reports import by_project
 from shardlint.reports.text import count, frames
 from shardlint.rule import Finding
+from shardlint.streams import is_terminal
 
 
 @click.command()
@@ -59,7 +60,7 @@ def fix(
             click.echo(plain(f"{outcome.path}: {outcome.problem}"), err=True)
         elif show_diff:
             # What goes to `patch` must be as it is in the file; what goes to a terminal must not steer it.
-            if sys.stdout is not None and sys.stdout.isatty():
+            if is_terminal(sys.stdout):
                 for line in diff(outcome):
                     click.echo(plain(line.expandtabs(4)))
             else:

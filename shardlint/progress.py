@@ -7,6 +7,8 @@ import time
 from collections.abc import Iterable, Iterator
 from typing import TypeVar
 
+from shardlint.streams import is_terminal
+
 One = TypeVar("One")
 _SILENT = 1.0
 _AGAIN = 0.1
@@ -22,7 +24,7 @@ class Meter:
 
     def start(self) -> None:
         """Begin, if somebody looks at standard error."""
-        if sys.stderr is not None and sys.stderr.isatty():
+        if is_terminal(sys.stderr):
             self.since = time.monotonic()
 
     def stop(self) -> None:

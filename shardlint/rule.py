@@ -48,6 +48,11 @@ class Harm(enum.StrEnum):
     REMOVED = "removed"
     """It uses a name that a release took away or will."""
 
+    @property
+    def mild(self) -> bool:
+        """Whether the program is right today."""
+        return self in (Harm.COST, Harm.REMOVED)
+
 
 class Safety(enum.StrEnum):
     """What a fix may change."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.certainty import DEFAULT, Certainty
+from shardlint.meant import meant
 
 
 class BadSettings(Exception):
@@ -141,16 +142,9 @@ def _extended(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict
         elif key in _KEYS:
             values[_KEYS[key]] = _read(path, key, value)
         elif key != "verify":  # fixtures, read by `shardlint verify`
-            raise BadSettings(f"{path}: unknown setting {key!r}; {_known(key)}")
+            hint = meant(key.replace("_", "-"), [*_KEYS, EXTEND])
+            raise BadSettings(f"{path}: unknown setting {key!r}; {hint}")
     return values
-
-
-def _known(key: str) -> str:
-    import difflib
-
-    keys = [*_KEYS, EXTEND]
-    near = difflib.get_close_matches(key.lower().replace("_", "-"), keys, n=1)
-    return f"did you mean {near[0]}?" if near else f"known are {', '.join(keys)}"
 
 
 def _read(path: Path, key: str, value: object) -> object:

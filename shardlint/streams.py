@@ -1,10 +1,12 @@
-"""Standard error that cannot be written to: a full disk, a terminal that was hung up."""
+"""Streams as they may be: a terminal or a pipe, a full disk, a terminal that was hung up, closed before us."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import sys
 from collections.abc import Iterator
+from typing import TextIO
 
 
 @contextlib.contextmanager
@@ -14,3 +16,22 @@ def unheard() -> Iterator[None]:
         yield
     except OSError:
         sys.stderr = None  # Python would try once more at the end, and fail with an exit code of its own
+
+
+def is_terminal(stream: TextIO | None) -> bool:
+    """Whether somebody looks at a stream (None: it was closed before us)."""
+    try:
+        return stream is not None and stream.isatty()
+    except (AttributeError, ValueError):
+        return False
+
+
+def coloured(stream: TextIO | None, colour: str = "auto") -> bool:
+    """Whether a stream gets colours: as `colour` says (always, never), else NO_COLOR, FORCE_COLOR, the terminal."""
+    if colour != "auto":
+        return colour == "always"
+    if os.environ.get("NO_COLOR"):
+        return False
+    if forced := os.environ.get("FORCE_COLOR"):
+        return forced not in ("0", "false")
+    return is_terminal(stream) and os.environ.get("TERM") != "dumb"

@@ -6,12 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from shardlint.certainty import Certainty
 from shardlint.own import SuppressionWithoutReason, UnusedSuppression
-from shardlint.patterns import regex
 from shardlint.rule import Edit, Finding, Fix, Safety
-from shardlint.sources.suppress import Suppression, names
+from shardlint.sources.suppress import Suppression, is_code, names
 from shardlint.sources.text import Source
-
-_CODE = regex("[A-Za-z]{2,}[0-9]*")
 
 
 def unsuppressed(
@@ -84,7 +81,7 @@ def _meant(said: str) -> frozenset[str]:
 
     if said in entries():
         return frozenset((said,))
-    if _CODE.fullmatch(said):
+    if is_code(said):
         found = frozenset(code for code in entries() if names(said, code, ""))
         if found or any(character.isdigit() for character in said):
             return found

@@ -350,7 +350,7 @@ def test_settings_that_cannot_be_used(write: Write, run: Run, files: dict[str, s
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["chek"], "no such command 'chek'; did you mean 'check'?"),
+        (["chek"], "no such command 'chek'; did you mean check?"),
         (["check", "--selct", "XT1"], "--select"),
         (["check", "--select", "device-put-tol"], "did you mean device-put-told?"),
         (["check", "--target", "jx=0.8"], "did you mean jax?"),

@@ -107,7 +107,7 @@ def test_the_table_counts_however_toml_lets_it_be_written(write: Write, table: s
         ("per_file_ignores = {}", "unknown setting 'per_file_ignores'; did you mean per-file-ignores?"),
         ("Exclude = []", "unknown setting 'Exclude'; did you mean exclude?"),
         ("target = {}", "unknown setting 'target'; did you mean targets?"),
-        ("line-length = 100", "unknown setting 'line-length'; known are select, ignore"),
+        ("line-length = 100", "unknown setting 'line-length'; there are select, ignore"),
         ("select = 'SL2'", 'select is \'SL2\'; write a list of strings such as ["SL2", "silent"]'),
         ("exclude = 'x'", "exclude is 'x'; write a list of strings such as [\"vendored/\"]"),
         ("ignore = [2]", "ignore is [2]; write a list of strings"),

@@ -61,6 +61,8 @@ class FileFacts:
         """Whether statements run on some releases only, by what stands around them: see `program.guards`."""
         self.said_of: dict[tuple[str, ast.AST], Any] = {}
         """What the text of the file alone says of nodes, as several rules ask: see `remembered`."""
+        self.nearest: dict[tuple[type[ast.AST], ...], dict[ast.AST, ast.AST | None]] = {}
+        """The nearest ancestor of some kinds of the nodes that were asked about: see `facts.enclosing`."""
         self.binders: dict[tuple[Scope, str], frozenset[ast.AST]] = {}
         self.readers: dict[tuple[Scope | None, str], dict[ast.AST, list[tuple[ast.Name, bool]]]] = {}
         """The bindings that reach a read of a name: see `program.reach`."""
@@ -101,6 +103,7 @@ class FileFacts:
         self._visited.clear()
         self._beginning.clear()
         self._mentions.clear()
+        self.nearest.clear()
         self.chains.clear()
         self.reaching.clear()
         self.binders.clear()

@@ -96,7 +96,7 @@ class Classes:
         file = cls.place.file
         made = self.objects.made_with(cls, instance.call) if instance.call is not None else None
         values = []
-        for node in file.mentions(name):
+        for node in file.mentions_in(file.scope(cls.node), name):
             if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
                 continue
             function = file.home(node).function()

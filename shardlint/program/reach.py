@@ -168,7 +168,11 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
     later: list[tuple[Binding, ast.AST]] = []
     settled = False
     if not again and bindings and bindings[0].scope.kind != "comprehension":
-        bindings = bindings[: bisect_right(bindings, position, key=lambda binding: _position(binding.node))]
+        bindings = bindings[: bisect_right(bindings, position, key=_bound_at)]
+        for first, end in _other_branches(chain):
+            low, high = bisect_left(bindings, first, key=_bound_at), bisect_left(bindings, end, key=_bound_at)
+            asked = [binding for binding in bindings[low:high] if binding.kind == "walrus"]
+            bindings = bindings[:low] + asked + bindings[high:]
     for binding in reversed(bindings):
         if len(found) == _MOST and not settled:
             found.append(Binding(binding.name, "more", use, binding.scope))
@@ -211,6 +215,26 @@ def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Bi
 
 def _position(node: ast.AST) -> tuple[int, int]:
     return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _bound_at(binding: Binding) -> tuple[int, int]:
+    return _position(binding.node)
+
+
+def _other_branches(chain: Sequence[ast.AST]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where the branches above a place in a chain of `elif` begin and end, none of which runs together with it.
+
+    Each binding of a long chain would have to be told from each use by itself; what the tests bind stands there too.
+    """
+    head: ast.If | None = None
+    for outer, inner in itertools.pairwise(chain):
+        if isinstance(outer, ast.If) and outer.orelse == [inner] and isinstance(inner, ast.If):
+            head = head or outer
+        elif head is not None:
+            yield _position(head.body[0]), _position(outer)
+            head = None
+    if head is not None:
+        yield _position(head.body[0]), _position(chain[-1])
 
 
 def _takes_effect(binding: Binding, file: FileFacts) -> tuple[int, int]:

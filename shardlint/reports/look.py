@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from shardlint.plain import plain
+from shardlint.streams import coloured, is_terminal
 
 if TYPE_CHECKING:
     from shardlint.rule import Finding
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 _CODE_WIDTH = 200
 _NARROW = 40
 _INDENT = "   "
-_MILD = ("cost", "removed")
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def _hue(finding: Finding) -> str:
     """Red for what is wrong, yellow for what costs or will go, cyan for what is only possible."""
     if finding.certainty.value == "possible":
         return "36"
-    return "33" if finding.harm.value in _MILD else "31"
+    return "33" if finding.harm.mild else "31"
 
 
 def _uri(path: Path) -> str:
@@ -100,30 +100,12 @@ def _uri(path: Path) -> str:
         return ""
 
 
-def is_terminal(stream: TextIO | None) -> bool:
-    """Whether somebody looks at a stream."""
-    try:
-        return stream is not None and stream.isatty()
-    except (AttributeError, ValueError):
-        return False
-
-
 def look_of(stream: TextIO | None = None, colour: str = "auto") -> Look:
     """How a report looks on a stream (standard output): as `colour` says, else NO_COLOR, FORCE_COLOR, the terminal."""
     stream = stream or sys.stdout
-    terminal = is_terminal(stream)
+    terminal, chosen = is_terminal(stream), coloured(stream, colour)
     environ = os.environ
-    dumb = environ.get("TERM") == "dumb"
-    if colour == "auto":
-        if environ.get("NO_COLOR"):
-            chosen = False
-        elif environ.get("FORCE_COLOR"):
-            chosen = environ["FORCE_COLOR"] not in ("0", "false")
-        else:
-            chosen = terminal and not dumb
-    else:
-        chosen = colour == "always"
-    links = chosen and terminal and not dumb and "VSCODE_PID" not in environ
+    links = chosen and terminal and environ.get("TERM") != "dumb" and "VSCODE_PID" not in environ
     # The terminal of an editor makes a better link of path:line:column than of an address without a line.
     links = (links and environ.get("TERM_PROGRAM") != "vscode") or environ.get("FORCE_HYPERLINK") == "1"
     return Look(chosen, links and chosen, _width(stream) if terminal else None)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.reports.look import Look, is_terminal, look_of
+from shardlint.meant import meant
+from shardlint.reports.look import Look, look_of
 
 if TYPE_CHECKING:
     from shardlint.outcome import Report
@@ -49,7 +50,7 @@ def outputs(said: Sequence[str], file: Path | None = None) -> list[Output]:
     for one in said or ("full",):
         name, equals, path = one.partition("=")
         if name not in FORMATS:
-            raise BadOutput(f"there is no format {name!r}; {_near(name)}")
+            raise BadOutput(f"there is no format {name!r}; {meant(name, FORMATS)}")
         if equals and not path:
             raise BadOutput(f"{one!r} names no file; write {name}=FILE")
         found.append(Output(name, Path(path) if path else None))
@@ -67,13 +68,6 @@ def outputs(said: Sequence[str], file: Path | None = None) -> list[Output]:
     if len(set(files)) < len(files):
         raise BadOutput("two formats go to the same file")
     return found
-
-
-def _near(name: str) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name.lower(), FORMATS, n=1)
-    return f"did you mean {near[0]}?" if near else f"there are {', '.join(FORMATS)}"
 
 
 def rendered(
@@ -143,4 +137,4 @@ def _written(file: Path, parts: Iterable[str]) -> None:
         raise BadOutput(f"{file}: cannot be written: {error.strerror or error}") from None
 
 
-__all__ = ["FORMATS", "BadOutput", "Output", "is_terminal", "outputs", "rendered", "write"]
+__all__ = ["FORMATS", "BadOutput", "Output", "outputs", "rendered", "write"]

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from shardlint.outcome import FileReport, Report
     from shardlint.rule import Finding
 
-_MILD = ("cost", "removed")
-
 
 @dataclass(frozen=True)
 class Row:
@@ -45,7 +43,7 @@ class Row:
         """How bad it is: error, warning, or note for what is only possible."""
         if self.finding.certainty.value == "possible":
             return "note"
-        return "warning" if self.finding.harm.value in _MILD else "error"
+        return "warning" if self.finding.harm.mild else "error"
 
     @property
     def title(self) -> str:

@@ -54,9 +54,14 @@ class Suppression:
         self.used.update([said for said in self.codes if names(said, code, name)] or [code])
 
 
+def is_code(said: str) -> bool:
+    """Whether what a comment says is a code or the beginning of one, not a name."""
+    return _CODE.fullmatch(said) is not None
+
+
 def names(said: str, code: str, name: str) -> bool:
     """Whether what is said in a comment means a rule: its code, the beginning of it, or its name."""
-    if _CODE.fullmatch(said):
+    if is_code(said):
         return code.startswith(said.upper())
     return said.lower() == name
 

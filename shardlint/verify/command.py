@@ -14,6 +14,7 @@ import click
 
 from shardlint.files import cache_folder, replace_file
 from shardlint.plain import plain_lines
+from shardlint.streams import coloured
 from shardlint.verify.children import CannotRun
 from shardlint.verify.find import fixture_files
 from shardlint.verify.fixture import parse_bytes, parse_mesh
@@ -22,7 +23,7 @@ from shardlint.verify.here import leave_if_removed, working_directory
 from shardlint.verify.levels import LEVELS
 from shardlint.verify.options import read, time_limit
 from shardlint.verify.plan import Request, check_self, verify_fixtures, verify_proofs
-from shardlint.verify.progress import Progress, coloured, tell
+from shardlint.verify.progress import Progress, tell
 from shardlint.verify.proofs import BadProof, ProofFolder, broken, read_proof
 from shardlint.verify.report import Result, Run, json_report, text_report
 from shardlint.verify.rule_check import check_rules

@@ -4,7 +4,6 @@ and then a new one elsewhere), and what is told at its end.
 
 from __future__ import annotations
 
-import os
 import shutil
 import time
 from collections.abc import Mapping, Sequence
@@ -13,15 +12,10 @@ from typing import Any, Self, TextIO
 import click
 
 from shardlint.plain import plain
-from shardlint.streams import unheard
+from shardlint.streams import is_terminal, unheard
 from shardlint.verify.spec import sizes_text
 
 _QUIET_SECONDS = 30.0
-
-
-def coloured(stream: TextIO | None) -> bool:
-    """Whether what is written to a stream (None: it was closed before us) may have colours."""
-    return stream is not None and stream.isatty() and "NO_COLOR" not in os.environ
 
 
 def tell(text: str, colour: bool = False) -> bool:
@@ -41,7 +35,7 @@ class Progress:
 
     def __init__(self, stream: TextIO | None) -> None:
         self.stream = stream
-        self.live = stream is not None and stream.isatty()
+        self.live = is_terminal(stream)
         self.told = time.monotonic()
 
     def __call__(self, done: int, total: int, running: Sequence[Mapping[str, Any]]) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.facts import Scope, last_name
+from shardlint.facts.enclosing import around
 from shardlint.patterns import regex
 from shardlint.program.signatures import JITS
 from shardlint.program.values import ClassValue, Function, Made, Parameter, Unknown, Wrapped, options
@@ -121,7 +122,7 @@ def _loop_of(site: Site) -> ast.For | None:
         placed = placed.value
     if not isinstance(placed, ast.Name):
         return None
-    for outer in site.file.ancestors(site.call):
+    for outer in around(site.file, site.call, ast.FunctionDef, ast.For):
         if isinstance(outer, ast.FunctionDef):
             return _loop_calling(site, outer)
         if isinstance(outer, ast.For) and (placed.id in _names(outer.target) or _drawn(outer, placed.id)):

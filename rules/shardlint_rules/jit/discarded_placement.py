@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.facts.enclosing import around, caught
 from shardlint.patterns import regex
 from shardlint.program.effects import called, only_returns
 from shardlint.program.reach import lookup
@@ -90,7 +91,7 @@ class DiscardedPlacement(Rule):
             return
         fate, name = site.fate
         lost = fate == "dropped" and _work_of_a_helper(site)
-        if fate == "used" or (_probe(site) and not lost) or _shown(site) or _of_a_model(site):
+        if fate == "used" or (caught(site.file, site.syntax) and not lost) or _shown(site) or _of_a_model(site):
             return
         if site.api in _MANAGERS:
             if fate == "dropped":
@@ -127,7 +128,7 @@ class DiscardedPlacement(Rule):
     def _through(self, site: Site) -> Iterator[Finding]:
         """A call that comes to a placement: through `jax.tree.map`, or a function that does nothing else."""
         fate, name = site.fate
-        if fate == "used" or _probe(site) or _shown(site):
+        if fate == "used" or caught(site.file, site.syntax) or _shown(site):
             return
         evaluator = site.program.evaluator
         function = called(evaluator, Place(site.file, site.call)) if site.form == "statement" else None
@@ -247,18 +248,6 @@ def _certainty(site: Site) -> Certainty:
     return Certainty.POSSIBLE if smoke and not site.region.proven else Certainty.PROVEN
 
 
-def _probe(site: Site) -> bool:
-    """A call in the body of a try with handlers asks whether it works."""
-    inner: ast.AST = site.syntax
-    for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.Try) and outer.handlers and inner in outer.body:
-            return True
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return False
-        inner = outer
-    return False
-
-
 def _work_of_a_helper(site: Site) -> bool:
     """Whether a `try` is all of a function that is called for placing what it is given, and that returns nothing."""
     scope, statement = site.scope.function(), site.file.parent(site.call)
@@ -294,7 +283,7 @@ def _of_a_model(site: Site) -> bool:
 def _read_later(site: Site, name: ast.Name) -> bool:
     """Whether the name is read after the call, on some way the call can be followed by."""
     position = (site.call.end_lineno or 0, site.call.end_col_offset or 0)
-    in_loop = any(isinstance(outer, ast.For | ast.While) for outer in site.file.ancestors(site.syntax))
+    in_loop = any(around(site.file, site.syntax, ast.For, ast.While))
     for node in site.file.mentions(name.id):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node is not name:
             _, owner = lookup(site.file, node, name.id)

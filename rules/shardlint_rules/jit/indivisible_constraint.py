@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import ast
 import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.enclosing import caught
 from shardlint.program.meshes import Mesh, Spec
 from shardlint.program.shapes import shape_of
 from shardlint.program.shardings import PLACING
@@ -51,7 +51,7 @@ class IndivisibleConstraint(Rule):
         """One finding for the first dimension that is not divided."""
         target = site.argument(PLACING[site.api])
         array = site.argument("x")
-        if target is None or array is None or _in_a_try(site):
+        if target is None or array is None or caught(site.file, site.syntax):
             return
         found = options(site.value(target))
         parts = site.shardings.named(found[0]) if len(found) == 1 else None
@@ -107,15 +107,3 @@ def _undivided(
         if size % split:
             return axis, size, split, " and ".join(repr(name) for name in entry.axes)
     return None
-
-
-def _in_a_try(site: Site) -> bool:
-    """Whether the code is ready for the error."""
-    inner: ast.AST = site.syntax
-    for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.Try) and inner in outer.body and outer.handlers:
-            return True
-        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
-            return False
-        inner = outer
-    return False

@@ -32,6 +32,8 @@ _SHARDINGS = (
 _SPECS = ("mesh", "specs", "pspec", "pspecs", "partition_spec", "partition_specs")
 _RULES = ("rules", "axis_rules", "logical_axis_rules", "partition_rules", "axis_mapping")
 
+# What finds the mesh of the context.
+_IN_CONTEXT = ("thread_resources", "physical_mesh", "get_abstract_mesh", "get_concrete_mesh", "get_mesh")
 # What loads arrays, by name; and what gives arrays of numpy.
 _LOADING = (
     "from_bytes",
@@ -121,7 +123,7 @@ class ShardingNotUsed(Rule):
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if site.program.project.is_test(site.file.path):
             return
-        found = left_out(site, node, name, lambda call: _takes(site, call, name))
+        found = left_out(site, node, name, lambda call: _misses(site, call, name))
         if found is not None:
             given, call, taking = found
             yield site.finding(
@@ -189,6 +191,16 @@ def _takes(site: Site, call: ast.Call, name: str) -> str | None:
     if not parameters.fits(arguments) or _given(parameters, arguments, name):
         return None
     return node.name if isinstance(_default(node, name), ast.Constant) else None
+
+
+def _misses(site: Site, call: ast.Call, name: str) -> str | None:
+    """As `_takes`, where what is called finds no mesh of its own in the context."""
+    taking = _takes(site, call, name)
+    if taking is None or name != "mesh":
+        return taking
+    found = _definition(site, options(site.value(call.func))[0])
+    names = {last_name(one) for one in ast.walk(found[1]) if isinstance(one, ast.expr)} if found is not None else set()
+    return None if names & set(_IN_CONTEXT) else taking
 
 
 def _definition(site: Site, value: Value) -> tuple[Parameters, ast.FunctionDef] | None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
+from shardlint.facts.enclosing import around, stands_in
 from shardlint.program.shardings import PLACING
 from shardlint.program.values import Api, options
 from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
@@ -21,6 +22,7 @@ _ERRORS = (
     "AssertionError",
     "KeyError",
 )
+_AROUND = (ast.Try, ast.With, ast.Lambda, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 class SwallowedShardingError(Rule):
@@ -71,10 +73,9 @@ class SwallowedShardingError(Rule):
 
 def _swallowed(site: Site) -> tuple[int, int] | None:
     """Where what swallows the error stands: the head of a handler, or `suppress(...)`."""
-    inner: ast.AST = site.syntax
     told = {site.text(part) for part in site.call.args[:1]}
-    for outer in site.file.ancestors(site.syntax):
-        if isinstance(outer, ast.Try) and inner in outer.body:
+    for outer in around(site.file, site.syntax, *_AROUND):
+        if isinstance(outer, ast.Try) and stands_in(site.syntax, outer.body):
             handler = _catching(outer)
             if handler is None or not _only_places(site, outer.body) or not _hides(site, handler, told):
                 return None
@@ -95,7 +96,6 @@ def _swallowed(site: Site) -> tuple[int, int] | None:
             told |= {
                 site.text(part) for part in call.args
             }  # jax.tree.map(lambda p: device_put(p, s), params)
-        inner = outer
     return None
 
 

@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 
 from shardlint.plain import plain, plain_lines
+from shardlint.streams import coloured
 from shardlint.verify.children import CannotRun
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.here import working_directory
 from shardlint.verify.options import read, time_limit
-from shardlint.verify.progress import coloured, tell
+from shardlint.verify.progress import tell
 from shardlint.verify.raised.told import Told, told
 from shardlint.verify.sanitizer import launch
 from shardlint.verify.sanitizer.dumps import collect
