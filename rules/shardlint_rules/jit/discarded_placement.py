@@ -157,7 +157,7 @@ class DiscardedPlacement(Rule):
     def _given(self, site: Site) -> Iterator[Finding]:
         """What only gives a result, as a statement."""
         said = dropped(site, _subject(site))
-        if said is None or is_test(site.file, site.call) or _probe(site) or _shown(site):
+        if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
             return
         yield site.finding(site.call.func, "its result is dropped", said[0], help=said[1], kept=_ITSELF)
 

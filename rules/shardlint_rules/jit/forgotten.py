@@ -11,8 +11,9 @@ from shardlint.site import Site
 
 PASSED = ("backend", "devices")
 """What functions take for the calls of jax they make, besides shardings. An axis name may be of another mesh."""
-FORWARDED = ("devices", "mesh", "axis_name", "pmap_axis_name")
-"""What a function that takes it gives to all that it calls, or to none."""
+FORWARDED = ("devices", "axis_name", "pmap_axis_name")
+"""What a function that takes it gives to all that it calls, or to none. Half of a model needs no mesh."""
+_INSTEAD = ("mesh", "sharding", "shardings")
 # A literal device of the host is meant, whatever the rest runs on.
 _HOST = ("cpu",)
 
@@ -50,6 +51,8 @@ def left_out(
             continue
         if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(call)):
             continue
+        if any(one.arg in _INSTEAD for one in call.keywords):
+            continue  # that says where as well
         taking = _of_jax(site, call, name) or takes(call)
         if taking is not None:
             return given[0], call, taking

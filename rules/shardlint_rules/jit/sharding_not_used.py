@@ -32,8 +32,6 @@ _SHARDINGS = (
 _SPECS = ("mesh", "specs", "pspec", "pspecs", "partition_spec", "partition_specs")
 _RULES = ("rules", "axis_rules", "logical_axis_rules", "partition_rules", "axis_mapping")
 
-# What finds the mesh of the context.
-_IN_CONTEXT = ("thread_resources", "physical_mesh", "get_abstract_mesh", "get_concrete_mesh", "get_mesh")
 # What loads arrays, by name; and what gives arrays of numpy.
 _LOADING = (
     "from_bytes",
@@ -61,7 +59,8 @@ class ShardingNotUsed(Rule):
     Reports a parameter such as `mesh`, `shardings`, `specs` or `rules` that a function never reads, while a function it
     calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
     never read is reported by itself where the function makes or loads arrays. And a call of jax that is given a literal
-    `backend` or `devices`, where the function has a parameter for it and gives that to another call (possible).
+    `backend` or `devices`, where the function has a parameter for it and gives that to another call (possible), or
+    that takes `devices` or an `axis_name` too and is not given them, `pmap` or a function of the project (possible).
 
     ## Why it hurts
     Who calls it believes the arrays are placed. With the default None they stay on the default device, or whole on
@@ -123,7 +122,7 @@ class ShardingNotUsed(Rule):
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         if site.program.project.is_test(site.file.path):
             return
-        found = left_out(site, node, name, lambda call: _misses(site, call, name))
+        found = left_out(site, node, name, lambda call: _takes(site, call, name))
         if found is not None:
             given, call, taking = found
             yield site.finding(
@@ -191,16 +190,6 @@ def _takes(site: Site, call: ast.Call, name: str) -> str | None:
     if not parameters.fits(arguments) or _given(parameters, arguments, name):
         return None
     return node.name if isinstance(_default(node, name), ast.Constant) else None
-
-
-def _misses(site: Site, call: ast.Call, name: str) -> str | None:
-    """As `_takes`, where what is called finds no mesh of its own in the context."""
-    taking = _takes(site, call, name)
-    if taking is None or name != "mesh":
-        return taking
-    found = _definition(site, options(site.value(call.func))[0])
-    names = {last_name(one) for one in ast.walk(found[1]) if isinstance(one, ast.expr)} if found is not None else set()
-    return None if names & set(_IN_CONTEXT) else taking
 
 
 def _definition(site: Site, value: Value) -> tuple[Parameters, ast.FunctionDef] | None:
