@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 
 from shardlint.facts import last_name
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.values import Api, Function, Made, Place, Value, Wrapped, options
 
+_DISPLAYS = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
 _SAYING = ("print", "debug", "info", "warning", "warn", "log")
 
 
@@ -21,10 +23,22 @@ def only_returns(value: Value) -> bool:
         return True
     file = value.place.file
     scope = file.walked(file.scope(value.node))
-    return not scope.outer_names and all(_harmless(statement) for statement in scope.statements)
+    fresh = _fresh(scope.statements)
+    return not scope.outer_names and all(_harmless(statement, fresh) for statement in scope.statements)
 
 
-def _harmless(statement: ast.stmt) -> bool:
+def _fresh(statements: Iterable[ast.stmt]) -> set[str]:
+    """The names that stand for nothing but lists and tables that the function makes itself."""
+    found: set[str] = set()
+    others: set[str] = set()
+    for statement in statements:
+        match statement:
+            case ast.Assign(targets=[ast.Name(id=name)], value=value):
+                (found if isinstance(value, _DISPLAYS) else others).add(name)
+    return found - others
+
+
+def _harmless(statement: ast.stmt, fresh: set[str]) -> bool:
     match statement:
         case ast.Expr(value=ast.Constant()):
             return True
@@ -32,7 +46,7 @@ def _harmless(statement: ast.stmt) -> bool:
             name = last_name(func)
             return name in _SAYING
         case ast.Assign(targets=targets):
-            return all(_local(target) for target in targets)
+            return all(_local(target) or _of_own(target, fresh) for target in targets)
         case ast.AnnAssign(target=target) | ast.AugAssign(target=target):
             return isinstance(target, ast.Name)
         case ast.For(target=target):
@@ -40,6 +54,11 @@ def _harmless(statement: ast.stmt) -> bool:
         case ast.Expr() | ast.Delete() | ast.Global() | ast.Nonlocal():
             return False
     return True
+
+
+def _of_own(target: ast.expr, fresh: set[str]) -> bool:
+    """An entry of a list or table that the function makes itself."""
+    return isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name) and target.value.id in fresh
 
 
 def _local(target: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.program import api
 from shardlint.program.signatures import JITS, SHARDING_SETTINGS
-from shardlint.program.values import Function, options
+from shardlint.program.values import Constant, Function, options
 from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.jit.devices import is_device
@@ -32,12 +32,12 @@ _TAKING = {
 
 
 class DeviceAsSharding(Rule):
-    """A device, or a function that was not called, stands where a sharding must.
+    """A device, a string, or a function that was not called, stands where a sharding must.
 
     ## What it does
     Reports a `Device` given to `with_sharding_constraint`, or in the shardings of a jit, of a ShapeDtypeStruct or of
     `make_array_from_callback`. Also a function or method of the project given there, to `device_put`, `NamedSharding`
-    or `set_mesh`: `device_put(x, batch_sharding)`, where `batch_sharding()` was meant.
+    or `set_mesh`: `device_put(x, batch_sharding)`, where `batch_sharding()` was meant. And `device_put(x, "cpu")`.
 
     ## Why it hurts
     Only `device_put` and `eqx.filter_shard` take a device. The others raise `TypeError` (`ValueError` from
@@ -79,6 +79,8 @@ class DeviceAsSharding(Rule):
                     yield self._finding(site, node)
                 elif _is_function(site, node):
                     yield self._not_called(site, node)
+                elif site.api == "jax.device_put" and _is_string(site, node):
+                    yield self._string(site, node)
 
     def _not_called(self, site: Site, node: ast.expr) -> Finding:
         text = " ".join(site.text(node).split())
@@ -88,6 +90,15 @@ class DeviceAsSharding(Rule):
             "a function, and not what it returns",
             f"On {site.on('jax')} this raises: {name} takes no function here.",
             help=f"call it: {text}()",
+        )
+
+    def _string(self, site: Site, node: ast.expr) -> Finding:
+        return site.finding(
+            node,
+            "a string is no device",
+            f"On {site.on('jax')} this raises ValueError: device_put takes a device or a sharding, and no name of one.",
+            help=f"write jax.local_devices(backend={site.text(node)})[0] for a platform, "
+            "NamedSharding(mesh, P(...)) for an axis",
         )
 
     def _finding(self, site: Site, node: ast.expr) -> Finding:
@@ -120,6 +131,11 @@ def _is_function(site: Site, node: ast.expr) -> bool:
         and not one.node.decorator_list
         for one in options(site.value(node))
     )
+
+
+def _is_string(site: Site, node: ast.expr) -> bool:
+    """Whether an expression is surely a string."""
+    return all(isinstance(one, Constant) and isinstance(one.value, str) for one in options(site.value(node)))
 
 
 def _leaves(node: ast.AST) -> Iterator[ast.expr]:

@@ -14,7 +14,9 @@ from shardlint.program.values import Items, Leaves, Made, Place, Table, Value, o
 from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
 from shardlint.site import Site
 from shardlint_rules.flax import sharded_init as init
+from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit._helpers import NAMES, gives_nothing
+from shardlint_rules.jit.dropped import ONLY_GIVING, dropped
 from shardlint_rules.jit.own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place
 
@@ -41,7 +43,9 @@ class DiscardedPlacement(Rule):
     ## What it does
     Reports `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard` and `hax.shard` whose result is dropped,
     or bound to a name that is never read; and a mesh context manager called as a statement (`use_mesh(mesh)`), which
-    enters nothing.
+    enters nothing. Also, as statements, collectives (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`, a
+    count of devices in `if n is None: jax.local_device_count()`, and functions of the project, named like those that
+    place, that only return another array.
 
     ## Why it hurts
     Arrays do not change: all of these return a new one. A dropped constraint leaves no operation in the compiled
@@ -65,6 +69,7 @@ class DiscardedPlacement(Rule):
         Calls(*PLACING, *_MANAGERS),
         Calls(*_HALIAX, near=("haliax",)),
         Calls(_MAP, near=PLACED_WORDS),
+        Calls(*ONLY_GIVING),
         Statements("shard", "plac", "put", "constrain", "replicat", "commit", "distribut"),
         Statements(*MANAGER_WORDS),
     )
@@ -80,6 +85,9 @@ class DiscardedPlacement(Rule):
             yield from self._through(site)
             return
         if site.form != "call":
+            return
+        if site.api in ONLY_GIVING:
+            yield from self._given(site)
             return
         fate, name = site.fate
         lost = fate == "dropped" and _work_of_a_helper(site)
@@ -128,6 +136,8 @@ class DiscardedPlacement(Rule):
             return
         made = _placements(evaluator.trees.expanded(site.value(site.call)))
         if not made:
+            if site.form == "statement" and fate == "dropped":
+                yield from self._given(site)
             return
         by = made[0].api.rpartition(".")[2]
         where = made[0].call.place if made[0].call is not None else None
@@ -143,6 +153,13 @@ class DiscardedPlacement(Rule):
             certainty=_certainty(site),
             kept=_NO_PLACE if name else _ITSELF,
         )
+
+    def _given(self, site: Site) -> Iterator[Finding]:
+        """What only gives a result, as a statement."""
+        said = dropped(site, _subject(site))
+        if said is None or is_test(site.file, site.call) or caught(site.file, site.syntax) or _shown(site):
+            return
+        yield site.finding(site.call.func, "its result is dropped", said[0], help=said[1], kept=_ITSELF)
 
     def _effect(self, site: Site) -> str:
         if site.region.proven:

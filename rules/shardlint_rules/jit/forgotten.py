@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Callable
 
-from shardlint.facts import FileFacts
+from shardlint.facts import FileFacts, last_name
 from shardlint.program.values import Api, options
 from shardlint.site import Site
 
 PASSED = ("backend", "devices")
 """What functions take for the calls of jax they make, besides shardings. An axis name may be of another mesh."""
+FORWARDED = ("devices", "axis_name", "pmap_axis_name")
+"""What a function that takes it gives to all that it calls, or to none. Half of a model needs no mesh."""
+_INSTEAD = ("mesh", "sharding", "shardings")
 # A literal device of the host is meant, whatever the rest runs on.
 _HOST = ("cpu",)
 
@@ -26,6 +30,41 @@ def literal(site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str)
         if all(isinstance(one, Api) and one.name.startswith("jax.") for one in options(site.value(call.func))):
             return value
     return None
+
+
+def left_out(
+    site: Site, node: ast.FunctionDef | ast.AsyncFunctionDef, name: str, takes: Callable[[ast.Call], str | None]
+) -> tuple[ast.Call, ast.Call, str] | None:
+    """A call that is not given what another is given: that one, it, and what it calls.
+
+    Of the function's own parameter, where both would take it under its name; `takes` says what takes it and was not
+    given it.
+    """
+    calls = [one for one in ast.walk(ast.Module(node.body, [])) if isinstance(one, ast.Call)]
+    given = [
+        call
+        for call in calls
+        if any(one.arg == name and isinstance(one.value, ast.Name) and one.value.id == name for one in call.keywords)
+    ]
+    for call in calls if given else ():
+        if call in given or _names(site.file, call, node, name):
+            continue
+        if any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(call)):
+            continue
+        if any(one.arg in _INSTEAD for one in call.keywords):
+            continue  # that says where as well
+        taking = _of_jax(site, call, name) or takes(call)
+        if taking is not None:
+            return given[0], call, taking
+    return None
+
+
+def _of_jax(site: Site, call: ast.Call, name: str) -> str | None:
+    """`jax.pmap` without devices."""
+    if name != "devices" or last_name(call.func) != "pmap" or any(one.arg is None for one in call.keywords):
+        return None
+    found = options(site.value(call.func))
+    return "pmap" if all(isinstance(one, Api) and one.name == "jax.pmap" for one in found) else None
 
 
 def _names(file: FileFacts, call: ast.Call, function: ast.AST, name: str) -> bool:

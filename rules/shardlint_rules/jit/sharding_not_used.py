@@ -19,7 +19,7 @@ from shardlint.program.values import (
 )
 from shardlint.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.site import Site
-from shardlint_rules.jit.forgotten import PASSED, literal
+from shardlint_rules.jit.forgotten import FORWARDED, PASSED, left_out, literal
 
 _SHARDINGS = (
     "sharding",
@@ -59,7 +59,8 @@ class ShardingNotUsed(Rule):
     Reports a parameter such as `mesh`, `shardings`, `specs` or `rules` that a function never reads, while a function it
     calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
     never read is reported by itself where the function makes or loads arrays. And a call of jax that is given a literal
-    `backend` or `devices`, where the function has a parameter for it and gives that to another call (possible).
+    `backend` or `devices`, where the function has a parameter for it and gives that to another call (possible), or
+    that takes `devices` or an `axis_name` too and is not given them, `pmap` or a function of the project (possible).
 
     ## Why it hurts
     Who calls it believes the arrays are placed. With the default None they stay on the default device, or whole on
@@ -74,7 +75,7 @@ class ShardingNotUsed(Rule):
     code = "SL231"
     name = "sharding-not-used"
     harm = Harm.SILENT
-    wakes = (Takes(*_SHARDINGS, *_SPECS, *_RULES, *PASSED),)
+    wakes = (Takes(*dict.fromkeys((*_SHARDINGS, *_SPECS, *_RULES, *PASSED, *FORWARDED))),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -85,8 +86,9 @@ class ShardingNotUsed(Rule):
             return
         if parameter.arg in PASSED:
             yield from self._literal(site, scope, parameter.arg)
-            return
-        if _read(site, scope, parameter.arg):
+        if parameter.arg in FORWARDED and site.wants("left-out"):
+            yield from self._left_out(site, scope, parameter.arg)
+        if parameter.arg not in (*_SHARDINGS, *_SPECS, *_RULES) or _read(site, scope, parameter.arg):
             return
         name = parameter.arg
         for call in site.file.walked(scope).calls:
@@ -112,6 +114,26 @@ class ShardingNotUsed(Rule):
                 certainty=Certainty.PROVEN if host else Certainty.POSSIBLE,
                 form="" if host else "never-read",
                 why="" if host else f"`{name}` is a parameter, and the function returns what it loads",
+            )
+
+    def _left_out(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:
+        """A call is not given what another of the same function is given."""
+        node = scope.node
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if site.program.project.is_test(site.file.path):
+            return
+        found = left_out(site, node, name, lambda call: _takes(site, call, name))
+        if found is not None:
+            given, call, taking = found
+            yield site.finding(
+                call.func,
+                f"`{taking}` takes `{name}` too, and is not given it",
+                f"`{node.name}` is given `{name}` and hands it on at line {given.lineno}: what {taking} does here is "
+                "done as without it.",
+                help=f"hand it on: {name}={name}",
+                certainty=Certainty.POSSIBLE,
+                form="left-out",
+                why=f"`{name}` is a parameter of the function around it, and given to another call",
             )
 
     def _literal(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:

@@ -11,6 +11,7 @@ from shardlint.program.contexts import SET_KINDS, Context, ContextKind, MeshCont
 from shardlint.program.values import Made, Parameter, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
+from shardlint_rules.jit.entered_beside import outside
 from shardlint_rules.jit.mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
 from shardlint_rules.jit.mesh_meant import mesh_meant
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
@@ -46,7 +47,8 @@ class SpecNeedsMesh(Rule):
 
     With `--certainty possible` also where not all ways are known and a mesh is at hand: the function, or one around
     it, is given a mesh that nobody is seen to enter; or a constraint stands before the `with mesh:` of its
-    own function; or nothing that runs with a `jax.jit` or `device_put` calls `jax.set_mesh`, which alone serves them:
+    own function; or a `pjit` is called outside of the `with mesh:` of its function; or nothing that runs with a
+    `jax.jit` or `device_put` calls `jax.set_mesh`, which alone serves them:
     whoever uses it would have to.
 
     ## Why it hurts
@@ -89,7 +91,10 @@ class SpecNeedsMesh(Rule):
         specs = [one for one in given(site) if one.certain]
         problem = self._problem(site) if specs and not _asks_first(site) else None
         if problem is None:
-            if site.wants("entered-below", "mesh-parameter", "never-set"):
+            beside = outside(site) if site.api == _PJIT and site.wants("others-entered") else None
+            if beside is not None:
+                yield self._beside(site, *beside)
+            elif site.wants("entered-below", "mesh-parameter", "never-set"):
                 found = list(self._unproven(site, specs))
                 yield from found or self._never_set(site, specs)
             return
@@ -100,6 +105,19 @@ class SpecNeedsMesh(Rule):
         fix, kept = self._fix(site, specs)
         help += f"; not rewritten: {kept}" if kept else ""
         yield site.finding(specs[0].node, label, message, help=help, fix=fix)
+
+    def _beside(self, site: Site, call: ast.Call, entered: ast.With) -> Finding:
+        """A call of the pjit outside of the mesh that others of the function are called under."""
+        return site.finding(
+            site.call.func if call.func is site.call else call.func,
+            f"outside of the `with` at line {entered.lineno}",
+            f"On {site.on('jax')} this raises unless a caller has entered a mesh: pjit reads specs against the mesh of "
+            "`with mesh:`, and none is entered here.",
+            help="call it under the mesh too",
+            certainty=Certainty.POSSIBLE,
+            form="others-entered",
+            why=f"the same function enters a mesh at line {entered.lineno}",
+        )
 
     def _unproven(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
         """A mesh is at hand, and callers that are not seen may not have entered it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.patterns import regex
 from shardlint.rule import Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
 from shardlint.site import Site
 
@@ -12,6 +13,7 @@ from shardlint.site import Site
 _LISTS = ("list", "sequence", "tuple", "iterable", "collection", "int", "str")
 # A line that is longer becomes an `if`.
 _WIDE = 80
+_NUMBER = regex(r"_?(?:num|n|nr|max|min|total)_")
 
 
 class TruthOfDevices(Rule):
@@ -46,7 +48,9 @@ class TruthOfDevices(Rule):
         if not isinstance(chosen, ast.BoolOp) or len(chosen.values) != 2:
             return
         given, other = chosen.values
-        if not isinstance(given, ast.Name) or not isinstance(chosen.op, ast.Or) or not _may_be_array(site, given):
+        if not isinstance(given, ast.Name) or not isinstance(chosen.op, ast.Or) or _NUMBER.match(given.id):
+            return
+        if not _may_be_array(site, given):
             return
         text = f"{site.text(other)} if {given.id} is None else {given.id}"
         yield site.finding(

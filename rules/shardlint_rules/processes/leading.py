@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from shardlint.facts import FileFacts, last_name
 from shardlint.program.values import Api, options
@@ -13,13 +14,46 @@ _SHAPING = ("reshape", "broadcast_to", "zeros", "ones", "full", "empty", "tile",
 _BATCHING = ("batch", "padded_batch")
 
 
-def leading(site: Site) -> ast.Call | None:
-    """The call that makes an array of as many rows as a count says: itself, or by a name for it."""
-    for node in _standing_for(site.file, site.call):
+@dataclass(frozen=True)
+class Rows:
+    """What makes as many rows as a count says. `paired`: what each row holds is what is left after dividing by it."""
+
+    by: str
+    paired: bool
+
+
+def leading(site: Site) -> Rows | None:
+    """What makes an array of as many rows as a count says: by the count itself, or by a name for it."""
+    named = list(_standing_for(site.file, site.call))
+    for node in named:
         call = _made_of(site.file, node)
         if call is not None and (last_name(call.func) != "split" or _is_random(site, call)):
-            return call
+            return Rows(last_name(call.func), last_name(call.func) in _BATCHING and _shared_out(site.file, named))
+        parent = site.file.parent(node)
+        if isinstance(parent, ast.Tuple) and parent.elts[0] is node and _is_shape(site.file, parent, named):
+            return Rows(" ".join(site.text(parent).split()), True)
     return None
+
+
+def _shared_out(file: FileFacts, counts: list[ast.expr]) -> bool:
+    """Whether something is divided by the count in its function: `batch(size // n)` in front of `batch(n)`."""
+    texts = {file.text(one) for one in counts}
+    function = file.home(counts[0]).function()
+    if function is None:
+        return False
+    return any(
+        isinstance(one, ast.BinOp) and isinstance(one.op, ast.FloorDiv) and file.text(one.right) in texts
+        for one in ast.walk(function.node)
+    )
+
+
+def _is_shape(file: FileFacts, shape: ast.Tuple, counts: list[ast.expr]) -> bool:
+    """`(n, batch // n)` under a name: the rows of an array, and how many examples are in each."""
+    if len(shape.elts) < 2 or not isinstance(file.parent(shape), ast.Assign | ast.BinOp | ast.Return | ast.keyword):
+        return False
+    texts = {file.text(one) for one in counts}
+    second = shape.elts[1]
+    return isinstance(second, ast.BinOp) and isinstance(second.op, ast.FloorDiv) and file.text(second.right) in texts
 
 
 def _standing_for(file: FileFacts, count: ast.Call) -> Iterator[ast.expr]:

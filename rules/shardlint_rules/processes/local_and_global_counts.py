@@ -14,6 +14,7 @@ from shardlint.program.values import Made, Place, options
 from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.site import Site
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.given_devices import given_devices
 from shardlint_rules.processes.leading import leading
 
 _ALL, _OWN = "jax.device_count", "jax.local_device_count"
@@ -24,6 +25,7 @@ _LOCAL = regex(
 _GLOBAL = regex(
     rf"(?i)(?:^|_)(?:global|overall)(?:_\w+)?_{_BATCH}|{_BATCH}(?:_\w+)?_(?:global|overall)(?:$|_)"
 )
+_PROCESS = regex(r"(?i)(?:^|_)per_?(?:process|host)|^(?:process|host)_(?:local_)?batch")
 _PER_DEVICE = regex(r"(?i)per_?(?:device|core|chip|gpu|tpu|replica)")
 _FEEDING = regex(r"(?i)local|host|data|loader|input|feed|shard|pmap|split|replicate|reshape|iterator")
 # What maps over the devices of a process, or prepares what is mapped.
@@ -47,9 +49,11 @@ class LocalAndGlobalCounts(Rule):
 
     - a batch of one process (`host_batch_size`, `local_batch_size`) that is multiplied by `jax.device_count()`;
     - a global batch (`global_batch_size`) that is multiplied by `jax.local_device_count()`, and not by the processes;
+    - what is said to be that of one process (`per_process`) and is divided by a count of devices;
     - `assert jax.device_count() == 8`, which fails on the second host;
     - `jax.random.split(key, jax.device_count())`, `x.reshape((jax.device_count(), ...))`, `dataset.batch(...)` and the
       like in a file that maps with `pmap`, or feeds one;
+    - a count of all devices, or of those of one process, in a function that takes `devices` and works with them;
     - a product with `local_device_count()` of what the program multiplies with `device_count()` elsewhere (possible).
 
     ## Why it hurts
@@ -68,8 +72,8 @@ class LocalAndGlobalCounts(Rule):
     name = "local-and-global-counts"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("named", "asserted", "leading")
-    wakes = (Calls(_ALL, _OWN),)
+    likely = ("named", "asserted", "leading", "given")
+    wakes = (Calls(_ALL, _OWN), Calls("jax.devices", "jax.local_devices", within=("len(",)))
     fixes = "unsafe"
     forms = ("call",)
 
@@ -77,8 +81,13 @@ class LocalAndGlobalCounts(Rule):
         """At most one finding for a count."""
         if site.program.project.is_test(site.file.path) or alone(site.program, Place(site.file, site.call)):
             return
+        if site.wants("given"):
+            yield from self._given(site)
+        if site.api not in (_ALL, _OWN):
+            return
         if site.api == _ALL:
             yield from self._leading(site)
+            yield from self._divided(site)
         if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
             return
         asserted = _asserted(site)
@@ -108,19 +117,60 @@ class LocalAndGlobalCounts(Rule):
         elif site.api == _OWN:
             yield from self._beside(site, product)
 
+    def _given(self, site: Site) -> Iterator[Finding]:
+        """A count of others than the devices that the function is given."""
+        name = given_devices(site)
+        if name is None:
+            return
+        whose = "all processes" if site.api in (_ALL, "jax.devices") else "this process"
+        yield site.finding(
+            site.call,
+            f"counts the devices of {whose}, and not `{name}`",
+            f"Where `{name}` are not all of these, this is not their number.",
+            help=f"write len({name})",
+            form="given",
+            why=f"`{name}` is a parameter of the function around it, which works with them",
+        )
+
+    def _divided(self, site: Site) -> Iterator[Finding]:
+        """`per_process = total // jax.device_count()`: the share of a device."""
+        parent = site.file.parent(site.call)
+        if not isinstance(parent, ast.BinOp) or parent.right is not site.call:
+            return
+        if not isinstance(parent.op, ast.FloorDiv | ast.Div) or "process_count" in site.text(parent):
+            return
+        outer = site.file.parent(parent)
+        if isinstance(outer, ast.BinOp) and outer.left is parent:  # `... * jax.local_device_count()`
+            return
+        name = _name(site.file, parent)
+        if not _PROCESS.search(name) or _PER_DEVICE.search(name):
+            return
+        yield site.finding(
+            site.call,
+            "the devices of all processes, not the processes",
+            f"`{name}` is divided by the devices of all processes: this is the share of one device.",
+            help="divide by jax.process_count()",
+            form="named",
+            why=f"the name `{name}`",
+        )
+
     def _leading(self, site: Site) -> Iterator[Finding]:
         """Rows for a `pmap`, as many as all processes have devices."""
+        made = leading(site)
+        if made is None:
+            return
         # Named in the code: that Flax modules can be used with pmap stands in many a docstring.
         file = site.file
-        if not any(file.says(word) and (file.mentions(word) or file.taken_from(word)) for word in _MAPPING):
+        maps = any(file.says(word) and (file.mentions(word) or file.taken_from(word)) for word in _MAPPING)
+        if not maps and not (made.paired and site.anywhere("jax.pmap")):
             return
-        made = leading(site)
-        if made is not None and guard(site.program, site.file, site.call) is None:
+        if guard(site.program, site.file, site.call) is None:
             message = (
-                f"`{last_name(made.func)}` makes a row for each device of all processes, and pmap maps over the "
+                f"`{made.by}` makes a row for each device of all processes, and pmap maps over the "
                 "devices of one: with several processes there are more rows than it takes."
             )
-            yield self._found(site, message, "leading", "the file maps with pmap, or feeds one")
+            who = "the file maps" if maps else "code that runs with it maps"
+            yield self._found(site, message, "leading", f"{who} with pmap, or feeds one")
 
     def _why(self, product: _Product) -> str:
         return f"the name `{product.name}`"

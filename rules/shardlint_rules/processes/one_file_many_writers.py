@@ -13,6 +13,7 @@ from shardlint.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.site import Site
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.trackers import LOGGING, by_one, started_by_one
 from shardlint_rules.processes.writers import WRITES, beside, maybe_one
 
 _OPEN = {
@@ -42,7 +43,8 @@ class OneFileManyWriters(Rule):
     function that meets at a barrier (`sync_global_devices`) and leaves other work to one process by `process_index()`.
     A path that names the process, the host or a shard is left alone. Possible: such
     a write where a caller leaves another write to one process, or another class of the same base (`CheckpointHandler`)
-    meets at a barrier; and `wandb.init` that all processes come to in a file that asks for the index.
+    meets at a barrier; `wandb.init` that all processes come to in a file that asks for the index; and `wandb.log` that
+    all come to where one of them alone starts the run.
 
     ## Why it hurts
     On a shared file system the processes write over each other: the file is torn, object stores refuse or bill each
@@ -61,6 +63,7 @@ class OneFileManyWriters(Rule):
         Calls(*_OPEN, near=(*_NEAR, *_FAMILY)),
         Methods("write_text", "write_bytes", near=(*_NEAR, *_FAMILY)),
         Calls(*_TRACKERS, near=_NEAR),
+        Calls(*LOGGING, near=_NEAR),
     )
     fixes = "none"
     forms = ("call", "method")
@@ -70,6 +73,9 @@ class OneFileManyWriters(Rule):
         function = site.scope.function()
         if site.api in _TRACKERS:
             yield from self._tracked(site, function)
+            return
+        if site.api in LOGGING:
+            yield from self._logged(site)
             return
         if function is None or site.program.project.is_test(site.file.path):
             return
@@ -115,6 +121,24 @@ class OneFileManyWriters(Rule):
             help='start it under `if jax.process_index() == 0:`, or with mode="disabled" on the others',
             form="tracker",
             why="this file asks for the index of the process, and nothing here depends on it",
+        )
+
+    def _logged(self, site: Site) -> Iterator[Finding]:
+        """What all processes log to a run that one of them starts."""
+        if not site.wants("not-started") or maybe_one(site) or site.program.project.is_test(site.file.path):
+            return
+        start = started_by_one(site)
+        if start is None or by_one(site):
+            return
+        yield site.finding(
+            site.call,
+            f"the run is started by one process, at line {start.lineno}",
+            f"With several processes this raises on all but one: they come to `{site.text(site.call.func)}` without a "
+            "run.",
+            help="put it under `if jax.process_index() == 0:` too",
+            harm=Harm.CRASH,
+            form="not-started",
+            why="only one process comes to wandb.init, and nothing here depends on which one this is",
         )
 
     def _written(self, site: Site) -> ast.expr | None:

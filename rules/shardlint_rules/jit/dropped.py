@@ -1,0 +1,74 @@
+"""Functions of jax that only give a result: as a statement they do nothing."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.program.effects import called, only_returns
+from shardlint.program.values import Function, Made, Parameter, Place, options
+from shardlint.site import Site
+
+_LAX = ("psum", "pmean", "pmax", "pmin", "psum_scatter", "all_gather", "all_to_all", "ppermute", "pvary", "pcast")
+# These may be called to start the backend, and are reported as a default alone.
+_COUNTS = ("jax.device_count", "jax.local_device_count", "jax.process_count", "jax.process_index")
+# What only gives a result, and what that is in words.
+ONLY_GIVING = {
+    **dict.fromkeys((f"jax.lax.{name}" for name in _LAX), "the result of the collective"),
+    "flax.jax_utils.replicate": "the replicated copy",
+    "flax.jax_utils.unreplicate": "the copy of one device",
+    "flax.training.common_utils.shard": "the array with a row for each device",
+    "jax.random.fold_in": "the new key",
+    **dict.fromkeys(_COUNTS, "the number"),
+}
+_ARRAYS = ("jax.numpy.", "jax.lax.")
+
+
+def dropped(site: Site, value: str) -> tuple[str, str] | None:
+    """What is lost where a call is a statement, and what to write instead; None where nothing is."""
+    if not isinstance(site.file.parent(site.call), ast.Expr):
+        return None
+    default, text = _default_of(site), " ".join(site.text().split())
+    if default is not None and site.form != "statement":
+        return f"This only gives a result, and `{default}` stays what it was.", f"write: {default} = {text}"
+    if site.form == "statement":
+        lost = "this only returns another one" if _makes_arrays(site) else ""
+    else:
+        lost = f"{ONLY_GIVING[site.api]} is lost" if site.api not in _COUNTS else ""
+    if not lost:
+        return None
+    return f"Arrays do not change in place: {lost}, and {value} is what it was.", f"bind the result: {value} = {text}"
+
+
+def _default_of(site: Site) -> str | None:
+    """The name that is left None where a statement is all that runs if it is None: `if n is None: device_count()`."""
+    statement = site.file.parent(site.call)
+    branch = site.file.parent(statement) if isinstance(statement, ast.Expr) else None
+    if not isinstance(branch, ast.If) or branch.body != [statement] or branch.orelse:
+        return None
+    match branch.test:
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            return name
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+            return name
+    return None
+
+
+def _makes_arrays(site: Site) -> bool:
+    """Whether a statement calls a function of the project that does nothing but return another array."""
+    function = called(site.program.evaluator, Place(site.file, site.call))
+    if not isinstance(function, Function) or not isinstance(function.node, ast.FunctionDef):
+        return False
+    if function.node.decorator_list or not only_returns(function):
+        return False
+    if any(isinstance(one, ast.Raise | ast.Assert) for one in ast.walk(function.node)):
+        return False  # it may be called for what it checks
+    found = [one for place in _returned(site, function) for one in options(site.program.evaluator.value(place))]
+    made = [one for one in found if isinstance(one, Made) and one.api.startswith(_ARRAYS)]
+    # The others are the array as it came.
+    return bool(made) and all(one in made or isinstance(one, Parameter) for one in found)
+
+
+def _returned(site: Site, function: Function) -> list[Place]:
+    file = function.place.file
+    found = file.walked(file.scope(function.node)).returns
+    return [Place(file, one.value) for one in found if one.value is not None]

@@ -1,0 +1,166 @@
+"""Counts of all devices in a function whose caller says which devices it works with."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.facts import FileFacts, last_name
+from shardlint.patterns import regex
+from shardlint.site import Site
+
+_DEVICES = regex(
+    r"^(?:(?!num_|n_|nr_|max_|min_|total_|enable_|use_|multi_|other_)[a-z]\w*_)?devices$|^device_list$"
+)
+_TELLING = regex(r"(?i)^(?:debug|info|warn(?:ing)?|error|exception|critical|log\w*|print|format|\w*Error)$")
+_PLACING = (
+    "Mesh",
+    "make_mesh",
+    "create_device_mesh",
+    "array",
+    "asarray",
+    "pmap",
+    "PmapSharding",
+    "PositionalSharding",
+)
+
+
+def given_devices(site: Site) -> str | None:
+    """The parameter that says which devices a function works with, where a count in it is that of others."""
+    file, counted = site.file, _counted(site.file, site.call)
+    function = site.scope.function()
+    node = function.node if function is not None else None
+    if counted is None or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    args = node.args
+    for parameter in (*args.posonlyargs, *args.args, *args.kwonlyargs):
+        name = parameter.arg
+        if (
+            _DEVICES.search(name)
+            and _works_with(file, node, name)
+            and not _excused(file, node, counted, name)
+        ):
+            return name
+    return None
+
+
+def _counted(file: FileFacts, call: ast.Call) -> ast.expr | None:
+    """The expression that is a number of devices; None for a list of them."""
+    if last_name(call.func).endswith("device_count"):
+        return None if call.args or call.keywords else call
+    parent = file.parent(call)
+    if isinstance(parent, ast.Call) and isinstance(parent.func, ast.Name) and parent.func.id == "len":
+        return None if call.args or call.keywords else parent
+    return None
+
+
+def _works_with(file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
+    """Whether devices that are given go into a mesh, or to a call that takes them as `devices`."""
+    for one in ast.walk(function):
+        if not isinstance(one, ast.Call):
+            continue
+        if any(keyword.arg == "devices" and _is(keyword.value, name) for keyword in one.keywords):
+            return True
+        if last_name(one.func) in _PLACING and any(_is(arg, name) for arg in one.args):
+            return True
+        if last_name(one.func).startswith(("device_put", "replicate", "prefetch")) and any(
+            _is(a, name) for a in one.args
+        ):
+            return True
+        if last_name(one.func) == "len" and any(_is(arg, name) for arg in one.args):
+            return True
+    return "devices" in _default_of(function, name)
+
+
+def _default_of(function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> str:
+    """What a parameter stands for where it is left out, as written below: `devices = jax.devices()`."""
+    for one in ast.walk(function):
+        if isinstance(one, ast.Assign) and _is(one.targets[0], name) and isinstance(one.value, ast.Call):
+            return last_name(one.value.func)
+    return ""
+
+
+def _is(node: ast.expr, name: str) -> bool:
+    return isinstance(node, ast.Name) and node.id == name
+
+
+def _mentions(node: ast.AST, name: str) -> bool:
+    return any(isinstance(one, ast.Name) and one.id == name for one in ast.walk(node))
+
+
+def _excused(file: FileFacts, function: ast.AST, counted: ast.expr, name: str) -> bool:
+    """Whether a count is compared with what is given, stands for it where nothing is given, or is only told."""
+    expression = _whole(file, counted)
+    if expression is None or _mentions(expression, name):
+        return True
+    statement = file.parent(expression)
+    if isinstance(statement, ast.Expr | ast.Raise):
+        return True
+    if _where_missing(file, function, counted, name):
+        return True
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    if target is None or expression is not counted:
+        return False
+    if not isinstance(target, ast.Name) or _is(target, name):
+        return True
+    uses = [
+        _whole(file, one)
+        for one in ast.walk(function)
+        if isinstance(one, ast.Name) and one.id == target.id and one is not target
+    ]
+    real = [one for one in uses if one is not None and not isinstance(file.parent(one), ast.Expr | ast.Raise)]
+    return not real or any(_mentions(one, name) for one in real)
+
+
+def _whole(file: FileFacts, node: ast.expr) -> ast.expr | None:
+    """The whole expression of a statement that a node is part of; None in what is only told to somebody."""
+    while True:
+        parent = file.parent(node)
+        if isinstance(parent, ast.JoinedStr | ast.FormattedValue):
+            return None
+        if (
+            isinstance(parent, ast.Call)
+            and parent.func is not node
+            and _TELLING.search(last_name(parent.func))
+        ):
+            return None
+        if isinstance(parent, ast.keyword | ast.comprehension | ast.Slice):
+            above = file.parent(parent)
+            if not isinstance(above, ast.expr):
+                return node
+            node = above
+        elif isinstance(parent, ast.expr):
+            node = parent
+        else:
+            return node
+
+
+def _where_missing(file: FileFacts, function: ast.AST, node: ast.AST, name: str) -> bool:
+    """Whether a place is reached where the devices are not given, or a condition asks something else about them."""
+    inner = node
+    for outer in file.ancestors(node):
+        if outer is function:
+            return False
+        if (
+            isinstance(outer, ast.If | ast.IfExp | ast.While)
+            and inner is not outer.test
+            and _mentions(outer.test, name)
+        ):
+            body = outer.body if isinstance(outer.body, list) else [outer.body]
+            if _given(outer.test, name) is not (inner in body):
+                return True
+        inner = outer
+    return False
+
+
+def _given(test: ast.expr, name: str) -> bool | None:
+    """Whether a condition holds where devices are given; None where it asks for something else."""
+    match test:
+        case ast.Name(id=one) if one == name:
+            return True
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=one)) if one == name:
+            return False
+        case ast.Compare(left=ast.Name(id=one), ops=[op], comparators=[ast.Constant(value=None)]) if (
+            one == name
+        ):
+            return isinstance(op, ast.IsNot | ast.NotEq)
+    return None
