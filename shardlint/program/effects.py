@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
 
-from shardlint.facts import last_name
+from shardlint.facts import Scope, last_name
 from shardlint.program.evaluate import Evaluator
 from shardlint.program.values import Api, Function, Made, Place, Value, Wrapped, options
 
@@ -23,19 +22,17 @@ def only_returns(value: Value) -> bool:
         return True
     file = value.place.file
     scope = file.walked(file.scope(value.node))
-    fresh = _fresh(scope.statements)
+    fresh = _fresh(scope)
     return not scope.outer_names and all(_harmless(statement, fresh) for statement in scope.statements)
 
 
-def _fresh(statements: Iterable[ast.stmt]) -> set[str]:
+def _fresh(scope: Scope) -> set[str]:
     """The names that stand for nothing but lists and tables that the function makes itself."""
-    found: set[str] = set()
-    others: set[str] = set()
-    for statement in statements:
-        match statement:
-            case ast.Assign(targets=[ast.Name(id=name)], value=value):
-                (found if isinstance(value, _DISPLAYS) else others).add(name)
-    return found - others
+    return {
+        name
+        for name, bindings in scope.bindings.items()
+        if all(one.kind == "assign" and isinstance(one.value, _DISPLAYS) for one in bindings)
+    }
 
 
 def _harmless(statement: ast.stmt, fresh: set[str]) -> bool:
