@@ -15,13 +15,13 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import recall
 
-from shardlint import ledger
-from shardlint.certainty import Certainty
-from shardlint.pages import page
-from shardlint.registry import rules
-from shardlint.rule import Rule
-from shardlint.settings import Settings
-from shardlint.targets import PACKAGES
+from shardlint.config.certainty import Certainty
+from shardlint.config.settings import Settings
+from shardlint.config.targets import PACKAGES
+from shardlint.rules_api import ledger
+from shardlint.rules_api.pages import page
+from shardlint.rules_api.registry import rules
+from shardlint.rules_api.rule import Rule
 from shardlint.verify.declared import json_schema
 
 ROOT = Path(__file__).resolve().parent.parent

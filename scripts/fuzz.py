@@ -37,14 +37,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from shardlint import checker as checking
-from shardlint import targets
-from shardlint.certainty import Certainty
-from shardlint.check import Options, Report, check
-from shardlint.dispatch import Wakes
-from shardlint.fix import FixReport, fix
-from shardlint.registry import select
-from shardlint.reports import json_, text
+from shardlint.config import targets
+from shardlint.config.certainty import Certainty
+from shardlint.engine import one_file as checking
+from shardlint.engine.dispatch import Wakes
+from shardlint.engine.run import Options, Report, check
+from shardlint.output import json_, text
+from shardlint.rewrite.fix import FixReport, fix
+from shardlint.rules_api.registry import select
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("jax", "flax", "equinox", "haliax", "optax", "orbax", "einshard")
@@ -607,7 +607,7 @@ def _wrong_fix(
 
 
 def _diff(outcome: Any) -> str:
-    from shardlint.fix import diff
+    from shardlint.rewrite.fix import diff
 
     return "\n".join(diff(outcome))
 

@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
-from shardlint.check import Options, check
-from shardlint.fix import FixedFile, fix
+from shardlint.engine.run import Options, check
+from shardlint.rewrite.fix import FixedFile, fix
 
 TARGETS = {"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}
 OPTIONS = Options(targets=TARGETS)

@@ -21,10 +21,10 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 import checkouts
 
-from shardlint import ledger
-from shardlint.certainty import Certainty
-from shardlint.check import check
-from shardlint.outcome import Options
+from shardlint.config.certainty import Certainty
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
+from shardlint.rules_api import ledger
 
 LEDGER = Path(__file__).resolve().parent.parent / "rules" / "shardlint_rules" / "ledger"
 _SHOWN = ("message", "text")

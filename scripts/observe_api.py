@@ -19,7 +19,7 @@ from typing import Any
 
 from shardlint_rules.upgrade import table
 
-from shardlint.versions import parse, show
+from shardlint.config.versions import parse, show
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "api-versions.md"
 

@@ -18,10 +18,10 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import shardlint.workers as workers
-from shardlint.certainty import Certainty
-from shardlint.check import check
-from shardlint.outcome import Options
+import shardlint.engine.workers as workers
+from shardlint.config.certainty import Certainty
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 
 Answer = dict[str, list[tuple[object, ...]]]
 

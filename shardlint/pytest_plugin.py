@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_exception_interact(node: pytest.Item | pytest.Collector, call: pytest.CallInfo[Any]) -> None:
     """Under `shardlint run -- pytest`, put down what fails a test, or the import of its file."""
     if call.excinfo is not None and "SHARDLINT_RUN_RAISED" in os.environ:
-        from shardlint.verify.raised.tests import put_down
+        from shardlint.run.raised.tests import put_down
 
         put_down(call.excinfo.value, node.nodeid)
 

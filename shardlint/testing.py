@@ -23,13 +23,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
-from shardlint.certainty import Certainty
-from shardlint.check import check
-from shardlint.fix import fix, wanted
-from shardlint.outcome import Options
-from shardlint.registry import entries, proof_folders, rules
-from shardlint.rule import Finding
-from shardlint.targets import KNOWN, parse_targets
+from shardlint.config.certainty import Certainty
+from shardlint.config.targets import KNOWN, parse_targets
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
+from shardlint.rewrite.fix import fix, wanted
+from shardlint.rules_api.registry import entries, proof_folders, rules
+from shardlint.rules_api.rule import Finding
 
 __all__ = ["Case", "Mark", "cases", "check_rule", "check_text", "run_proof"]
 

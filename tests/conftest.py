@@ -17,10 +17,10 @@ from typing import IO
 
 import pytest
 
-from shardlint import registry
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.values import Value
+from shardlint.model import Program
+from shardlint.model.values import Value
+from shardlint.rules_api import registry
+from shardlint.syntax import FileFacts
 
 PACK = Path(__file__).parent / "pack"
 collect_ignore = ["mistakes"]  # projects of their own, some with tests
@@ -133,7 +133,7 @@ def run(
     pack: None, monkeypatch: pytest.MonkeyPatch, capsysbinary: pytest.CaptureFixture[bytes]
 ) -> Callable[..., Ran]:
     """The command line in this process, in a folder."""
-    from shardlint.cli import main
+    from shardlint.cli.main import main
 
     def call(*args: object, cwd: Path | None = None) -> Ran:
         if cwd is not None:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.align import aligned
-from shardlint.check import Options
-from shardlint.fix import fix
-from shardlint.rule import Edit
-from shardlint.sources.text import Source
-from shardlint.splice import Layer, back, forward
+from shardlint.engine.run import Options
+from shardlint.rewrite.align import aligned
+from shardlint.rewrite.edits import Layer, back, forward
+from shardlint.rewrite.fix import fix
+from shardlint.rules_api.rule import Edit
+from shardlint.source.text import Source
 
 Write = Callable[..., Path]
 

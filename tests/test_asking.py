@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.asking import Asking
-from shardlint.check import Options
-from shardlint.fix import fix
+from shardlint.engine.run import Options
+from shardlint.rewrite.asking import Asking
+from shardlint.rewrite.fix import fix
 from tests.conftest import PACK
 
 pty = pytest.importorskip("pty", reason="needs POSIX")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shardlint.beginning import beginning
+from shardlint.source.beginning import beginning
 
 TEXT = """\
 x = make_mesh(a, b)  # one

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.certainty import Certainty
-from shardlint.check import check
-from shardlint.fix import fix
-from shardlint.outcome import Options
+from shardlint.config.certainty import Certainty
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
+from shardlint.rewrite.fix import fix
 from tests.conftest import Write
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

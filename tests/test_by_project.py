@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Options, check
-from shardlint.cli import main
-from shardlint.reports import json_, text
-from shardlint.rule import Finding
+from shardlint.cli.main import main
+from shardlint.engine.run import Options, check
+from shardlint.output import json_, text
+from shardlint.rules_api.rule import Finding
 
 Write = Callable[..., Path]
 HEAD = """\

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.cache import shard, store
-from shardlint.certainty import Certainty
-from shardlint.check import check
-from shardlint.checker import Checker
-from shardlint.outcome import Options, Outcome, Report
-from shardlint.registry import UnknownRule
-from shardlint.reports import json_
+from shardlint.config.certainty import Certainty
+from shardlint.engine.cache import shard
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import Options, Outcome, Report
+from shardlint.engine.run import check
+from shardlint.output import json_
+from shardlint.rules_api.registry import UnknownRule
+from shardlint.source import store
 from tests.conftest import Write
 
 STEP = """

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from shardlint import registry
-from shardlint.certainty import Certainty
-from shardlint.check import Options, Report, check
-from shardlint.registry import BrokenPack, UnknownRule, entries, matching, rules, select
-from shardlint.rule import Finding, Rule
-from shardlint.settings import BadSettings
-from shardlint.site import Site
-from shardlint.targets import KNOWN
+from shardlint.config.certainty import Certainty
+from shardlint.config.settings import BadSettings
+from shardlint.config.targets import KNOWN
+from shardlint.engine.run import Options, Report, check
+from shardlint.rules_api import registry
+from shardlint.rules_api.registry import BrokenPack, UnknownRule, entries, matching, rules, select
+from shardlint.rules_api.rule import Finding, Rule
+from shardlint.rules_api.site import Site
 from tests.conftest import PACK, Ran
 
 Write = Callable[..., Path]
@@ -355,7 +355,7 @@ def test_a_huge_line_is_no_trouble(write: Write) -> None:
 
 
 def test_files_nothing_is_asked_of_get_no_tree(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shardlint.facts.file as facts
+    import shardlint.syntax.file as facts
 
     monkeypatch.setattr(facts, "parse", lambda _: pytest.fail("parsed"))
     report = run(write({"x.py": "import torch\nprint('new', device_putter, my_device_put)\n"}))
@@ -376,8 +376,8 @@ def test_a_file_that_cannot_be_read_is_told_whatever_it_says(
 
 
 def test_a_file_that_vanishes_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shardlint.checker as checking
-    from shardlint.sources.text import Unreadable, read_bytes
+    import shardlint.engine.one_file as checking
+    from shardlint.source.text import Unreadable, read_bytes
 
     def read(path: Path) -> bytes:
         if path.name == "b.py":
@@ -501,7 +501,7 @@ def test_text_from_elsewhere_is_checked_in_the_place_of_a_file(write: Write) -> 
     ],
 )
 def test_an_unused_suppression_is_taken_away(write: Write, before: str, after: str) -> None:
-    from shardlint.fix import fix
+    from shardlint.rewrite.fix import fix
 
     root = write({"x.py": before.encode()})
     fix([root], Options(), unsafe=False, write=True)
@@ -542,7 +542,7 @@ def test_a_finding_has_its_form_and_why_it_is_believed(write: Write) -> None:
 
 
 def test_a_rule_that_finds_nothing_so_sure_is_not_run(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    from shardlint.registry import entries
+    from shardlint.rules_api.registry import entries
 
     asked: list[str] = []
     perhaps = entries()["XT104"].load()
@@ -817,7 +817,7 @@ def test_a_rule_that_is_none_names_its_pack(
     tmp_path: Path, write: Write, start: Callable[..., object], rule: str, says: str
 ) -> None:
     text = f"""
-from shardlint.rule import Harm, Rule
+from shardlint.rules_api.rule import Harm, Rule
 RULES = {{"TP101": "{rule}"}}
 class Other:
     pass

@@ -428,7 +428,7 @@ def test_check_and_fix_never_import_jax_nor_the_checked_project(write: Write) ->
     )
     script = """
 import sys
-from shardlint.cli import main
+from shardlint.cli.main import main
 for command in (["check"], ["fix", "--unsafe-fixes", "--diff"], ["fix", "--unsafe-fixes"]):
     sys.argv = ["shardlint", *command, "--select", "XT", "."]
     try:
@@ -451,7 +451,7 @@ def test_a_run_imports_little(write: Write, source: str) -> None:
     root = write({"x.py": source})
     script = """
 import sys
-from shardlint.cli import main
+from shardlint.cli.main import main
 sys.argv = ["shardlint", "check", "--select", "XT", "x.py"]
 try:
     main()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.sources.code import code_of
+from shardlint.source.code import code_of
 
 LIBRARY = Path(sysconfig.get_path("stdlib"))
 FILES = sorted(LIBRARY.glob("*.py"))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from shardlint.certainty import Certainty
-from shardlint.check import check
-from shardlint.outcome import Options
+from shardlint.config.certainty import Certainty
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 from tests.conftest import Write
 
 MODEL = """

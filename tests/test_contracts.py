@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from shardlint.dispatch import Wakes, sites
-from shardlint.facts import read_facts
-from shardlint.program import Program
-from shardlint.rule import Calls, Finding, Harm, Rule, Uses
-from shardlint.site import Site
-from shardlint.sources.text import decode
-from shardlint.targets import Target, Targets
+from shardlint.config.targets import Target, Targets
+from shardlint.engine.dispatch import Wakes, sites
+from shardlint.model import Program
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
+from shardlint.rules_api.site import Site
+from shardlint.source.text import decode
+from shardlint.syntax import read_facts
 
 TEXT = """
 import functools

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from shardlint.check import Options, check
+from shardlint.engine.run import Options, check
 from tests.loading import load
 
 ROOT = Path(__file__).parent.parent

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Options, check
-from shardlint.registry import proof_folders
-from shardlint.reports import text
-from shardlint.settings import BadSettings, read_settings
+from shardlint.config.settings import BadSettings, read_settings
+from shardlint.engine.run import Options, check
+from shardlint.output import text
+from shardlint.rules_api.registry import proof_folders
 from tests.loading import load
 
 ROOT = Path(__file__).parent.parent

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from shardlint_rules.einshard.expression import Expression, Fault, parse
 
-from shardlint.check import Options
-from shardlint.fix import fix
+from shardlint.engine.run import Options
+from shardlint.rewrite.fix import fix
 
 installed = pytest.mark.skipif(importlib.util.find_spec("einshard") is None, reason="einshard is not here")
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.related import related
-from shardlint.sources.tree import Tree
+from shardlint.engine.changes.related import related
+from shardlint.source.tree import Tree
 
 Write = Callable[..., Path]
 Start = Callable[..., "subprocess.CompletedProcess[bytes]"]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from shardlint.explain import explain
+from shardlint.engine.explain import explain
 
 PROGRAM = """\
 import jax

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardlint.facts import FileFacts, NotParsed, read_facts
-from shardlint.program.liveness import fate
-from shardlint.program.reach import lookup
-from shardlint.sources.text import Source
+from shardlint.model.lifetime.liveness import fate
+from shardlint.model.reach import lookup
+from shardlint.source.text import Source
+from shardlint.syntax import FileFacts, NotParsed, read_facts
 
 HERE = Path("x.py")
 

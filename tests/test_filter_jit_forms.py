@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Options, check
-from shardlint.fix import fix
+from shardlint.engine.run import Options, check
+from shardlint.rewrite.fix import fix
 
 HERE = Path(__file__).parent / "data" / "filter_jit_forms"
 OPTIONS = Options(select=("SL101",), targets={"equinox": "0.13.8", "jax": "0.12.0"})

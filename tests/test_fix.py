@@ -16,13 +16,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardlint.attempt import Attempt, _wrong
-from shardlint.check import Options
-from shardlint.files import replace_file
-from shardlint.fix import FixedFile, FixReport, diff, fix, patch, write_atomically
-from shardlint.rule import Edit
-from shardlint.sources.text import Source
-from shardlint.splice import Layer, back, forward
+from shardlint.engine.run import Options
+from shardlint.rewrite.attempt import Attempt, _wrong
+from shardlint.rewrite.edits import Layer, back, forward
+from shardlint.rewrite.fix import FixedFile, FixReport, diff, fix, patch, write_atomically
+from shardlint.rules_api.rule import Edit
+from shardlint.source.files import replace_file
+from shardlint.source.text import Source
 
 Write = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("pack")
@@ -321,7 +321,7 @@ def test_an_import_that_other_files_have_from_elsewhere_goes(write: Write, other
 def test_how_many_files_may_take_an_import_is_no_matter(
     write: Write, monkeypatch: pytest.MonkeyPatch, other: str, goes: bool
 ) -> None:
-    monkeypatch.setattr("shardlint.program.project._SEARCH_FILES", 0)
+    monkeypatch.setattr("shardlint.model.project._SEARCH_FILES", 0)
     root = write({"x.py": MOVED, "other.py": other})
     mend(root)
     assert ("import numpy" in (root / "x.py").read_text()) is not goes
@@ -609,7 +609,7 @@ def test_what_a_living_process_writes_stays(write: Write) -> None:
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from shardlint.files import replace_file
+from shardlint.source.files import replace_file
 os.fsync = lambda handle: os.kill(os.getpid(), signal.SIGKILL)
 replace_file(Path(sys.argv[1]), b"new")
 """
@@ -757,7 +757,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(write: Write, monkeypatch: p
 
 
 def test_someone_else_s_change_is_not_lost(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shardlint.fix as fixing
+    import shardlint.rewrite.fix as fixing
 
     root = write({"x.py": TEXT})
     real = fixing.carry_out
@@ -773,7 +773,7 @@ def test_someone_else_s_change_is_not_lost(write: Write, monkeypatch: pytest.Mon
 
 
 def test_a_file_that_vanishes_meanwhile_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    import shardlint.fix as fixing
+    import shardlint.rewrite.fix as fixing
 
     root = write({"x.py": TEXT})
     real = fixing.carry_out
@@ -837,7 +837,7 @@ def test_owner_and_group_are_kept(write: Write) -> None:
 
 
 def test_a_file_of_somebody_else_stays_theirs(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardlint.files._given_back", lambda handle, old: False)
+    monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old: False)
     root = write({"x.py": TEXT})
     before = (root / "x.py").stat().st_ino
     mend(root)
@@ -855,7 +855,7 @@ def test_what_could_not_be_written_over_a_file_is_beside_it(
     path = tmp_path / "x.py"
     path.write_text("old")
     status = path.stat()
-    monkeypatch.setattr("shardlint.files._given_back", lambda handle, old: False)
+    monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old: False)
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left on device; what it should hold is in") as error:
         replace_file(path, b"new")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Options
-from shardlint.fix import FixReport, fix
+from shardlint.engine.run import Options
+from shardlint.rewrite.fix import FixReport, fix
 
 Write = Callable[..., Path]
 OPTIONS = Options(targets={"jax": "0.12.0", "equinox": "0.13.8"})

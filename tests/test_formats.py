@@ -12,8 +12,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from shardlint.reports import outputs as outs
-from shardlint.reports.look import Look, look_of
+from shardlint.output import outputs as outs
+from shardlint.output.look import Look, look_of
 from tests.conftest import Ran
 
 Write = Callable[..., Path]
@@ -312,8 +312,8 @@ def test_a_terminal_gets_colours_links_and_its_width(root: Path, columns: int) -
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no terminals here")
 def test_how_far_it_is_is_said_where_it_takes_long(root: Path) -> None:
     slow = (
-        "import shardlint.progress as p, sys; p._SILENT = p._AGAIN = 0.0; sys.argv[0] = 'shardlint';"
-        "from shardlint.cli import start; start()"
+        "import shardlint.engine.progress as p, sys; p._SILENT = p._AGAIN = 0.0; sys.argv[0] = 'shardlint';"
+        "from shardlint.cli.main import start; start()"
     )
     shown = in_terminal(["check", "--no-cache"], root, 80, code=slow)
     assert "\rchecked 1 of 2 files" in shown

@@ -12,8 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from shardlint.certainty import Certainty
-from shardlint.check import Options
+from shardlint.config.certainty import Certainty
+from shardlint.engine.run import Options
 from tests.loading import ROOT, load
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the limit is of POSIX")
@@ -65,7 +65,7 @@ def test_a_process_that_dies_is_told_and_the_rest_is_done(tmp_path: Path) -> Non
     (tmp_path / "sitecustomize.py").write_text(
         "import os, sys\n"
         "if any('spawn' in part for part in sys.orig_argv):\n"
-        "    import shardlint.checker as check\n"
+        "    import shardlint.engine.one_file as check\n"
         "    real, left = check.Checker.check_file, [4]\n"
         "    def dying(self, *arguments):\n"
         "        left[0] -= 1\n"

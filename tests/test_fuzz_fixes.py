@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.fix import FixedFile
-from shardlint.rule import Finding, Named
-from shardlint.sources.text import decode
+from shardlint.rewrite.fix import FixedFile
+from shardlint.rules_api.rule import Finding, Named
+from shardlint.source.text import decode
 from tests.loading import load
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills are of POSIX")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Options
-from shardlint.facts import FileFacts, read_facts
-from shardlint.fix import fix
-from shardlint.import_order import one_a_line, sorted_place, with_name
-from shardlint.sources.text import Source
-from shardlint.splice import Layer
+from shardlint.engine.run import Options
+from shardlint.rewrite.edits import Layer
+from shardlint.rewrite.fix import fix
+from shardlint.rules_api.import_order import one_a_line, sorted_place, with_name
+from shardlint.source.text import Source
+from shardlint.syntax import FileFacts, read_facts
 
 Write = Callable[..., Path]
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from shardlint import ledger, pages
-from shardlint.certainty import Certainty
-from shardlint.outcome import Options
-from shardlint.registry import entries, ledger_folders, rules
-from shardlint.rule import Rule
+from shardlint.config.certainty import Certainty
+from shardlint.engine.results import Options
+from shardlint.rules_api import ledger, pages
+from shardlint.rules_api.registry import entries, ledger_folders, rules
+from shardlint.rules_api.rule import Rule
 from tests.conftest import Write
 from tests.loading import load
 

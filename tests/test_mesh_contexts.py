@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Options, check
-from shardlint.fix import fix
+from shardlint.engine.run import Options, check
+from shardlint.rewrite.fix import fix
 
 HERE = Path(__file__).parent / "data" / "mesh_contexts"
 OPTIONS = Options(

@@ -11,13 +11,13 @@ from typing import Any
 import nbformat
 import pytest
 
-from shardlint.check import Options, check
-from shardlint.explain import explain
-from shardlint.fix import fix
-from shardlint.reports import json_, text
-from shardlint.sources.magics import as_python, as_written
-from shardlint.sources.notebook import notebook
-from shardlint.sources.text import Unreadable
+from shardlint.engine.explain import explain
+from shardlint.engine.run import Options, check
+from shardlint.output import json_, text
+from shardlint.rewrite.fix import fix
+from shardlint.source.magics import as_python, as_written
+from shardlint.source.notebook import notebook
+from shardlint.source.text import Unreadable
 
 Write = Callable[..., Path]
 TARGETS = {"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}

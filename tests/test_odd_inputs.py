@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import check as check_in_process
-from shardlint.checker import Checker
-from shardlint.facts import read_facts
-from shardlint.outcome import Options
-from shardlint.sources import text as texts
-from shardlint.sources.find import find
-from shardlint.sources.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
-from shardlint.unused import dropped
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import Options
+from shardlint.engine.run import check as check_in_process
+from shardlint.rewrite.unused import dropped
+from shardlint.source import text as texts
+from shardlint.source.find import find
+from shardlint.source.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
+from shardlint.syntax import read_facts
 from tests.conftest import ends
 
 Write = Callable[..., Path]
@@ -476,7 +476,7 @@ def test_a_link_to_what_is_excluded_is_excluded(write: Write, start: Start) -> N
 @posix
 def test_where_the_current_folder_is_gone_absolute_paths_are_checked(write: Write) -> None:
     root = write({"a.py": BAD})
-    code = "import os; os.rmdir(os.getcwd()); from shardlint.cli import start; start()"
+    code = "import os; os.rmdir(os.getcwd()); from shardlint.cli.main import start; start()"
 
     def ran(*arguments: object) -> subprocess.CompletedProcess[bytes]:
         (root / "gone").mkdir(exist_ok=True)

@@ -19,8 +19,8 @@ LOADING = """
     import sys
     from pathlib import Path
 
-    from shardlint.checker import Checker
-    from shardlint.outcome import Options
+    from shardlint.engine.one_file import Checker
+    from shardlint.engine.results import Options
 
     path = Path(sys.argv[1])
     for root in (path / "rules" / "shardlint_rules", path / "shardlint" / "program"):
@@ -33,9 +33,9 @@ CHECKING = """
     import sys
     from pathlib import Path
 
-    from shardlint.certainty import Certainty
-    from shardlint.check import check
-    from shardlint.outcome import Options
+    from shardlint.config.certainty import Certainty
+    from shardlint.engine.run import check
+    from shardlint.engine.results import Options
 
     report = check([Path(folder) for folder in sys.argv[1:]], Options(certainty=Certainty.POSSIBLE))
     assert not report.failed, report.skipped

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-import shardlint.workers as workers
-from shardlint.certainty import Certainty
-from shardlint.check import check
-from shardlint.outcome import Options
+import shardlint.engine.workers as workers
+from shardlint.config.certainty import Certainty
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
 
 HELPERS = (
     "def place(x):\n    return jax.device_put(x, None)\n",

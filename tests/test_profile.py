@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from shardlint.clock import Clock
+from shardlint.source.timing import Clock
 from tests.conftest import Write
 
 Start = Callable[..., CompletedProcess[bytes]]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from shardlint_rules.upgrade import public_names
 
-from shardlint.screen import Texts
+from shardlint.source.screen import Texts
 
 KNOWN = b"names:jnp=abs add;jax.lax=abs psum;jax.shard_map="
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from shardlint.certainty import Certainty
-from shardlint.check import Options, Report, check
-from shardlint.reports import json_, text
-from shardlint.targets import PACKAGES
+from shardlint.config.certainty import Certainty
+from shardlint.config.targets import PACKAGES
+from shardlint.engine.run import Options, Report, check
+from shardlint.output import json_, text
 
 Write = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("pack")

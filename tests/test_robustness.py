@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.certainty import Certainty
-from shardlint.checker import Checker
-from shardlint.fix import fix
-from shardlint.outcome import Options
-from shardlint.reports import json_, text
-from shardlint.reports.look import PLAIN
+from shardlint.config.certainty import Certainty
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import Options
+from shardlint.output import json_, text
+from shardlint.output.look import PLAIN
+from shardlint.rewrite.fix import fix
 
 Write = Callable[..., Path]
 FIXTURES = Path(__file__).parent.parent / "fixtures"

@@ -9,14 +9,14 @@ from typing import ClassVar
 
 import pytest
 
-import shardlint.checker as checking
-from shardlint.certainty import Certainty
-from shardlint.check import check
-from shardlint.dispatch import Wakes
-from shardlint.outcome import Options
-from shardlint.registry import select
-from shardlint.rule import Calls, Finding, Harm, Methods, Rule
-from shardlint.site import Site
+import shardlint.engine.one_file as checking
+from shardlint.config.certainty import Certainty
+from shardlint.engine.dispatch import Wakes
+from shardlint.engine.results import Options
+from shardlint.engine.run import check
+from shardlint.rules_api.registry import select
+from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule
+from shardlint.rules_api.site import Site
 from tests.conftest import Write
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import check
-from shardlint.pages import HEADINGS
-from shardlint.registry import entries, rules
-from shardlint.rule import Rule, Safety
+from shardlint.engine.run import check
+from shardlint.rules_api.pages import HEADINGS
+from shardlint.rules_api.registry import entries, rules
+from shardlint.rules_api.rule import Rule, Safety
 from shardlint.testing import HEADER, MARKER, Case
 from shardlint.verify.proofs import read_proof
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.certainty import Certainty
-from shardlint.check import Options, check
-from shardlint.rule import Finding, Harm
+from shardlint.config.certainty import Certainty
+from shardlint.engine.run import Options, check
+from shardlint.rules_api.rule import Finding, Harm
 from tests.conftest import Write
 
 LEGACY = """\

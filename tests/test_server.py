@@ -321,8 +321,8 @@ def test_what_the_settings_leave_out_or_the_baseline_knows_is_not_shown(write: W
         await editor.codes(out)
 
     run(session)
-    from shardlint.known import record
-    from shardlint.outcome import Options
+    from shardlint.engine.adoption.known import record
+    from shardlint.engine.results import Options
 
     record([root], Options(), add=False, cached=False)
 
@@ -389,7 +389,7 @@ def test_a_rule_that_fails_is_logged_and_the_others_go_on(
     (info / "entry_points.txt").write_text("[shardlint.rules]\nfailing = failing\n")
     (pack / "failing.py").write_text(
         "PAGES = 'https://example.org/{code}.html'\n"
-        "from shardlint.rule import *\n"
+        "from shardlint.rules_api.rule import *\n"
         "RULES = {'ZZ101': 'failing:Failing'}\n"
         "class Failing(Rule):\n"
         "    '''Fails.'''\n"

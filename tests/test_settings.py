@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.certainty import Certainty
-from shardlint.places import find_settings
-from shardlint.settings import BadSettings, Settings, read_settings
+from shardlint.config.certainty import Certainty
+from shardlint.config.folders import find_settings
+from shardlint.config.settings import BadSettings, Settings, read_settings
 
 Write = Callable[..., Path]
 

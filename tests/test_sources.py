@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardlint.certainty import Certainty
-from shardlint.check import FileReport, Options, check
-from shardlint.fix import fix
-from shardlint.searches import holds
-from shardlint.sources.find import find, survey
-from shardlint.sources.suppress import Suppression, suppressions
-from shardlint.sources.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
-from shardlint.sources.tree import Tree
+from shardlint.config.certainty import Certainty
+from shardlint.engine.run import FileReport, Options, check
+from shardlint.rewrite.fix import fix
+from shardlint.source.find import find, survey
+from shardlint.source.searches import holds
+from shardlint.source.suppress import Suppression, suppressions
+from shardlint.source.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
+from shardlint.source.tree import Tree
 
 HERE = Path("x.py")
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from packaging.specifiers import SpecifierSet
 
-from shardlint.targets import KNOWN, BadTarget, find_targets, parse_targets
-from shardlint.versions import allows, compare, parse, show
+from shardlint.config.targets import KNOWN, BadTarget, find_targets, parse_targets
+from shardlint.config.versions import allows, compare, parse, show
 
 Write = Callable[..., Path]
 

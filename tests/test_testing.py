@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from shardlint import registry
+from shardlint.rules_api import registry
 from shardlint.testing import Case, cases, check_rule, check_text
 
 Rules = Callable[[str], None]
 
 RULE = """
-from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 
 RULES = {{"ZZ101": "zz:Old"}}
 PROOFS = ({proofs!r},)

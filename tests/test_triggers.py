@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardlint.dispatch import Wakes, sites
-from shardlint.facts import read_facts
-from shardlint.program import Program
-from shardlint.rule import Attributes, Finding, Harm, Imports, Keywords, Rule
-from shardlint.site import Site
-from shardlint.sources.text import decode
-from shardlint.targets import Target, Targets
+from shardlint.config.targets import Target, Targets
+from shardlint.engine.dispatch import Wakes, sites
+from shardlint.model import Program
+from shardlint.rules_api.rule import Attributes, Finding, Harm, Imports, Keywords, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.text import decode
+from shardlint.syntax import read_facts
 
 TEXT = """
 import jax

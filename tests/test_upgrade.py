@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from shardlint_rules.upgrade.table import table
 
-from shardlint.check import Options, check
-from shardlint.fix import fix
+from shardlint.engine.run import Options, check
+from shardlint.rewrite.fix import fix
 
 Write = Callable[..., Path]
 TARGETS = {"jax": "0.12.0", "flax": "0.12.12", "equinox": "0.13.8"}
@@ -445,7 +445,7 @@ def test_a_context_alone_goes_whatever_is_beside_it(write: Write, beside: str) -
 
 
 def test_a_plan_that_is_given_up_changes_nothing(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shardlint.program.project._SEARCH_BYTES", 1)
+    monkeypatch.setattr("shardlint.model.project._SEARCH_BYTES", 1)
     said = kept(
         write({name: text.replace("_axis_resources", "_shardings") for name, text in TOGETHER.items()})
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Options, check
+from shardlint.engine.run import Options, check
 
 Write = Callable[..., Path]
 

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from shardlint import workers
-from shardlint.check import check
-from shardlint.checker import Checker
-from shardlint.outcome import Options, Outcome, Report
-from shardlint.settings import BadSettings
+from shardlint.config.settings import BadSettings
+from shardlint.engine import workers
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import Options, Outcome, Report
+from shardlint.engine.run import check
 from tests.conftest import Write
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
@@ -107,10 +107,10 @@ def test_the_others_end_with_the_process_that_gives_out_the_work(tmp_path: Path,
     code = """if True:
         import os, sys, time
         from pathlib import Path
-        from shardlint import workers
-        from shardlint.check import check
-        from shardlint.checker import Checker
-        from shardlint.outcome import Options
+        from shardlint.engine import workers
+        from shardlint.engine.run import check
+        from shardlint.engine.one_file import Checker
+        from shardlint.engine.results import Options
         workers._FILES, workers._processors = 4, lambda: 2
         Checker.check_file = lambda *_: (os.write(1, b"%d\\n" % os.getpid()), time.sleep(300))
         check([Path(sys.argv[1])], Options())
@@ -137,9 +137,9 @@ def test_where_no_process_can_be_started_the_work_is_done_here(project: Path, li
     code = f"""if True:
         import resource, sys
         from pathlib import Path
-        from shardlint import workers
-        from shardlint.check import check
-        from shardlint.outcome import Options
+        from shardlint.engine import workers
+        from shardlint.engine.run import check
+        from shardlint.engine.results import Options
         workers._FILES, workers._processors = 4, lambda: 8
         resource.setrlimit(resource.RLIMIT_NOFILE, ({limit}, {limit}))
         print(check([Path(sys.argv[1])], Options()).findings)

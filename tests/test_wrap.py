@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.check import Options
-from shardlint.fix import fix
-from shardlint.formatter import configured_length
-from shardlint.rule import Edit
-from shardlint.sources.text import Source
-from shardlint.splice import Layer, back, forward
-from shardlint.wrap import line_length, wrapped
+from shardlint.engine.run import Options
+from shardlint.rewrite.edits import Layer, back, forward
+from shardlint.rewrite.fix import fix
+from shardlint.rewrite.line_length import configured_length
+from shardlint.rewrite.wrap import line_length, wrapped
+from shardlint.rules_api.rule import Edit
+from shardlint.source.text import Source
 
 Write = Callable[..., Path]
 LONG = "named(mesh, spec('data')), " * 4

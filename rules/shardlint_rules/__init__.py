@@ -1,4 +1,4 @@
-"""The built-in rules of shardlint. Registered as any pack is: see `shardlint.registry`."""
+"""The built-in rules of shardlint. Registered as any pack is: see `shardlint.rules_api.registry`."""
 
 from pathlib import Path
 

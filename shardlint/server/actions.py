@@ -8,14 +8,14 @@ from pathlib import Path
 
 from lsprotocol import types as lsp
 
-from shardlint.attempt import Attempt, Work
-from shardlint.outcome import FileReport, Outcome
-from shardlint.recheck import carry_out
-from shardlint.rule import Finding, Safety
+from shardlint.engine.results import FileReport, Outcome
+from shardlint.rewrite.attempt import Attempt, Work
+from shardlint.rewrite.recheck import carry_out
+from shardlint.rewrite.silence import with_comments
+from shardlint.rules_api.rule import Finding, Safety
 from shardlint.server.session import Session, Shown
 from shardlint.server.texts import Buffer, Encoding, edits
-from shardlint.silence import with_comments
-from shardlint.sources.text import Source, Unreadable, decode, read_bytes
+from shardlint.source.text import Source, Unreadable, decode, read_bytes
 
 FIX_ALL = "source.fixAll.shardlint"
 KINDS = [lsp.CodeActionKind.QuickFix, FIX_ALL]

@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.cache.store import changed as changed_at
-from shardlint.checker import Checker
-from shardlint.environments import site_packages
-from shardlint.outcome import Options, Outcome
-from shardlint.places import Places
-from shardlint.program.again import rests
-from shardlint.program.needs import Need
-from shardlint.program.project import Project
-from shardlint.sources.find import matches, survey
-from shardlint.sources.text import Source, Unreadable, decode, read_bytes
-from shardlint.sources.tree import Stamp, Tree
+from shardlint.config.environments import site_packages
+from shardlint.config.folders import Places
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import Options, Outcome
+from shardlint.model.again import rests
+from shardlint.model.needs import Need
+from shardlint.model.project import Project
+from shardlint.source.find import matches, survey
+from shardlint.source.store import changed as changed_at
+from shardlint.source.text import Source, Unreadable, decode, read_bytes
+from shardlint.source.tree import Stamp, Tree
 
 # The disk is looked at again when a file was opened, saved or closed, when the editor tells of a change, and after this
 # many seconds.

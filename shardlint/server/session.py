@@ -7,21 +7,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.baseline import BadBaseline
-from shardlint.certainty import Certainty
-from shardlint.facts import NotParsed, check_parses
-from shardlint.known import compare, projects
-from shardlint.outcome import FileReport, Options, Outcome, Report
-from shardlint.registry import BrokenPack, UnknownRule
-from shardlint.rule import Finding
+from shardlint.config.certainty import Certainty
+from shardlint.config.settings import BadSettings
+from shardlint.config.targets import BadTarget
+from shardlint.engine.adoption.baseline import BadBaseline
+from shardlint.engine.adoption.known import compare, projects
+from shardlint.engine.results import FileReport, Options, Outcome, Report
+from shardlint.rules_api.registry import BrokenPack, UnknownRule
+from shardlint.rules_api.rule import Finding
 from shardlint.server.kept import Kept, Overlay
 from shardlint.server.plain import DEFAULT
 from shardlint.server.texts import Buffer, moved
 from shardlint.server.worker import Stopped
-from shardlint.settings import BadSettings
-from shardlint.sources.find import Found, Met
-from shardlint.sources.text import Source
-from shardlint.targets import BadTarget
+from shardlint.source.find import Found, Met
+from shardlint.source.text import Source
+from shardlint.syntax import NotParsed, check_parses
 
 _REFUSED = (BadBaseline, BadSettings, BadTarget, BrokenPack, UnknownRule)
 STALE = "As it was before Python could no longer parse the file."

@@ -13,7 +13,7 @@ from pathlib import Path
 from lsprotocol import types as lsp
 from pygls import uris
 
-from shardlint.sources.text import Source
+from shardlint.source.text import Source
 
 Encoding = lsp.PositionEncodingKind | str
 _UNIT = {"utf-8": ("utf-8", 1), "utf-16": ("utf-16-le", 2), "utf-32": ("utf-32-le", 4)}

@@ -9,13 +9,13 @@ from typing import TypeVar
 
 from lsprotocol import types as lsp
 
-from shardlint.explain import about, axes_of
-from shardlint.facts import FileFacts, NotParsed, Scope
-from shardlint.program import Program
-from shardlint.registry import entries, page_address
-from shardlint.rule import Finding
+from shardlint.engine.explain import about, axes_of
+from shardlint.model import Program
+from shardlint.rules_api.registry import entries, page_address
+from shardlint.rules_api.rule import Finding
 from shardlint.server.session import STALE, Session, Shown
 from shardlint.server.texts import Buffer, Encoding, offset, span
+from shardlint.syntax import FileFacts, NotParsed, Scope
 
 Answer = TypeVar("Answer")
 _SOURCE = "shardlint"

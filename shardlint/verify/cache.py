@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from shardlint.files import cache_folder, replace_file
+from shardlint.source.files import cache_folder, replace_file
 
 FOLDER_BYTES = 512 * 2**20
 ENTRY_BYTES = 64 * 2**20

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shardlint.settings import BadSettings
+from shardlint.config.settings import BadSettings
 from shardlint.verify.fixture import (
     AUTO,
     CONTEXTS,

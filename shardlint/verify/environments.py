@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from shardlint.patterns import regex
+from shardlint.source.patterns import regex
 
 _FOLDERS = (".venv", "venv", "env", ".env")
 _PYTHONS = ("bin/python", "Scripts/python.exe")

@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from shardlint.places import find_settings
+from shardlint.config.folders import find_settings
 from shardlint.verify.children import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
 
@@ -51,7 +51,7 @@ def fixture_files(paths: Sequence[str]) -> dict[Path, list[str]]:
 
 def below(folder: Path, governing: bool = False) -> Iterator[Path]:
     """The files of a directory that may hold fixtures; with `governing`, settings further up count too."""
-    from shardlint.sources.find import find
+    from shardlint.source.find import find
 
     settings = find_settings(folder).path
     if settings is not None and has_fixtures(settings):

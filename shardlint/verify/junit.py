@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from shardlint.plain import plain, plain_lines
+from shardlint.output.printable import plain, plain_lines
 from shardlint.verify.report import FAIL, SKIP, Result, Run
 from shardlint.verify.spec import sizes_text
 

@@ -11,8 +11,8 @@ from typing import Any, Self, TextIO
 
 import click
 
-from shardlint.plain import plain
-from shardlint.streams import is_terminal, unheard
+from shardlint.output.printable import plain
+from shardlint.source.streams import is_terminal, unheard
 from shardlint.verify.spec import sizes_text
 
 _QUIET_SECONDS = 30.0

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from shardlint.files import cache_folder
-from shardlint.settings import BadSettings
+from shardlint.config.settings import BadSettings
+from shardlint.source.files import cache_folder
 from shardlint.verify.children import CannotRun
 from shardlint.verify.declared import has_fixtures, read_fixtures
 from shardlint.verify.find import below, makes_fixtures

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from shardlint.plain import plain, plain_lines
+from shardlint.output.printable import plain, plain_lines
 from shardlint.verify.facts import Program, read_program
 from shardlint.verify.spec import sizes_text
 

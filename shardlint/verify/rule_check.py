@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from shardlint.patterns import regex
+from shardlint.source.patterns import regex
 from shardlint.verify.here import shown_path
 from shardlint.verify.proofs import ProofFolder
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
@@ -106,9 +106,9 @@ def _lines(numbers: Sequence[int]) -> str:
 
 def _findings(code: str, program: Path) -> list[int] | str:
     """The lines a rule finds, or why the program could not be checked."""
-    from shardlint.certainty import Certainty
-    from shardlint.check import Options, check
-    from shardlint.targets import KNOWN, parse_targets
+    from shardlint.config.certainty import Certainty
+    from shardlint.config.targets import KNOWN, parse_targets
+    from shardlint.engine.run import Options, check
 
     header: dict[str, list[str]] = {"targets": [], "options": []}
     for line in program.read_text("utf-8").splitlines():

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardlint.before import differing, top_of
-from shardlint.import_graph import ImportGraph, imports_of
-from shardlint.patterns import regex
-from shardlint.sources.find import find
+from shardlint.engine.changes.before import differing, top_of
+from shardlint.model.import_graph import ImportGraph, imports_of
+from shardlint.source.find import find
+from shardlint.source.patterns import regex
 from shardlint.verify.declared import read_fixtures
 from shardlint.verify.golden import golden_path
 

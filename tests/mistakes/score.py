@@ -15,7 +15,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shardlint.check import Options, check
+from shardlint.engine.run import Options, check
 
 HERE = Path(__file__).parent
 MARK = re.compile(r"[ \t]*# mistake: (\S+)")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.rule import Calls, Certainty, Edit, Finding, Harm, Rule, Safety, Uses
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Harm, Rule, Safety, Uses
+from shardlint.rules_api.site import Site
 
 RULES = {
     "XT101": "shardlint_testpack:Told",
@@ -192,7 +192,7 @@ class Rewritten(_Call):
             yield from super().check(site)
 
     def mend(self, site: Site):
-        from shardlint import islands
+        from shardlint.rules_api import cst as islands
 
         call = islands.without_keywords(site.node, {"out"})
         return site.fix(Safety.SAFE, "leave out `out`", [site.replace(site.call, call)])

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.program import Program
-from shardlint.program.arrays import Arrays
-from shardlint.program.values import Place
+from shardlint.model import Program
+from shardlint.model.arrays import Arrays
+from shardlint.model.values import Place
 
 HEAD = """
 import jax

@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.program.reads import Reading
-from shardlint.program.updates import Update
-from shardlint.program.values import options
+from shardlint.model.lifetime.reads import Reading
+from shardlint.model.lifetime.updates import Update
+from shardlint.model.values import options
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.program import Program
-from shardlint.program.effects import only_returns
+from shardlint.model import Program
+from shardlint.model.lifetime.effects import only_returns
 
 OWN = """
 def f(x):

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.program.values import Table
+from shardlint.model.values import Table
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from shardlint.program import Program
+from shardlint.model import Program
 from tests.conftest import Write
 
 BEFORE = """\

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.program.meshes import (
+from shardlint.model.mesh.meshes import (
     Mesh,
     Spec,
     is_sharding,
@@ -16,7 +16,7 @@ from shardlint.program.meshes import (
     sharding_parts,
     spec_of,
 )
-from shardlint.program.values import Constant, Items, Table, options
+from shardlint.model.values import Constant, Items, Table, options
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]

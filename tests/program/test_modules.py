@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.program.modules import Instance, Leaf
+from shardlint.model.modules import Instance, Leaf
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.program.values import (
+from shardlint.model.values import (
     Api,
     Choice,
     ClassValue,

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from shardlint.program.needs import Need, Needs, Remembered
+from shardlint.model.needs import Need, Needs, Remembered
 
 
 def asked(needs: Needs, answers: Remembered[str, int], key: str, *rests_on: str) -> set[str]:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.program import Program
-from shardlint.program.meshes import mesh_of, spec_of
-from shardlint.program.values import Assumed, Constant, Items, Leaves, Made, Value
+from shardlint.model import Program
+from shardlint.model.mesh.meshes import mesh_of, spec_of
+from shardlint.model.values import Assumed, Constant, Items, Leaves, Made, Value
 
 HEAD = """
 import jax

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.program import Program
-from shardlint.program.backend import Backend
-from shardlint.program.processes import first, guard, several
-from shardlint.program.values import Place
-from shardlint.program.whole_program import joined
+from shardlint.model import Program
+from shardlint.model.process.backend import Backend
+from shardlint.model.process.processes import first, guard, several
+from shardlint.model.process.whole_program import joined
+from shardlint.model.values import Place
 
 IMPORTS = "import jax\nfrom jax.experimental import multihost_utils\n"
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.program import Program
-from shardlint.program.shapes import Shape, shape_of
-from shardlint.program.values import Place
+from shardlint.model import Program
+from shardlint.model.shapes import Shape, shape_of
+from shardlint.model.values import Place
 
 BEFORE = """\
 import jax

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.program.signatures import jitted, names, numbers, parameters_of, positions, wrappings
-from shardlint.program.values import Place
+from shardlint.model.signatures import jitted, names, numbers, parameters_of, positions, wrappings
+from shardlint.model.values import Place
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]

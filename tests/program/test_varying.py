@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from shardlint.program.mapped import Ran, against
-from shardlint.program.values import Constant, Items, Unknown
-from shardlint.program.varying import (
+from shardlint.model.manual.mapped import Ran, against
+from shardlint.model.manual.varying import (
     HIDDEN,
     NOTHING,
     Known,
@@ -23,6 +22,7 @@ from shardlint.program.varying import (
     kept_spec,
     leaves,
 )
+from shardlint.model.values import Constant, Items, Unknown
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]

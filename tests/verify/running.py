@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from shardlint.verify.sanitizer import launch
-from shardlint.verify.sanitizer.dumps import collect
-from shardlint.verify.sanitizer.examine import examine, limit_of
-from shardlint.verify.sanitizer.findings import Facts
-from shardlint.verify.sanitizer.observed.events import read
+from shardlint.run import launch
+from shardlint.run.dumps import collect
+from shardlint.run.examine import examine, limit_of
+from shardlint.run.findings import Facts
+from shardlint.run.observed.events import read
 
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)
 _FORKS = """

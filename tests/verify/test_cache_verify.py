@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from shardlint.files import cache_folder
-from shardlint.verify import command
+from shardlint.cli.main import verify as command
+from shardlint.source.files import cache_folder
 from shardlint.verify.cache import Cache
 from shardlint.verify.plan import Request, run_jobs, verify_fixtures
 from shardlint.verify.report import PASS, Result, Run, result_text

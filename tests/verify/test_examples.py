@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from shardlint.cli.verify import verify as command
 from shardlint.verify import Fixture, levels
-from shardlint.verify.command import verify as command
 from shardlint.verify.facts import Collective
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import FAIL, PASS, Result

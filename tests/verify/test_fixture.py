@@ -15,7 +15,7 @@ from shardlint.verify.fixture import expand_meshes, factorisations, parse_bytes,
 
 
 def test_importing_it_imports_no_jax() -> None:
-    code = "import sys, shardlint.verify.command; print(sorted({'jax', 'numpy'} & set(sys.modules)))"
+    code = "import sys, shardlint.cli.verify; print(sorted({'jax', 'numpy'} & set(sys.modules)))"
     root = str(Path(shardlint.verify.__file__).parents[2])
     command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {root!r}); {code}"]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "[]"

@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 from click.testing import CliRunner, Result
 
-from shardlint.verify.command import verify
+from shardlint.cli.verify import verify
 from shardlint.verify.golden import hold
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.runner import Runner

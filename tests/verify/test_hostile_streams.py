@@ -79,7 +79,7 @@ def test_progress_nobody_takes_fails_no_verification(tmp_path: Path) -> None:
     (tmp_path / "fx.py").write_text(FIXTURE)
     impatient = (
         "from shardlint.verify import progress; progress._QUIET_SECONDS = 0.0; "
-        "from shardlint.cli import start; start()"
+        "from shardlint.cli.main import start; start()"
     )
     python = f"{shlex.quote(sys.executable)} -c {shlex.quote(impatient)}"
     ran = shell("verify fx.py --level compile", tmp_path, "2>/dev/full", python)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from shardlint.verify.init.recorded import Argument, Function
-from shardlint.verify.init.write import fixture_file
+from shardlint.run.init.recorded import Argument, Function
+from shardlint.run.init.write import fixture_file
 from shardlint.verify.spec import P
 
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.run.init.skeleton import skeleton
+from shardlint.run.init.start import init
 from shardlint.verify.children import CannotRun
-from shardlint.verify.init.skeleton import skeleton
-from shardlint.verify.init.start import init
 
 TRAIN = """
 import jax

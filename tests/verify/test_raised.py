@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.verify.raised.record import raised
-from shardlint.verify.raised.told import Told, explained, lines
+from shardlint.run.raised.record import raised
+from shardlint.run.raised.told import Told, explained, lines
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "data" / "raised"

@@ -18,7 +18,7 @@ PROOF = '[bad]\nshows = "raises"\nerror = "Exception"\n[good]\n'
 BAD = "import jax\nfrom jax import device_put\n\ndef main(x):\n    return device_put(x)  # XR101\n"
 GOOD = "def main(x):\n    return x  # XR101\n"
 RULE = '''
-from shardlint.rule import Calls, Harm, Rule
+from shardlint.rules_api.rule import Calls, Harm, Rule
 
 
 class Told(Rule):

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.run.dumps import Compiled, collect, wanted
+from shardlint.run.functions import function_of
+from shardlint.run.rematerialised import gathered_to_be_cut
+from shardlint.run.stablehlo import stacks
 from shardlint.verify.facts import Line
 from shardlint.verify.inside.hlo.lines import Lines
 from shardlint.verify.inside.hlo.module import parse
-from shardlint.verify.sanitizer.dumps import Compiled, collect, wanted
-from shardlint.verify.sanitizer.functions import function_of
-from shardlint.verify.sanitizer.rematerialised import gathered_to_be_cut
-from shardlint.verify.sanitizer.stablehlo import stacks
 
 DUMPS = Path(__file__).parent / "data" / "dumps"
 

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
+from shardlint.run.dumps import Compiled
+from shardlint.run.examine import examine
+from shardlint.run.findings import Facts
+from shardlint.run.functions import Function
+from shardlint.run.html import html_report
+from shardlint.run.launch import Ended
+from shardlint.run.recompiled import changed
+from shardlint.run.report import Report, json_report, text_report
 from shardlint.verify.facts import Array, Collective, Line, Program, Warned
-from shardlint.verify.sanitizer.dumps import Compiled
-from shardlint.verify.sanitizer.examine import examine
-from shardlint.verify.sanitizer.findings import Facts
-from shardlint.verify.sanitizer.functions import Function
-from shardlint.verify.sanitizer.html import html_report
-from shardlint.verify.sanitizer.launch import Ended
-from shardlint.verify.sanitizer.recompiled import changed
-from shardlint.verify.sanitizer.report import Report, json_report, text_report
 
 MIB = 2**20
 BIG = (1024, 1024)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.verify.sanitizer.launch import FLAGS, command_line, environment, remarks
+from shardlint.run.launch import FLAGS, command_line, environment, remarks
 
 COUNT = "--xla_force_host_platform_device_count"
 

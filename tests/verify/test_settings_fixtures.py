@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from shardlint.places import find_settings
-from shardlint.settings import BadSettings
+from shardlint.cli.verify import verify
+from shardlint.config.folders import find_settings
+from shardlint.config.settings import BadSettings
 from shardlint.verify import Fixture, P, arg
 from shardlint.verify.children import CannotRun
-from shardlint.verify.command import verify
 from shardlint.verify.declared import ARG_KEYS, KEYS, has_fixtures, json_schema, read_fixtures
 from shardlint.verify.find import fixture_files
 

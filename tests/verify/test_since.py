@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from shardlint.cli import main
-from shardlint.settings import BadSettings
+from shardlint.cli.main import main
+from shardlint.config.settings import BadSettings
 from shardlint.verify.since import touched
 
 FIXTURES = """

@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
+from shardlint.cli.verify import run_request
 from shardlint.verify import challenge, messages
 from shardlint.verify.attend import Attendant
 from shardlint.verify.cache import Cache
-from shardlint.verify.command import run_request
 from shardlint.verify.judge import derived, read, results_of
 from shardlint.verify.outcome import Outcome
 from shardlint.verify.plan import Request, verify_fixtures

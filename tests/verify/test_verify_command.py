@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from shardlint.cli.verify import verify
 from shardlint.verify.children import CannotRun
-from shardlint.verify.command import verify
 from shardlint.verify.find import fixture_files
 from shardlint.verify.report import Failure, Run, text_report
 from shardlint.verify.report import Result as VerifyResult

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from shardlint.cli.verify import proofs
 from shardlint.verify.children import CannotRun
-from shardlint.verify.command import proofs
 from shardlint.verify.plan import Request, verify_proofs
 from shardlint.verify.proofs import BadProof, read_proof
 from shardlint.verify.report import Result

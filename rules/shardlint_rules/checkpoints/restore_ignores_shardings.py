@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.values import Constant, Made, Value, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Methods, Rule
-from shardlint.site import Site
+from shardlint.model.values import Constant, Made, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit._again import is_test
 
 _ARGS = "orbax.checkpoint.args.PyTreeRestore"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, Scope
-from shardlint.program.shardings import JITS, PLACING
-from shardlint.program.values import Api, Constant, Function, Wrapped, options
-from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.shardings import JITS, PLACING
+from shardlint.model.values import Api, Constant, Function, Wrapped, options
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, Scope
 from shardlint_rules.jit._again import is_test
 
 _LOADING = r"(?:load|restore|from_bytes|from_state_dict|read)"

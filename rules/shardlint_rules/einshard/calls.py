@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.patterns import regex
-from shardlint.program.reach import lookup
-from shardlint.program.shapes import shape_of
-from shardlint.program.values import Constant, Place
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.shapes import shape_of
+from shardlint.model.values import Constant, Place
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.einshard.expression import Element, Expression, Fault, parse
 
 SHARD = "einshard.einshard"

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import Scope
-from shardlint.program.values import Made, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.values import Made, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope
 from shardlint_rules.einshard.calls import SHARD, written
 from shardlint_rules.einshard.expression import Fault
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shardlint.facts import Scope
-from shardlint.imports import spell_short
-from shardlint.program.values import Api, options
-from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.values import Api, options
+from shardlint.rules_api.imports import spell_short
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope
 from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written
 from shardlint_rules.einshard.expression import Expression
 from shardlint_rules.einshard.plan import SharedMesh, shared_mesh

@@ -10,10 +10,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.program.meshes import is_sharding, is_spec
-from shardlint.program.values import Constant, Items, Place, Table, Unknown, Value, options
-from shardlint.rule import Certainty, Harm
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import is_sharding, is_spec
+from shardlint.model.values import Constant, Items, Place, Table, Unknown, Value, options
+from shardlint.rules_api.rule import Certainty, Harm
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import donate
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from shardlint.imports import spell
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.rules_api.imports import spell
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.given_shardings import Each, Given, One
 from shardlint_rules.equinox.layout import assigned, indented, line_length
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from shardlint.patterns import regex
-from shardlint.rule import Edit
-from shardlint.site import Site
-from shardlint.splice import Layer
+from shardlint.rewrite.edits import Layer
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 
 _HASH = regex(r"#[^\r\n]*")
 _AFTER = regex(r"[ \t]*(?:#[^\r\n]*)?")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program import api
-from shardlint.program.meshes import is_sharding
-from shardlint.program.reach import lookup
-from shardlint.program.values import Function, Made, Place, Value, options
-from shardlint.site import Site
+from shardlint.model import api
+from shardlint.model.mesh.meshes import is_sharding
+from shardlint.model.reach import lookup
+from shardlint.model.values import Function, Made, Place, Value, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.equinox.placement import PLACING
 
 # Reading these needs no array.

@@ -20,12 +20,12 @@ import ast
 import re
 from typing import TYPE_CHECKING
 
-from shardlint.imports import spell
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import Parameters, parameters_of
-from shardlint.program.values import Api, Function, Value, Wrapped, options
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Parameters, parameters_of
+from shardlint.model.values import Api, Function, Value, Wrapped, options
+from shardlint.rules_api.imports import spell
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.body import input_lines
 from shardlint_rules.equinox.given_shardings import Each, sources
 from shardlint_rules.equinox.layout import line_length

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.modules import Instance, Leaf
-from shardlint.program.values import Api, ClassValue, Constant, Function, Made, Place, Value, Wrapped, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.modules import Instance, Leaf
+from shardlint.model.values import Api, ClassValue, Constant, Function, Made, Place, Value, Wrapped, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.placement import by_parts, two_arguments
 
 

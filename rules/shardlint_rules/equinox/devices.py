@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.program import api
-from shardlint.program.meshes import Mesh
-from shardlint.program.values import Api, Constant, Made, Place, Value, options
-from shardlint.site import Site
+from shardlint.model import api
+from shardlint.model.mesh.meshes import Mesh
+from shardlint.model.values import Api, Constant, Made, Place, Value, options
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.placement import PLACING
 
 _ARRAYS = ("numpy.array", "numpy.asarray", "builtins.list", "builtins.tuple")
@@ -131,7 +131,7 @@ def _device(site: Site, place: Place) -> Devices | None:
     """`jax.devices()[1]`, also behind a name."""
     node, file = place.node, place.file
     if isinstance(node, ast.Name):
-        from shardlint.program.reach import lookup
+        from shardlint.model.reach import lookup
 
         bindings, scope = lookup(file, node, node.id)
         if scope is None or len(bindings) != 1 or bindings[0].kind != "assign" or bindings[0].value is None:

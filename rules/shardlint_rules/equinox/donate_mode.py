@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import last_name
-from shardlint.program import api
-from shardlint.program.signatures import DONATE_SETTINGS, STATIC_SETTINGS
-from shardlint.program.values import Api, ClassValue, Constant, Function, Items, Made, options
-from shardlint.rule import Fix, Safety
-from shardlint.site import Site
+from shardlint.model import api
+from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
+from shardlint.model.values import Api, ClassValue, Constant, Function, Items, Made, options
+from shardlint.rules_api.rule import Fix, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
 from shardlint_rules.equinox.call_text import comments
 from shardlint_rules.equinox.wrapped import (
     KEEPING,

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shardlint.program.modules import Instance
-from shardlint.program.values import ClassValue, Function, Place, Value, Wrapped
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.modules import Instance
+from shardlint.model.values import ClassValue, Function, Place, Value, Wrapped
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.jitted import Jitted, expected, jitted
 from shardlint_rules.equinox.wrapped import Definition, donate, positional
 

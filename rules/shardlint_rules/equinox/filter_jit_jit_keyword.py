@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.signatures import DONATE_SETTINGS, STATIC_SETTINGS
-from shardlint.program.values import Constant, Items, Place, Value, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
+from shardlint.model.values import Constant, Items, Place, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import NotRewritten, hidden_settings
 
 _NAMES = (*DONATE_SETTINGS, *STATIC_SETTINGS)

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shardlint.program.signatures import SHARDING_SETTINGS
-from shardlint.program.values import Place
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.signatures import SHARDING_SETTINGS
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.before_0_13_1 import Outcome, outcome_of_inputs, outcome_of_outputs
 from shardlint_rules.equinox.wrapped import NotRewritten, hidden_settings
 

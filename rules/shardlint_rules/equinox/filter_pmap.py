@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.values import Items
-from shardlint.rule import Calls, Finding, Harm, Rule, Uses
-from shardlint.site import Site
+from shardlint.model.values import Items
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
+from shardlint.rules_api.site import Site
 
 
 class FilterPmap(Rule):

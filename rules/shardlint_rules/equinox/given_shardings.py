@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import last_name
-from shardlint.program.meshes import is_sharding, is_spec, leaves
-from shardlint.program.reach import lookup
-from shardlint.program.values import Constant, Items, Parameter, options
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import is_sharding, is_spec, leaves
+from shardlint.model.reach import lookup
+from shardlint.model.values import Constant, Items, Parameter, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, options
-from shardlint.rule import Edit
-from shardlint.site import Site
-from shardlint.unused import without_lines
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, options
+from shardlint.rewrite.unused import without_lines
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import NotRewritten
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 

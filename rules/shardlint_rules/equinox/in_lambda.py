@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.reach import lookup
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.given_shardings import Each, Given, One
 from shardlint_rules.equinox.wrapped import NotRewritten
 
@@ -15,7 +15,7 @@ def in_lambda(
     site: Site, function: ast.Lambda, names: list[str], spare: int, inputs: Given, outputs: Given
 ) -> tuple[list[Edit], list[str]]:
     """The edits, and what they write. Raises `NotRewritten`."""
-    from shardlint.imports import spell
+    from shardlint.rules_api.imports import spell
 
     shard, edits = spell(site.program, site.file, function, "equinox.filter_shard")
     made: dict[int, list[tuple[int, str]]] = {}

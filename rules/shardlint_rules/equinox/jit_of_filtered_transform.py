@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.values import Value, Wrapped, options
-from shardlint.rule import Calls, Finding, Harm, Rule, Uses
-from shardlint.site import Site
+from shardlint.model.values import Value, Wrapped, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.jitted import expected, jitted, to_filter_jit
 
 # What each of them keeps in a field of the Module it returns, and jax.jit wants to hash.

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.program.guards import expected_to_fail
-from shardlint.program.values import Place, Value
-from shardlint.rule import Fix, Safety
-from shardlint.site import Site
+from shardlint.model.guards import expected_to_fail
+from shardlint.model.values import Place, Value
+from shardlint.rules_api.rule import Fix, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import Definition
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shardlint import wrap
-from shardlint.facts import FileFacts
+from shardlint.rewrite import wrap
+from shardlint.syntax import FileFacts
 
 _UNIT = "    "
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shardlint.program.modules import Instance, Leaf
-from shardlint.program.signatures import STATIC_SETTINGS
-from shardlint.program.values import ClassValue, Constant, Function, Items, Place, Value
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule, Uses
-from shardlint.site import Site
+from shardlint.model.modules import Instance, Leaf
+from shardlint.model.signatures import STATIC_SETTINGS
+from shardlint.model.values import ClassValue, Constant, Function, Items, Place, Value
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.jitted import Jitted, calls, expected, jitted, to_filter_jit
 from shardlint_rules.equinox.wrapped import Definition, positional
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from shardlint.facts import Scope
-from shardlint.imports import spell
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.rules_api.imports import spell
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope
 from shardlint_rules.equinox.body import input_lines
 from shardlint_rules.equinox.given_shardings import Each, One, sources
 from shardlint_rules.equinox.layout import line_length

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.call_text import comments
 
 PLACING = {"jax.device_put": "device", "equinox.filter_shard": "device_or_shardings"}

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import Binding, Scope
-from shardlint.program.meshes import MESH_MAKERS, SHARDINGS
-from shardlint.program.reach import lookup
-from shardlint.program.values import Made, Value, options
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
+from shardlint.model.reach import lookup
+from shardlint.model.values import Made, Value, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Binding, Scope
 from shardlint_rules.equinox.wrapped import Definition
 
 _MAKERS = (*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec")

@@ -17,8 +17,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.program.values import Api
-from shardlint.site import Site
+from shardlint.model.values import Api
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import positional
 
 _CONSTRAIN = "jax.lax.with_sharding_constraint"

@@ -21,9 +21,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from shardlint.program.signatures import SHARDING_SETTINGS
-from shardlint.rule import Edit, Fix, Safety
-from shardlint.site import Site
+from shardlint.model.signatures import SHARDING_SETTINGS
+from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.body import Body
 from shardlint_rules.equinox.call_text import Cut, cut
 from shardlint_rules.equinox.def_above import above

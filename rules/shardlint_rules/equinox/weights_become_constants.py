@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shardlint.program.modules import Instance
-from shardlint.program.reach import lookup
-from shardlint.program.values import Function, Wrapped
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
-from shardlint.site import Site
+from shardlint.model.modules import Instance
+from shardlint.model.reach import lookup
+from shardlint.model.values import Function, Wrapped
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.closures import carried, split_at
 from shardlint_rules.equinox.jitted import Jitted, jitted
 from shardlint_rules.jit.placed import PLACED_WORDS

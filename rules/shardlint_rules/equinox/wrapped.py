@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
-from shardlint.program.reach import lookup
-from shardlint.program.values import Constant, Place, Table, Value
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.values import Constant, Place, Table, Value
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
 
 Definition = ast.FunctionDef | ast.AsyncFunctionDef
 # Decorators under filter_jit through which a function keeps its arguments and results as they are.
@@ -121,7 +121,7 @@ def without(
     """
     import libcst as cst
 
-    from shardlint.islands import code, parse_expression, with_arguments
+    from shardlint.rules_api.cst import code, parse_expression, with_arguments
 
     call = site.node
     assert isinstance(call, cst.Call)

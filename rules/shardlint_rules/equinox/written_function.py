@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.program.signatures import Parameters, parameters_of
-from shardlint.program.values import Api, Function, Made, Place, Wrapped
-from shardlint.site import Site
+from shardlint.model.signatures import Parameters, parameters_of
+from shardlint.model.values import Api, Function, Made, Place, Wrapped
+from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
     Definition,

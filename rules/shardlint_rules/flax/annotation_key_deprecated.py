@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import (
     KEYS,
     LAYERS,

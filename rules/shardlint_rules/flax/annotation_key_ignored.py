@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.values import Api, Parameter, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Harm, Methods, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.values import Api, Parameter, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Harm, Methods, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import (
     KEYS,
     LAYERS,

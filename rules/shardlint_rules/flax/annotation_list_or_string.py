@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.values import Constant, Items, options
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.values import Constant, Items, options
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import (
     LAYERS,
     VARIABLES,

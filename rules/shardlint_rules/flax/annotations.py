@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.program.values import Api, Constant, Items, Made, Value
-from shardlint.rule import Edit, Fix, Safety
-from shardlint.site import Site
+from shardlint.model.values import Api, Constant, Items, Made, Value
+from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.site import Site
 
 VARIABLES = tuple(f"flax.nnx.{name}" for name in ("Param", "Variable", "BatchStat", "Cache", "Intermediate"))
 WITH_METADATA = "flax.nnx.with_metadata"

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.meshes import spec_of
-from shardlint.program.values import (
+from shardlint.model import Program
+from shardlint.model.mesh.meshes import spec_of
+from shardlint.model.values import (
     Api,
     CallArguments,
     ClassValue,
@@ -20,6 +19,7 @@ from shardlint.program.values import (
     Value,
     options,
 )
+from shardlint.syntax import FileFacts
 from shardlint_rules.flax.annotations import KEYS, LAYERS, VARIABLES, WITH_METADATA, WITH_PARTITIONING
 
 _DEPTH = 4

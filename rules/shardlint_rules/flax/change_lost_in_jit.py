@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import Scope
-from shardlint.program.annotations import annotated
-from shardlint.program.values import Api, ClassValue, Made, Place, Value, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Lines, Rule
-from shardlint.site import Site
+from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.values import Api, ClassValue, Made, Place, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope
 from shardlint_rules.flax.nothing_trains import only_jax_jit
 
 _BASES = (

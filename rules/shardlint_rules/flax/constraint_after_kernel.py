@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardlint.program.reach import lookup
-from shardlint.rule import Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._constraining import CONSTRAINING, constraining
 
 _PREFIXES = ("activation_", "act_")

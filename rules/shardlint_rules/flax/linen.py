@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from shardlint.program.logical import SETTERS
-from shardlint.site import Site
+from shardlint.model.mesh.logical import SETTERS
+from shardlint.rules_api.site import Site
 
 CONSTRAINTS = ("flax.linen.with_logical_constraint", "flax.linen.with_sharding_constraint")
 """The second is `flax.linen.partitioning.with_sharding_constraint`, an older name of the first."""

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.contexts import MeshContext
-from shardlint.program.values import Place
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import MeshContext
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax.linen import CONSTRAINTS, RULES_CONTEXTS, constrains_anywhere
 
 _WHY = "it enters another kind of context, which pjit and other code under it may not take"

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.logical import LogicalRules
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.logical import LogicalRules
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax.logical_names import named_under_rules
 
 _OF_WEIGHTS = ("flax.linen.with_logical_partitioning", "flax.linen.logical_to_mesh_axes")

@@ -7,9 +7,9 @@ import difflib
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.logical import LogicalRules
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.logical import LogicalRules
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax.logical_names import TAKERS, named_under_rules
 
 _OF_WEIGHTS = ("flax.linen.with_logical_partitioning", "flax.linen.logical_to_mesh_axes")

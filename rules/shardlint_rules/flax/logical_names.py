@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from shardlint.program.logical import LogicalRules, project_rules, rules_of
-from shardlint.program.values import Constant, Place, options
-from shardlint.site import Site
+from shardlint.model.mesh.logical import LogicalRules, project_rules, rules_of
+from shardlint.model.values import Constant, Place, options
+from shardlint.rules_api.site import Site
 
 TAKERS: Mapping[str, tuple[int, int, str]] = {
     "flax.linen.logical_to_mesh_axes": (0, 1, "rules"),

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from shardlint.facts import FileFacts
-from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Uses
-from shardlint.site import Site
+from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade.places import exact
 
 

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, options
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 
 _STATE, _SPLIT = "flax.nnx.state", "flax.nnx.split"
 # What only reads: nothing of the model or its state is another afterwards.

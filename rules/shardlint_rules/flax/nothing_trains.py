@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import Binding, Scope
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import JITS
-from shardlint.program.values import Api, Wrapped, options
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import JITS
+from shardlint.model.values import Api, Wrapped, options
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Binding, Scope
 
 _GRADS = ("flax.nnx.value_and_grad", "flax.nnx.grad")
 _MERGE = "flax.nnx.merge"

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.logical import LogicalRules, rules_of
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import JITS
-from shardlint.program.values import Api, Wrapped, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.logical import LogicalRules, rules_of
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import JITS
+from shardlint.model.values import Api, Wrapped, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
 
 _CONTEXTS = (*RULES_CONTEXTS, "flax.nnx.logical_axis_rules")

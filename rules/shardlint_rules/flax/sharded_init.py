@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import Scope
-from shardlint.program.contexts import MeshContext
-from shardlint.program.meshes import MESH_MAKERS
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Made, options
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import MeshContext
+from shardlint.model.mesh.meshes import MESH_MAKERS
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Made, options
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope
 
 SPECS = "flax.nnx.get_partition_spec"
 SHARDINGS = "flax.nnx.get_named_sharding"

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import Scope
-from shardlint.program.contexts import SET_KINDS
-from shardlint.program.liveness import fate
-from shardlint.program.values import Api, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.lifetime.liveness import fate
+from shardlint.model.mesh.contexts import SET_KINDS
+from shardlint.model.values import Api, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax.annotations import eager
 from shardlint_rules.flax.built import Annotated

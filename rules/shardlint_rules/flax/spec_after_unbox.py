@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.reach import lookup
-from shardlint.program.values import CallArguments, Function, Made, Place, Value, options
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.values import CallArguments, Function, Made, Place, Value, options
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 
 _READERS = tuple(
     f"flax.{module}.{name}"

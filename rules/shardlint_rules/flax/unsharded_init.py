@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.contexts import SET_KINDS, Context
-from shardlint.program.guards import expected_to_fail, guarded
-from shardlint.program.liveness import reads_after
-from shardlint.program.values import ClassValue, Made, Place, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.guards import expected_to_fail, guarded
+from shardlint.model.lifetime.liveness import reads_after
+from shardlint.model.mesh.contexts import SET_KINDS, Context
+from shardlint.model.values import ClassValue, Made, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax.annotations import LAYERS, eager
 from shardlint_rules.flax.built import Annotated

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.values import Api, ClassValue, Function, Made, Place, Value, Wrapped, options
-from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Methods, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.values import Api, ClassValue, Function, Made, Place, Value, Wrapped, options
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax.annotations import eager
 from shardlint_rules.flax.built import Annotated

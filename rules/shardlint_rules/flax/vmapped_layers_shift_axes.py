@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.values import Function, Place, Value, options
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.values import Function, Place, Value, options
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.flax.built import Annotated
 

@@ -8,13 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import FileFacts
-from shardlint.program.contexts import Context
-from shardlint.program.mappings import AXIS_MAPPING
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Constant, Items, Table, Value, options
-from shardlint.rule import Calls, Finding, Harm, Lines, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import Context
+from shardlint.model.mesh.mappings import AXIS_MAPPING
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Constant, Items, Table, Value, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 _SHARD = "haliax.shard"
 _JIT = "haliax.named_jit"

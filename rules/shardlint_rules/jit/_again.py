@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.values import Place
+from shardlint.model import Program
+from shardlint.model.values import Place
+from shardlint.syntax import FileFacts
 
 Loop = ast.For | ast.AsyncFor | ast.While
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)

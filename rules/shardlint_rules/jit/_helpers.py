@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.facts import last_name
-from shardlint.patterns import regex
-from shardlint.program.values import Function, options
-from shardlint.rule import Lines
-from shardlint.site import Site
+from shardlint.model.values import Function, options
+from shardlint.rules_api.rule import Lines
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 
 _WORDS = ("shard", "mesh", "partition", "place", "put", "constrain", "spec", "jit", "replicate", "device")
 NAMES = regex("|".join(_WORDS), re.IGNORECASE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from dataclasses import dataclass
 
-from shardlint.program.values import CallArguments
+from shardlint.model.values import CallArguments
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program.donation import DonatingCall
-from shardlint.program.reach import lookup
-from shardlint.program.values import ClassValue, Constant, Made, Place, options
-from shardlint.site import Site
+from shardlint.model.lifetime.donation import DonatingCall
+from shardlint.model.reach import lookup
+from shardlint.model.values import ClassValue, Constant, Made, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 COPIES = (
     *("average", "average_params", "averaged_params", "avg", "avg_params", "best_params", "ema", "ema_model"),

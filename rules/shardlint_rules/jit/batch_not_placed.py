@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import Scope, last_name
-from shardlint.facts.enclosing import around
-from shardlint.patterns import regex
-from shardlint.program.signatures import JITS
-from shardlint.program.values import ClassValue, Function, Made, Parameter, Unknown, Wrapped, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.signatures import JITS
+from shardlint.model.values import ClassValue, Function, Made, Parameter, Unknown, Wrapped, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import Scope, last_name
+from shardlint.syntax.enclosing import around
 from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit.placed import asks_for_a_place
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.signatures import Parameters, of_definition
-from shardlint.program.values import CallArguments, Place
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.signatures import Parameters, of_definition
+from shardlint.model.values import CallArguments, Place
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit._helpers import CALLING, own_calls
 from shardlint_rules.jit._library_takes import TAKES, wrong_of

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from shardlint.program.shapes import Shape, shape_of
-from shardlint.program.shardings import JITS
-from shardlint.program.values import Place
-from shardlint.site import Site
+from shardlint.model.mesh.shardings import JITS
+from shardlint.model.shapes import Shape, shape_of
+from shardlint.model.values import Place
+from shardlint.rules_api.site import Site
 
 # Through these a function is given the arrays as they are.
 _KEEPING = (*JITS, "jax.checkpoint")

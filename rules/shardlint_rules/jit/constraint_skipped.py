@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Function, Place, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Function, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 _LOGICAL = ("flax.linen.with_logical_constraint", "flax.linen.spmd.with_logical_constraint")
 _CONSTRAINTS = ("jax.lax.with_sharding_constraint", "equinox.filter_shard", *_LOGICAL)

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.shardings import PLACING
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.own_sharding import own_sharding
 from shardlint_rules.jit.placed import knows_it_is_traced
 from shardlint_rules.jit.traced_values import is_tracer

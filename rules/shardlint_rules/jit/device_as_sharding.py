@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program import api
-from shardlint.program.signatures import JITS, SHARDING_SETTINGS
-from shardlint.program.values import Constant, Function, options
-from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model import api
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS
+from shardlint.model.values import Constant, Function, options
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.devices import is_device
 
 _CONSTRAINT = "jax.lax.with_sharding_constraint"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.values import Api, Constant, Made, Value
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
-from shardlint.splice import Layer
+from shardlint.model.values import Api, Constant, Made, Value
+from shardlint.rewrite.edits import Layer
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit import memories
 from shardlint_rules.jit.placed import ASKS_TRACED
 from shardlint_rules.jit.putting import PUT as _PUT
@@ -147,7 +147,7 @@ class DevicePutInJit(Rule):
         """The call without the keywords that only device_put has (donate, may_alias, src)."""
         import libcst as cst
 
-        from shardlint import islands
+        from shardlint.rules_api import cst as islands
 
         call = cst.ensure_type(site.node, cst.Call)
         call = islands.without_keywords(call, {"donate", "may_alias", "src"})

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import Binding
-from shardlint.program.api import DEVICE_LISTS
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import of_definition
-from shardlint.program.values import Api, Constant, Made, Place, options
-from shardlint.site import Site
+from shardlint.model.api import DEVICE_LISTS
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import of_definition
+from shardlint.model.values import Api, Constant, Made, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Binding
 
 _TYPES = ("jax.Device", "jaxlib.xla_extension.Device", "jaxlib.xla_client.Device")
 _SINGLE = "jax.sharding.SingleDeviceSharding"

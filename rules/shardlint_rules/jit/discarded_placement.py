@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts.enclosing import around, caught
-from shardlint.patterns import regex
-from shardlint.program.effects import called, only_returns
-from shardlint.program.reach import lookup
-from shardlint.program.shardings import PLACING
-from shardlint.program.values import Items, Leaves, Made, Place, Table, Value, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
-from shardlint.site import Site
+from shardlint.model.lifetime.effects import called, only_returns
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.reach import lookup
+from shardlint.model.values import Items, Leaves, Made, Place, Table, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax.enclosing import around, caught
 from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit._helpers import NAMES, gives_nothing

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.donation import PMAP
-from shardlint.program.reach import lookup, reaching
-from shardlint.program.signatures import (
+from shardlint.model.lifetime.donation import PMAP
+from shardlint.model.reach import lookup, reaching
+from shardlint.model.signatures import (
     DONATE_SETTINGS,
     JITS,
     Jitted,
@@ -18,8 +18,8 @@ from shardlint.program.signatures import (
     positions,
     wrappings,
 )
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.parameters import given, lost
 from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
 
@@ -247,7 +247,7 @@ def _fix(site: Site, keyword: ast.keyword, function: Jitted, static: frozenset[i
     """Drop the static entries; with nothing left, the keyword."""
     import libcst as cst
 
-    from shardlint import islands
+    from shardlint.rules_api import cst as islands
 
     value = keyword.value
     elements = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, Scope, last_name
-from shardlint.patterns import regex
-from shardlint.program import Program
-from shardlint.program.buffers import Held, Story
-from shardlint.program.donation import PMAP, Argument, DonatingCall
-from shardlint.program.signatures import JITS
-from shardlint.program.values import Constant, Made, Place, Value, Wrapped, options
-from shardlint.rule import Certainty
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.lifetime.buffers import Held, Story
+from shardlint.model.lifetime.donation import PMAP, Argument, DonatingCall
+from shardlint.model.signatures import JITS
+from shardlint.model.values import Constant, Made, Place, Value, Wrapped, options
+from shardlint.rules_api.rule import Certainty
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, Scope, last_name
 
 # What these return is an array on one device, bound to none: jit copies it where other arguments lie elsewhere.
 _FRESH = ("jax.numpy.", "jax.random.", "jax.nn.initializers.")

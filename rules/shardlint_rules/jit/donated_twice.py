@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program.buffers import Twice
-from shardlint.program.donation import DONATING
-from shardlint.program.guards import expected_to_fail
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.guards import expected_to_fail
+from shardlint.model.lifetime.buffers import Twice
+from shardlint.model.lifetime.donation import DONATING
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.jit._one_for_two import COPIES, GIVEN_TWICE, donated, twins
 from shardlint_rules.jit.donated import (
     asked,

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from typing import cast
 
-from shardlint.program.donation import PMAP
-from shardlint.program.shapes import shape_of
-from shardlint.program.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
-from shardlint.program.values import Function, Place
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.lifetime.donation import PMAP
+from shardlint.model.shapes import shape_of
+from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, names, positions, wrappings
+from shardlint.model.values import Function, Place
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.no_output import sliced, why_none
 from shardlint_rules.jit.results import results as counted
 from shardlint_rules.jit.results import returned_by

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.effects import called, only_returns
-from shardlint.program.values import Function, Made, Parameter, Place, options
-from shardlint.site import Site
+from shardlint.model.lifetime.effects import called, only_returns
+from shardlint.model.values import Function, Made, Parameter, Place, options
+from shardlint.rules_api.site import Site
 
 _LAX = ("psum", "pmean", "pmax", "pmin", "psum_scatter", "all_gather", "all_to_all", "ppermute", "pvary", "pcast")
 # These may be called to start the backend, and are reported as a default alone.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, Scope, last_name
-from shardlint.patterns import regex
-from shardlint.program.values import Made, Place, options
-from shardlint.site import Site
+from shardlint.model.values import Made, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, Scope, last_name
 
 _GIVEN = ("in_shardings", "out_shardings", "in_axis_resources", "out_axis_resources")
 _SPECS = regex(r"(?i)(?:^|_)(?:p?specs?|partition_?specs?)$")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.program.values import Api, options
-from shardlint.site import Site
+from shardlint.model.values import Api, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, last_name
 
 PASSED = ("backend", "devices")
 """What functions take for the calls of jax they make, besides shardings. An axis name may be of another mesh."""

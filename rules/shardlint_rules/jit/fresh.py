@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program.values import Api, Constant, Function, Place, Value, options
-from shardlint.site import Site
+from shardlint.model.values import Api, Constant, Function, Place, Value, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.jit.optimizers import init_of
 
 _LIKE = tuple(f"jax.numpy.{name}" for name in ("zeros_like", "ones_like", "full_like", "empty_like"))

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import SHARDING_SETTINGS, Jitted, jitted, of_definition
-from shardlint.program.values import Api, Function, Place, options
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import SHARDING_SETTINGS, Jitted, jitted, of_definition
+from shardlint.model.values import Api, Function, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PartitionSpec")
 _DEPTH = 4

@@ -8,12 +8,12 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.patterns import regex
-from shardlint.program import Program
-from shardlint.program.annotations import annotated
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, ClassValue, Function, Made, Parameter, Place, Value, options
+from shardlint.model import Program
+from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, ClassValue, Function, Made, Parameter, Place, Value, options
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
 
 _COUNTS = {
     "jax.device_count": "devices",

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.meshes import Spec
-from shardlint.program.shardings import JITS
-from shardlint.program.values import Made, Wrapped, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import Spec
+from shardlint.model.mesh.shardings import JITS
+from shardlint.model.values import Made, Wrapped, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.reads import name_of, reads
 from shardlint_rules.jit.spellings import Side, comparisons, same_in_other_words, side, spec_in
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.meshes import is_sharding
-from shardlint.program.signatures import JITS, Definition, wrappings
-from shardlint.program.values import Function, Items, Made, Value, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import is_sharding
+from shardlint.model.signatures import JITS, Definition, wrappings
+from shardlint.model.values import Function, Items, Made, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.sharded import SeenCall, calls, may_be_none, value_of
 
 

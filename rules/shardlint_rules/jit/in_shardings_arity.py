@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
-from shardlint.program.values import Function, Place, Table, Value, Wrapped
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
+from shardlint.model.values import Function, Place, Table, Value, Wrapped
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.handed_specs import Handed, handed
 from shardlint_rules.jit.keys_read import KeyRead, keys_read
 from shardlint_rules.jit.sharded import Counts, calls, count_of, counts, named, several, tree_of, value_of

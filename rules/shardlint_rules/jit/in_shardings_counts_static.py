@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.program.signatures import JITS, Jitted, wrappings
-from shardlint.program.values import Constant
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.signatures import JITS, Jitted, wrappings
+from shardlint.model.values import Constant
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.sharded import count_of, counts, named
 
 
@@ -111,7 +111,7 @@ def _without(site: Site, value: ast.expr, dropped: list[int]) -> str | None:
     """The tuple or list without some of its elements."""
     import libcst as cst
 
-    from shardlint import islands
+    from shardlint.rules_api import cst as islands
 
     display = site.island(value)
     if not isinstance(display, cst.Tuple | cst.List):

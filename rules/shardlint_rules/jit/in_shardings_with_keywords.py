@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.program.signatures import JITS
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.signatures import JITS
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.sharded import by_position, calls, may_be_none, value_of
 
 

@@ -6,13 +6,13 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts.enclosing import caught
-from shardlint.program.meshes import Mesh, Spec
-from shardlint.program.shapes import shape_of
-from shardlint.program.shardings import PLACING
-from shardlint.program.values import Place, options
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import Mesh, Spec
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.shapes import shape_of
+from shardlint.model.values import Place, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit.called_with import parameter_shapes
 
 _PUT = "jax.device_put"

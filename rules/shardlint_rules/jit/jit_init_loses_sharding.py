@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.fresh import makes_fresh
 from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
 from shardlint_rules.jit.reads import calls_of

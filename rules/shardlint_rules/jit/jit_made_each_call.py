@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, Scope
-from shardlint.patterns import regex
-from shardlint.program.values import Api, Function, Wrapped, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule, Uses
-from shardlint.site import Site
+from shardlint.model.values import Api, Function, Wrapped, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, Scope
 from shardlint_rules.jit._again import (
     Loop,
     bound_in,

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts, Scope
-from shardlint.program.buffers import path_of
-from shardlint.program.donation import Argument, DonatingCall
-from shardlint.program.reads import Reading, reading
-from shardlint.program.values import ClassValue, Made, options
-from shardlint.site import Site
+from shardlint.model.lifetime.buffers import path_of
+from shardlint.model.lifetime.donation import Argument, DonatingCall
+from shardlint.model.lifetime.reads import Reading, reading
+from shardlint.model.values import ClassValue, Made, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, Scope
 from shardlint_rules.jit.donated import taken
 
 _Loop = ast.For | ast.AsyncFor | ast.While

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts, Scope
-from shardlint.program import Program
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import parameters_of
-from shardlint.program.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.model import Program
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import parameters_of
+from shardlint.model.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.syntax import FileFacts, Scope
 
 _DEPTH = 3
 _LOOKING = ("items", "keys", "values", "get", "copy")

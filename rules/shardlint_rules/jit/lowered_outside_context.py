@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program.reach import lookup
-from shardlint.program.values import Place
-from shardlint.rule import Certainty, Finding, Harm, Methods, Rule
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 _RULES = ("axis_rules", "axis_mapping")
 

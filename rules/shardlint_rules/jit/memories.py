@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program.values import ModuleValue, Value
-from shardlint.site import Site
+from shardlint.model.values import ModuleValue, Value
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 WORDS = ("memory_kind", "pinned_host", "memory.Space", "TransferToMemoryKind", "Space.")
 """What code says that moves arrays between memories, which is what device_put in jit is for."""

@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts, Scope
-from shardlint.patterns import regex
-from shardlint.program.contexts import BRING_A_MESH
-from shardlint.program.reach import field_of, lookup
-from shardlint.program.signatures import JITS
-from shardlint.program.values import Api, Function, Made, Place, options
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import BRING_A_MESH
+from shardlint.model.reach import field_of, lookup
+from shardlint.model.signatures import JITS
+from shardlint.model.values import Api, Function, Made, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, Scope
 
 _KNOWN = ("with mesh", "set_mesh", "use_mesh")
 _SETTING = ("set_mesh", "use_mesh", "enter_context", "__enter__")

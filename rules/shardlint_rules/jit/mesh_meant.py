@@ -6,11 +6,11 @@ import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from shardlint.facts import Scope
-from shardlint.program.contexts import MeshContext
-from shardlint.program.reach import lookup
-from shardlint.program.values import Made, options
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import MeshContext
+from shardlint.model.reach import lookup
+from shardlint.model.values import Made, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope
 from shardlint_rules.jit.mesh_of_object import (
     class_around,
     is_mesh,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts, Scope
-from shardlint.program.meshes import MESH_MAKERS
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, ClassValue, Made, Place, Value, options
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import MESH_MAKERS
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, ClassValue, Made, Place, Value, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, Scope
 
 
 def called_mesh(name: str) -> bool:

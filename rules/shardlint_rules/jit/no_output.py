@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts
-from shardlint.program.donation import PMAP
-from shardlint.program.reach import lookup
-from shardlint.program.returned import only_run
-from shardlint.program.signatures import Jitted
-from shardlint.program.values import Api, Function, Place, Value, Wrapped, options
-from shardlint.site import Site
+from shardlint.model.lifetime.donation import PMAP
+from shardlint.model.lifetime.returned import only_run
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Jitted
+from shardlint.model.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.jit.results import returned_by
 
 _REDUCING = frozenset("sum mean min max prod any all argmax argmin std var item".split())

@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.signatures import JITS, SHARDING_SETTINGS
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 
 
 class NoneIsNotReplicated(Rule):

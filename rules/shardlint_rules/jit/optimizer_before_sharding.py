@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.reach import lookup
-from shardlint.program.shardings import PLACING
-from shardlint.program.values import Place
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.reach import lookup
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.optimizers import init_of
 from shardlint_rules.jit.reads import name_of, reads
 

@@ -6,13 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.facts import last_name
-from shardlint.patterns import regex
-from shardlint.program.meshes import leaves
-from shardlint.program.reach import lookup
-from shardlint.program.values import Value, options
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import leaves
+from shardlint.model.reach import lookup
+from shardlint.model.values import Value, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 
 _STATE = regex(
     r"(?i)(^|_)(opt|optim|optimizer)_?(state|states)$|(^|_)(mu|nu|ema|ema_params|momentum|moments)$"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.values import Made, Place, Value, options
-from shardlint.site import Site
+from shardlint.model.values import Made, Place, Value, options
+from shardlint.rules_api.site import Site
 
 # Optimizers and transforms whose state holds an array as large as each parameter. `sgd` does with momentum only.
 _KEEPING = frozenset(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts
-from shardlint.program.api import MESH_CONTEXTS
-from shardlint.program.values import Api, ClassValue, Function, Place, Value, Wrapped, options
-from shardlint.site import Site
+from shardlint.model.api import MESH_CONTEXTS
+from shardlint.model.values import Api, ClassValue, Function, Place, Value, Wrapped, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 MANAGER_WORDS = ("mesh", "partition", "context", "ctx", "rules", "scope", "mapping", "parallel", "env")
 _DECORATORS = ("contextlib.contextmanager", "contextlib.asynccontextmanager")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts, Scope
-from shardlint.program.flow import End
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import Definition, of_definition
-from shardlint.program.values import Place
-from shardlint.site import Site
+from shardlint.model.flow import End
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Definition, of_definition
+from shardlint.model.values import Place
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, Scope
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 
 _COMPUTED = (ast.Call, ast.BinOp, ast.UnaryOp, ast.Compare)

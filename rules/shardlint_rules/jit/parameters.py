@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import get_close_matches
 
-from shardlint.program.evaluate import Evaluator
-from shardlint.program.signatures import Jitted, Parameters, names, numbers
-from shardlint.program.values import Function
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.signatures import Jitted, Parameters, names, numbers
+from shardlint.model.values import Function
 from shardlint_rules.jit.sharded import named
 
 

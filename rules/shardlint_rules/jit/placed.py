@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import last_name
-from shardlint.program.shardings import PLACING
-from shardlint.program.values import Api, Constant, Wrapped, options
-from shardlint.site import Site
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.values import Api, Constant, Wrapped, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
 from shardlint_rules.jit.reads import name_of, reads
 
 # Of these one stands wherever something is placed, or a mesh is made.

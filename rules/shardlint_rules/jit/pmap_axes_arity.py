@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.donation import PMAP
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import Jitted, numbers, wrappings
-from shardlint.program.values import Function, Items, Value
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.lifetime.donation import PMAP
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Jitted, numbers, wrappings
+from shardlint.model.values import Function, Items, Value
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.sharded import SeenCall, calls, count_of, named, several, value_of
 from shardlint_rules.jit.structure import differ, is_tree, kind_of, returned_by
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.program.meshes import leaves
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Parameter, Value, options
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import leaves
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Parameter, Value, options
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import behind
 
 PUT = "jax.device_put"

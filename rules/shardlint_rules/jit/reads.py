@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program.reach import readers
+from shardlint.model.reach import readers
+from shardlint.syntax import FileFacts
 
 
 def name_of(file: FileFacts, node: ast.AST) -> ast.Name | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import Binding
-from shardlint.patterns import regex
-from shardlint.program.reach import lookup
-from shardlint.program.shardings import PLACING
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.reach import lookup
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import Binding
 from shardlint_rules.jit.placed import PLACED_WORDS
 
 _NNX = "flax.nnx.with_sharding_constraint"

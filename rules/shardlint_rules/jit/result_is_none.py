@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.rule import Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit._helpers import CALLING, gives_nothing, own_calls
 

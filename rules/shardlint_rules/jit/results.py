@@ -6,11 +6,11 @@ import ast
 from collections import Counter
 from dataclasses import dataclass, field
 
-from shardlint.facts import Binding, FileFacts
-from shardlint.program.evaluate import Evaluator
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import Definition
-from shardlint.program.values import Api, Function, Place, Wrapped, options
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Definition
+from shardlint.model.values import Api, Function, Place, Wrapped, options
+from shardlint.syntax import Binding, FileFacts
 
 _DEPTH = 6
 # The result is a tree like the first argument, or the second.

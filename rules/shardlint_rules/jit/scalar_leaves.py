@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import last_name
-from shardlint.patterns import regex
-from shardlint.program.shapes import shape_of, shape_of_value
-from shardlint.program.values import (
+from shardlint.model.shapes import shape_of, shape_of_value
+from shardlint.model.values import (
     CallArguments,
     ClassValue,
     Computed,
@@ -22,7 +20,9 @@ from shardlint.program.values import (
     Value,
     options,
 )
-from shardlint.site import Site
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 
 _DEPTH = 6
 # Their states count the steps in a scalar.

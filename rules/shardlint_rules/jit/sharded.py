@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program.guards import expected_to_fail
-from shardlint.program.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, positions
-from shardlint.program.values import CallArguments, Constant, Items, Made, Place, Table, Value, options
-from shardlint.rule import Edit, Fix, Safety
-from shardlint.site import Site
+from shardlint.model.guards import expected_to_fail
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, positions
+from shardlint.model.values import CallArguments, Constant, Items, Made, Place, Table, Value, options
+from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit._again import is_test
 
 

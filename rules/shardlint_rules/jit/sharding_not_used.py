@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, Scope, last_name
-from shardlint.program.signatures import Parameters, of_definition
-from shardlint.program.values import (
+from shardlint.model.signatures import Parameters, of_definition
+from shardlint.model.values import (
     Api,
     CallArguments,
     ClassValue,
@@ -17,8 +16,9 @@ from shardlint.program.values import (
     Wrapped,
     options,
 )
-from shardlint.rule import Certainty, Finding, Harm, Rule, Takes
-from shardlint.site import Site
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint_rules.jit.forgotten import FORWARDED, PASSED, left_out, literal
 
 _SHARDINGS = (

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.donation import Argument, DonatingCall
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Function, Place, options
+from shardlint.model import Program
+from shardlint.model.lifetime.donation import Argument, DonatingCall
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Function, Place, options
+from shardlint.syntax import FileFacts
 
 _COPIES = ("copy.deepcopy", "copy.copy", "jax.numpy.copy", "jax.numpy.array")
 _MAPS = ("jax.tree.map",)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.certainty import Certainty
-from shardlint.facts import Scope
-from shardlint.program.meshes import Spec
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import JITS
-from shardlint.program.values import (
+from shardlint.config.certainty import Certainty
+from shardlint.model.mesh.meshes import Spec
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import JITS
+from shardlint.model.values import (
     Api,
     CallArguments,
     Environment,
@@ -21,8 +20,9 @@ from shardlint.program.values import (
     Table,
     options,
 )
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Scope
 from shardlint_rules.jit.scalar_leaves import of_value, scalar_leaf
 from shardlint_rules.jit.trees import MAPS
 

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.contexts import SET_KINDS, Context, ContextKind, MeshContext
-from shardlint.program.values import Made, Parameter, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
+from shardlint.model.values import Made, Parameter, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.jit.entered_beside import outside
 from shardlint_rules.jit.mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
 from shardlint_rules.jit.mesh_meant import mesh_meant

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
-from shardlint.facts import FileFacts
-from shardlint.program.meshes import Spec
-from shardlint.program.values import Items, Made, Value, options
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import Spec
+from shardlint.model.values import Items, Made, Value, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.jit.reads import name_of, reads
 
 # Of arrays these made, `.sharding.spec` is the spec as it was written. A constraint puts it into another form.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.signatures import JITS, STATIC_SETTINGS, wrappings
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.signatures import JITS, STATIC_SETTINGS, wrappings
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.parameters import given, lost
 from shardlint_rules.jit.sharded import named
 

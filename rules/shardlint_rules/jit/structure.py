@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.values import Function, Items, Table, Value, Wrapped, options
-from shardlint.site import Site
+from shardlint.model.values import Function, Items, Table, Value, Wrapped, options
+from shardlint.rules_api.site import Site
 
 KEEPING = ("functools.partial", "jax.vmap", "jax.checkpoint", "jax.named_call")
 """What they return has the structure of what the function returns."""

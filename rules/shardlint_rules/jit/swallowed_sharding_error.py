@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts.enclosing import around, stands_in
-from shardlint.program.shardings import PLACING
-from shardlint.program.values import Api, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.values import Api, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax.enclosing import around, stands_in
 from shardlint_rules.jit.placed import asks_for_a_place
 
 # What a placement that cannot be done raises, and what holds it. A TypeError says that it was given no array.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.reach import lookup
-from shardlint.program.shardings import PLACING
-from shardlint.program.values import Api, Made, options
-from shardlint.site import Site
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Made, options
+from shardlint.rules_api.site import Site
 
 # The arguments of these may be objects of any kind, with a sharding of their own.
 _OF_OBJECTS = ("filter_", "nnx.", "named_", "linen", "nn.")

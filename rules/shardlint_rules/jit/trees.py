@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.patterns import regex
-from shardlint.program import Program
-from shardlint.program.reach import lookup
-from shardlint.program.values import (
+from shardlint.model import Program
+from shardlint.model.reach import lookup
+from shardlint.model.values import (
     Api,
     CallArguments,
     ClassValue,
@@ -22,6 +20,8 @@ from shardlint.program.values import (
     Value,
     options,
 )
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
 
 MAPS = ("jax.tree.map", "jax.tree.map_with_path")
 _DICTS = ("builtins.dict", "collections.OrderedDict", "collections.defaultdict")

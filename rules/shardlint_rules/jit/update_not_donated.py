@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.patterns import regex
-from shardlint.program.donation import PMAP
-from shardlint.program.signatures import DONATE_SETTINGS, JITS, Jitted, jitted
-from shardlint.program.values import Function, Place, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule, Uses
-from shardlint.site import Site
+from shardlint.model.lifetime.donation import PMAP
+from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, jitted
+from shardlint.model.values import Function, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
 from shardlint_rules.jit._again import is_test, loop_around
 
 _JITS = (*JITS, PMAP)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program.buffers import Use
-from shardlint.program.donation import DONATING
-from shardlint.program.guards import expected_to_fail
-from shardlint.program.reads import Reading, read_object
-from shardlint.program.signatures import jitted
-from shardlint.program.values import options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.guards import expected_to_fail
+from shardlint.model.lifetime.buffers import Use
+from shardlint.model.lifetime.donation import DONATING
+from shardlint.model.lifetime.reads import Reading, read_object
+from shardlint.model.signatures import jitted
+from shardlint.model.values import options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.jit.donated import (
     asked,
     handed_over,

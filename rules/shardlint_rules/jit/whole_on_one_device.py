@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.program.reach import lookup
-from shardlint.program.shapes import shape_of
-from shardlint.program.values import Api, Constant, Function, Made, Place, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.shapes import shape_of
+from shardlint.model.values import Api, Constant, Function, Made, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, last_name
 
 _PUT = "jax.device_put"
 _CONSTRAINT = "with_sharding_constraint"

@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.patterns import regex
-from shardlint.program.configuration import entries
-from shardlint.program.meshes import Mesh, mesh_of
-from shardlint.program.values import Items, Place, options
-from shardlint.site import Site
+from shardlint.model.mesh.configuration import entries
+from shardlint.model.mesh.meshes import Mesh, mesh_of
+from shardlint.model.values import Items, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 
 _KEY = regex(r"axes|axis_names|mesh_names|dim_names")
 _FLAGS = ("DEFINE_list", "DEFINE_multi_string", "DEFINE_spaceseplist")

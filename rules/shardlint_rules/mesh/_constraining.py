@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.rule import Lines
-from shardlint.site import Site
+from shardlint.rules_api.rule import Lines
+from shardlint.rules_api.site import Site
 
 CONSTRAINING = Lines(
     r"(?:return|[\w.\[\]'\"]+\s*=)\s*[\w.]*(?:shard|constrain|constraint|device_put|reshard)\w*\(",

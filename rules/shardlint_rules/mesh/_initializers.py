@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.program.values import Api, Constant, Items, Made, options
-from shardlint.site import Site
+from shardlint.model.values import Api, Constant, Items, Made, options
+from shardlint.rules_api.site import Site
 
 KEYWORDS = ("bias_init", "kernel_init", "scale_init", "embedding_init")
 _ANNOTATING = {

@@ -5,15 +5,15 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import Binding, FileFacts, Scope
-from shardlint.program.flow import End
-from shardlint.program.meshes import leaves
-from shardlint.program.reach import lookup
-from shardlint.program.shapes import shape_of_value
-from shardlint.program.shardings import PLACING
-from shardlint.program.signatures import Definition, of_definition
-from shardlint.program.values import Api, Made, Place, Value, options
-from shardlint.site import Site
+from shardlint.model.flow import End
+from shardlint.model.mesh.meshes import leaves
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.reach import lookup
+from shardlint.model.shapes import shape_of_value
+from shardlint.model.signatures import Definition, of_definition
+from shardlint.model.values import Api, Made, Place, Value, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Binding, FileFacts, Scope
 from shardlint_rules.jit.trees import MAPS
 
 MAKING = ("jax.make_array_from_single_device_arrays", "jax.make_array_from_callback")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import libcst as cst
 
-from shardlint.islands import argument, parse_expression, with_arguments
+from shardlint.rules_api.cst import argument, parse_expression, with_arguments
 
 
 def appended(call: cst.Call, name: str, text: str) -> cst.Call:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.signatures import of_definition
-from shardlint.program.values import ClassValue, Function, Value, options
-from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
-from shardlint.site import Site
+from shardlint.model.signatures import of_definition
+from shardlint.model.values import ClassValue, Function, Value, options
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 
 _NAMES = (
     "mesh",

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import last_name
-from shardlint.rule import Certainty, Finding, Harm, Keywords, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
 
 
 class AxisByPlace(Rule):

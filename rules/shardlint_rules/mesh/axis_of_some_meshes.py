@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from itertools import permutations
 
-from shardlint.patterns import regex
-from shardlint.program.mesh_table import NamedMesh, named_meshes
-from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.table import NamedMesh, named_meshes
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 
 _NAMED = regex(r"(\w*(?:sharding|spec))\s*(?::[^=\n]*)?=\s*\(")
 _NEAR = r"(?:sharding|spec)\s*(?::[^=\n]*)?=\s*\(|\.shape\[[\"']"

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.certainty import Certainty
-from shardlint.facts import last_name
-from shardlint.patterns import regex
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.config.certainty import Certainty
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 
 # An index of a dimension, counted from 0; `ndim` and the like are counts.
 _INDEX = regex(r"(^|_)(axis|dim|dimension|axis_index|axis_idx|dim_index|dim_idx|batch_dim|position)$")

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
-from shardlint.program.shardings import EXPLICIT_SINCE
-from shardlint.program.values import Api, ClassValue, Function, Parameter, Place, Value, options
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.mesh.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
+from shardlint.model.mesh.shardings import EXPLICIT_SINCE
+from shardlint.model.values import Api, ClassValue, Function, Parameter, Place, Value, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 CONSTRAINTS = {
     "jax.lax.with_sharding_constraint": "shardings",

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.contexts import BRING_A_MESH, SET_KINDS
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import BRING_A_MESH, SET_KINDS
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, Target, targets
 
 _RESHARD = "jax.reshard"

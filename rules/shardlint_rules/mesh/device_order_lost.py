@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import last_name
-from shardlint.program.meshes import MESH_MAKERS
-from shardlint.program.signatures import of_definition
-from shardlint.program.values import Api, Function, Value, options
-from shardlint.rule import Attributes, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import MESH_MAKERS
+from shardlint.model.signatures import of_definition
+from shardlint.model.values import Api, Function, Value, options
+from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
 
 _HOLDING = ("list", "tuple", "sorted", "set", "array", "asarray", "reshape", "flatten", "cast")
 _DEPTH = 6

@@ -6,12 +6,12 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from shardlint.program.mesh_table import named_meshes
-from shardlint.program.meshes import Spec, spec_entry, spec_of
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Parameter, Unknown, Value, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import Spec, spec_entry, spec_of
+from shardlint.model.mesh.table import named_meshes
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Parameter, Unknown, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.given import WAKES, Given, given, named, where
 
 _SPEC = "jax.sharding.PartitionSpec"

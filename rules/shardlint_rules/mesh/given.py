@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.program.meshes import Spec, SpecEntry, spec_of
-from shardlint.program.signatures import JITS, SHARDING_SETTINGS
-from shardlint.program.values import Constant, Items, Table, Value, options
-from shardlint.rule import Calls
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import Spec, SpecEntry, spec_of
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS
+from shardlint.model.values import Constant, Items, Table, Value, options
+from shardlint.rules_api.rule import Calls
+from shardlint.rules_api.site import Site
 
 TAKERS: dict[str, tuple[str, ...]] = {
     "jax.sharding.NamedSharding": ("spec",),

@@ -9,11 +9,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from shardlint.facts import FileFacts, Scope
-from shardlint.program.meshes import MESH_MAKERS
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Made, Place, Wrapped, options
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import MESH_MAKERS
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Made, Place, Wrapped, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, Scope
 from shardlint_rules.mesh.running import Running
 
 _JITS = ("jit", "pjit", "filter_jit")

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.contexts import MeshContext
-from shardlint.program.mesh_table import made_meshes
-from shardlint.program.meshes import MESH_MAKERS, Mesh, spec_of
-from shardlint.program.values import Api, Made, Parameter, Place, options
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.mesh.contexts import MeshContext
+from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, spec_of
+from shardlint.model.mesh.table import made_meshes
+from shardlint.model.values import Api, Made, Parameter, Place, options
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.jit.devices import is_device, single_device
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, written_for_auto
 from shardlint_rules.mesh.host import on_the_host

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.contexts import MeshContext
-from shardlint.program.values import Api, Made, Value, options
-from shardlint.rule import Finding, Fix, Harm, Rule, Safety, Withs
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import MeshContext
+from shardlint.model.values import Api, Made, Value, options
+from shardlint.rules_api.rule import Finding, Fix, Harm, Rule, Safety, Withs
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.legacy import entered, items, libraries, stays, surely_a_mesh, to_set_mesh
 from shardlint_rules.mesh.set_already import set_already
 from shardlint_rules.upgrade import joint

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.values import Api, Constant, Items, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.values import Api, Constant, Items, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.mesh.axis_types import (
     CONSTRAINTS,
     constrained_nearby,

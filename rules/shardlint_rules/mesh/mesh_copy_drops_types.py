@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.meshes import mesh_of
-from shardlint.program.values import Api, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import mesh_of
+from shardlint.model.values import Api, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import makes_explicit_meshes
 
 

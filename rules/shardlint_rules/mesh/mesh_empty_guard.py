@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.contexts import SET_KINDS, Context, ContextKind
-from shardlint.program.liveness import reads_after
-from shardlint.program.values import Api, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
-from shardlint.site import Site
+from shardlint.model.lifetime.liveness import reads_after
+from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind
+from shardlint.model.values import Api, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.legacy import to_set_mesh
 from shardlint_rules.upgrade.places import is_the_library

@@ -6,10 +6,10 @@ import ast
 from collections import Counter
 from collections.abc import Iterator
 
-from shardlint.program.shapes import Shape, shape_of
-from shardlint.program.values import Constant, Items, Made, Place, Value, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.shapes import Shape, shape_of
+from shardlint.model.values import Constant, Items, Made, Place, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.stand_in import fuller
 
 _MESH = "jax.sharding.Mesh"

@@ -6,13 +6,13 @@ import ast
 import math
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.patterns import regex
-from shardlint.program.reach import lookup
-from shardlint.program.shapes import shape_of
-from shardlint.program.values import Api, Constant, Items, Place, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.shapes import shape_of
+from shardlint.model.values import Api, Constant, Items, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
 
 _MESH = "jax.sharding.Mesh"
 _MAKE = "jax.make_mesh"

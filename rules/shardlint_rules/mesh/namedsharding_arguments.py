@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.api import DEVICE_LISTS
-from shardlint.program.meshes import MESH_MAKERS, is_spec
-from shardlint.program.reach import lookup
-from shardlint.program.values import Constant, Items, Made, Value, options
-from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.api import DEVICE_LISTS
+from shardlint.model.mesh.meshes import MESH_MAKERS, is_spec
+from shardlint.model.reach import lookup
+from shardlint.model.values import Constant, Items, Made, Value, options
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 
 _SPEC = "jax.sharding.PartitionSpec"
 _DEVICES = (*DEVICE_LISTS, "jax.experimental.mesh_utils.create_device_mesh")

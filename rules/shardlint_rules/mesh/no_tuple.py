@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.certainty import Certainty
-from shardlint.facts import last_name
-from shardlint.patterns import regex
-from shardlint.program.values import Items, options
-from shardlint.rule import Finding, Harm, Lines, Rule, Safety
-from shardlint.site import Site
+from shardlint.config.certainty import Certainty
+from shardlint.model.values import Items, options
+from shardlint.rules_api.rule import Finding, Harm, Lines, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 
 # What holds axis names, one for each dimension, by its name and by its annotation.
 _HOLDING = regex(

@@ -6,13 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.certainty import Certainty
-from shardlint.facts import FileFacts, Scope, last_name
-from shardlint.patterns import regex
-from shardlint.program.meshes import is_sharding, is_spec
-from shardlint.program.values import Api, options
-from shardlint.rule import Calls, Finding, Harm, Lines, Rule
-from shardlint.site import Site
+from shardlint.config.certainty import Certainty
+from shardlint.model.mesh.meshes import is_sharding, is_spec
+from shardlint.model.values import Api, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint_rules.jit.trees import MAPS
 
 # How people name a PartitionSpec, a sharding, and what gives one.

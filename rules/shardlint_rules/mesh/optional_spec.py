@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.certainty import Certainty
-from shardlint.facts import FileFacts
-from shardlint.program.meshes import leaves
-from shardlint.program.reach import lookup
-from shardlint.program.values import Assumed, Constant, Items, Leaves, Parameter, Table, Value, options
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.config.certainty import Certainty
+from shardlint.model.mesh.meshes import leaves
+from shardlint.model.reach import lookup
+from shardlint.model.values import Assumed, Constant, Items, Leaves, Parameter, Table, Value, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 _PUT = ("jax.lax.with_sharding_constraint", "jax.reshard")
 _CONVERTED = tuple(

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 from typing import Literal
 
-from shardlint.facts import Binding
-from shardlint.program import Program
-from shardlint.program.meshes import SHARDINGS, leaves, sharding_parts, spec_of
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import Jitted, jitted
-from shardlint.program.values import Api, Constant, Function, Items, Made, Place, Value, Wrapped, options
+from shardlint.model import Program
+from shardlint.model.mesh.meshes import SHARDINGS, leaves, sharding_parts, spec_of
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Jitted, jitted
+from shardlint.model.values import Api, Constant, Function, Items, Made, Place, Value, Wrapped, options
+from shardlint.syntax import Binding
 from shardlint_rules.mesh.running import Running
 
 Origin = Literal["host", "loose", "placed", "fresh", "unknown"]

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.meshes import spec_of
-from shardlint.program.values import Items, options
-from shardlint.rule import Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import spec_of
+from shardlint.model.values import Items, options
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.mesh._constraining import CONSTRAINING, constraining
 
 # `q_TNH`, `x_BTD`: the letters of the dimensions end the name.

@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 
 _LEAVES = frozenset("kernel bias scale embedding weight w b".split())
 _WORD = regex(r"[A-Za-z_][A-Za-z_0-9]*")

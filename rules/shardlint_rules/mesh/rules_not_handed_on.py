@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.rule import Certainty, Finding, Harm, Keywords, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Rule
+from shardlint.rules_api.site import Site
 
 _OPTIONS = ("rules", "axis_rules", "logical_axis_rules", "sharding_rules", "mesh")
 _USES = 2

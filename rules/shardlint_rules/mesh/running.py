@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.model import Program
+from shardlint.model.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.syntax import FileFacts
 
 _FUNCTIONS = 400
 _MAPS = (

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.contexts import SET_KINDS
-from shardlint.program.values import Made, Parameter, Place, Value, options
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import SET_KINDS
+from shardlint.model.values import Made, Parameter, Place, Value, options
+from shardlint.rules_api.site import Site
 
 
 def set_already(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem) -> int | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import Scope
-from shardlint.patterns import regex
-from shardlint.rule import Certainty, Finding, Harm, Lines, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import Scope
 
 _SHARDING = regex(r"(?:^|_)(?:shardings?|p?specs?|partition_specs?)$")
 _PLACING = regex(

@@ -6,13 +6,13 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.certainty import Certainty
-from shardlint.facts import FileFacts
-from shardlint.patterns import regex
-from shardlint.program.meshes import is_sharding
-from shardlint.program.values import Items, Leaves, Table, Value, options
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.config.certainty import Certainty
+from shardlint.model.mesh.meshes import is_sharding
+from shardlint.model.values import Items, Leaves, Table, Value, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
 from shardlint_rules.jit.trees import MAPS
 
 _ARRAYS = regex(

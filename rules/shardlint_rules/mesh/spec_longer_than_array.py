@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.meshes import Spec, leaves
-from shardlint.program.shapes import shape_of
-from shardlint.program.values import Place, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import Spec, leaves
+from shardlint.model.shapes import shape_of
+from shardlint.model.values import Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._initializers import KEYWORDS, too_many
 from shardlint_rules.mesh.any_rank import MAKING, any_rank, any_shape, rank_at_most
 

@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.certainty import Certainty
-from shardlint.patterns import regex
-from shardlint.program.listed import listed
-from shardlint.program.values import Assumed, Constant, Items, Value, options
-from shardlint.rule import Calls, Finding, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.config.certainty import Certainty
+from shardlint.model.mesh.listed import listed
+from shardlint.model.values import Assumed, Constant, Items, Value, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.mesh.optional_spec import asked_about
 
 # What is called so is a whole spec, an entry for each dimension; "axes" of a batch are one entry.

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.values import Constant, Items, Value, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.values import Constant, Items, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 
 # Two or more axis names run together in one string.
 _SEVERAL = regex(r"\s*[A-Za-z_]\w*(\s*[,\s]\s*[A-Za-z_]\w*)+\s*,?\s*")

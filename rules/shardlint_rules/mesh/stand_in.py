@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.meshes import Mesh, mesh_of
-from shardlint.program.shapes import shape_of
-from shardlint.program.values import Place, options
-from shardlint.site import Site
+from shardlint.model.mesh.meshes import Mesh, mesh_of
+from shardlint.model.shapes import shape_of
+from shardlint.model.values import Place, options
+from shardlint.rules_api.site import Site
 
 _MAKERS = ("Mesh", "make_mesh")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardlint.certainty import Certainty
-from shardlint.patterns import regex
-from shardlint.program.reach import lookup
-from shardlint.program.values import Constant, Function, Items, Place, Table, Value, options
-from shardlint.rule import Calls, Finding, Harm, Lines, Rule
-from shardlint.site import Site
+from shardlint.config.certainty import Certainty
+from shardlint.model.reach import lookup
+from shardlint.model.values import Constant, Function, Items, Place, Table, Value, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 
 _SHAPES = {"jax.make_mesh": "axis_shapes", "jax.sharding.AbstractMesh": "axis_sizes"}
 _MAKING = ("reshape", "create_device_mesh", "create_hybrid_device_mesh")

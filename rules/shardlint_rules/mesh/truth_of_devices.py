@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.rule import Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
-from shardlint.site import Site
+from shardlint.rules_api.rule import Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 
 # Whoever writes this down means no array.
 _LISTS = ("list", "sequence", "tuple", "iterable", "collection", "int", "str")

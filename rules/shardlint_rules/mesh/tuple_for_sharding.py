@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.certainty import Certainty
-from shardlint.program.annotations import annotated
-from shardlint.program.values import Api, Assumed, ClassValue, Constant, Items, Place, Value, options
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.config.certainty import Certainty
+from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.values import Api, Assumed, ClassValue, Constant, Items, Place, Value, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.optional_spec import asked_about
 
 _TAKING = {"jax.lax.with_sharding_constraint": "shardings", "jax.reshard": "out_shardings"}

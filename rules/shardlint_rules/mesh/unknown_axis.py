@@ -6,12 +6,12 @@ import ast
 import difflib
 from collections.abc import Iterator
 
-from shardlint.program.contexts import Context
-from shardlint.program.meshes import Mesh
-from shardlint.program.signatures import JITS
-from shardlint.program.values import Api, Constant, Function, Value, Wrapped
-from shardlint.rule import Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.mesh.contexts import Context
+from shardlint.model.mesh.meshes import Mesh
+from shardlint.model.signatures import JITS
+from shardlint.model.values import Api, Constant, Function, Value, Wrapped
+from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._configured import configured
 from shardlint_rules.mesh.given import WAKES, Given, given, jitted, literal, named, where
 

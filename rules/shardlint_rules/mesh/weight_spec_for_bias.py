@@ -7,13 +7,13 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.certainty import Certainty
-from shardlint.facts import Scope, last_name
-from shardlint.patterns import regex
-from shardlint.program.meshes import Spec
-from shardlint.program.values import Made
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.config.certainty import Certainty
+from shardlint.model.mesh.meshes import Spec
+from shardlint.model.values import Made
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import Scope, last_name
 
 _BIAS = regex(r"(^|[^a-z])(bias|biases|beta)$")
 # These have more than one dimension.

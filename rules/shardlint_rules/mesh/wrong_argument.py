@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.values import Api, Constant, Made, Parameter, Value, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.values import Api, Constant, Made, Parameter, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 
 _DEVICE_MESH = "jax.experimental.mesh_utils.create_device_mesh"
 _HYBRID = "jax.experimental.mesh_utils.create_hybrid_device_mesh"

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.patterns import regex
-from shardlint.rule import Attributes, Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Attributes, Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
 
 _ASKED = "is_fully_addressable"
 _SHARDED = regex(r"(?i)shard|partitioned|distributed|multi_?dev|spread|is_split|several_devices")

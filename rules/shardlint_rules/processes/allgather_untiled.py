@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.program.annotations import annotated
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Place
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Place
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.spread import spread
 

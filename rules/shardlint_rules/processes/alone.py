@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.values import Made, Place, options
+from shardlint.model import Program
+from shardlint.model.values import Made, Place, options
+from shardlint.syntax import FileFacts
 from shardlint_rules.jit.how_many import one_of_it, settled_expression
 
 _ALL = ("jax.device_count", "jax.devices")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.values import Api, Function, Place, options
-from shardlint.rule import Calls, Finding, Harm, Rule, Statements
-from shardlint.site import Site
+from shardlint.model.values import Api, Function, Place, options
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Statements
+from shardlint.rules_api.site import Site
 from shardlint_rules.processes.starting import caught, started_before, told
 
 _INITIALIZE = "jax.distributed.initialize"

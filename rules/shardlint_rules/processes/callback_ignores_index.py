@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.program.values import Function, Items, Made, Place, Value, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.values import Function, Items, Made, Place, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.jit.how_many import settled_expression
 
 _MAKE = "jax.make_array_from_callback"

@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.values import Place
-from shardlint.rule import Calls, Finding, Harm, Lines, Rule
-from shardlint.site import Site
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Calls, Finding, Harm, Lines, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.processes.environment import Setting, setting
 from shardlint_rules.processes.starting import caught, short, started_before, told
 

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.processes import assigned
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import parameters_of
-from shardlint.program.values import Api, ClassValue, Function, Place, options
+from shardlint.model import Program
+from shardlint.model.process.processes import assigned
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import parameters_of
+from shardlint.model.values import Api, ClassValue, Function, Place, options
+from shardlint.syntax import FileFacts
 
 _DEPTH = 5
 _MOST = 40

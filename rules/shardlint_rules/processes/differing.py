@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.program import Program
-from shardlint.program.processes import assigned
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Function, Place, options
+from shardlint.model import Program
+from shardlint.model.process.processes import assigned
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Function, Place, options
+from shardlint.syntax import FileFacts, last_name
 
 _DEPTH = 5
 _TIMES = ("time.time", "time.time_ns", "time.perf_counter", "time.monotonic", "time.strftime", "time.ctime")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import last_name
+from shardlint.syntax import last_name
 
 
 @dataclass(frozen=True)

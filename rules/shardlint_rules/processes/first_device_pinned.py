@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.processes import asks_itself, guard, several
-from shardlint.program.values import Place, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.values import Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.device_uses import Use, uses
 from shardlint_rules.processes.memory_of_all import of_all

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.patterns import regex
-from shardlint.site import Site
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
 
 _DEVICES = regex(
     r"^(?:(?!num_|n_|nr_|max_|min_|total_|enable_|use_|multi_|other_)[a-z]\w*_)?devices$|^device_list$"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.patterns import regex
-from shardlint.program.processes import asks_itself, several
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import parameters_of
-from shardlint.program.values import Function, Made, Place, options
-from shardlint.rule import Attributes, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.process.processes import asks_itself, several
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import parameters_of
+from shardlint.model.values import Function, Made, Place, options
+from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.processes.alone import alone
 
 _ALL, _OWN = "jax.devices", "jax.local_devices"

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.processes import asks_itself, several
-from shardlint.program.values import Place
-from shardlint.rule import Calls, Certainty, Finding, Harm, Methods, Rule
-from shardlint.site import Site
+from shardlint.model.process.processes import asks_itself, several
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.spread import split
 

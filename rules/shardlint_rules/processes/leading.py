@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.program.values import Api, options
-from shardlint.site import Site
+from shardlint.model.values import Api, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, last_name
 
 _SHAPING = ("reshape", "broadcast_to", "zeros", "ones", "full", "empty", "tile", "repeat")
 _BATCHING = ("batch", "padded_batch")

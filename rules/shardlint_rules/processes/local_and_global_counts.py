@@ -7,12 +7,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.patterns import regex
-from shardlint.program.processes import asks_itself, guard, several
-from shardlint.program.values import Made, Place, options
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.values import Made, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.given_devices import given_devices
 from shardlint_rules.processes.leading import leading

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.patterns import regex
-from shardlint.program import Program
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import parameters_of
-from shardlint.program.values import Function, Made, Place, options
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import parameters_of
+from shardlint.model.values import Function, Made, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
 
 _MESH = regex(r"(?i)mesh$")
 _OWN = ("addressable", "local", "process_index")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import Scope
-from shardlint.patterns import regex
-from shardlint.program.processes import first, guard
-from shardlint.program.values import Api, Place, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Methods, Rule
-from shardlint.site import Site
+from shardlint.model.process.processes import first, guard
+from shardlint.model.values import Api, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import Scope
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.trackers import LOGGING, by_one, started_by_one

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
-from shardlint.program.processes import First, decorated, first, leaves
-from shardlint.program.values import Place
-from shardlint.program.whole_program import COLLECTIVES, FLAX_SAVE, Together, global_calls, joined
-from shardlint.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
-from shardlint.site import Site
+from shardlint.model.process.processes import First, decorated, first, leaves
+from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, global_calls, joined
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.starting import short
 

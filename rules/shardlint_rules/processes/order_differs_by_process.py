@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, Scope, last_name
-from shardlint.patterns import regex
-from shardlint.program.processes import guard
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Place, options
-from shardlint.program.whole_program import COLLECTIVES
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.process.processes import guard
+from shardlint.model.process.whole_program import COLLECTIVES
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.unordered import seeded, unordered
 

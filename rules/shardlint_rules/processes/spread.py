@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.values import Made, Place, Value, Wrapped, options
-from shardlint.site import Site
+from shardlint.model.values import Made, Place, Value, Wrapped, options
+from shardlint.rules_api.site import Site
 
 _TARGET = {
     "jax.device_put": ("device", 1),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.backend import Backend, Started
-from shardlint.program.values import Place
-from shardlint.site import Site
+from shardlint.model.process.backend import Backend, Started
+from shardlint.model.values import Place
+from shardlint.rules_api.site import Site
 
 _CATCHING = ("RuntimeError", "Exception", "BaseException")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.processes import guard
-from shardlint.program.values import Api, Place, options
-from shardlint.site import Site
+from shardlint.model.process.processes import guard
+from shardlint.model.values import Api, Place, options
+from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
 
 LOGGING = (

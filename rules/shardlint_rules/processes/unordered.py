@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.program import Program
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Function, Place, options
+from shardlint.model import Program
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Function, Place, options
+from shardlint.syntax import FileFacts, last_name
 
 _DEPTH = 4
 _LISTINGS = ("os.listdir", "os.scandir", "glob.glob", "glob.iglob", "tensorflow.io.gfile.listdir")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import Scope, last_name
-from shardlint.patterns import regex
-from shardlint.program.processes import first, guard
-from shardlint.program.values import Place
-from shardlint.site import Site
+from shardlint.model.process.processes import first, guard
+from shardlint.model.values import Place
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import Scope, last_name
 
 WRITES = regex(r"(?i)(?:^|[._])(?:save|dump|write|makedirs|mkdir|open|rename|copy\w*|rmtree|remove)\w*$")
 _FAMILY = regex(r"\w{3,}(?:Handler|Writer|Checkpointer|Saver|Store|Exporter|Callback|Hook|Serializer)$")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.processes import several
-from shardlint.program.values import Constant, Made, Value, options
-from shardlint.rule import Calls, Certainty, Edit, Finding, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.process.processes import several
+from shardlint.model.values import Constant, Made, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.jit.how_many import settled_expression
 
 _LOCAL = "jax.local_devices"

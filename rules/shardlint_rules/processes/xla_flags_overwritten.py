@@ -6,9 +6,9 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.rule import Edit, Finding, Fix, Harm, Lines, Rule, Safety
-from shardlint.site import Site
+from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Lines, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.jit.how_many import settled_expression
 from shardlint_rules.processes.environment import Setting, setting
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.rule import Calls, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 
 _COUNTS = ("jax.process_count", "jax.host_count")
 

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.patterns import regex
-from shardlint.program.collectives import AXIS_AT
-from shardlint.program.values import Api, Constant, Function, Place, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.manual.collectives import AXIS_AT
+from shardlint.model.values import Api, Constant, Function, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
 
 _MAPS = ("jax.pmap", "jax.vmap")
 _GRADS = ("grad", "value_and_grad")

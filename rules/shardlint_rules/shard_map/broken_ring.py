@@ -6,10 +6,10 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.values import Constant, Items
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.values import Constant, Items
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.shard_map.rings import Ring, ring_of
 
 # What tells that every device is meant to be reached, and that the ends are left open on purpose.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.mapped import spec_axes
-from shardlint.program.meshes import sharding_parts
-from shardlint.program.values import Place, options
-from shardlint.program.varying import Axis, Event
-from shardlint.rule import Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.manual.mapped import spec_axes
+from shardlint.model.manual.varying import Axis, Event
+from shardlint.model.mesh.meshes import sharding_parts
+from shardlint.model.values import Place, options
+from shardlint.rules_api.rule import Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
 
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.patterns import regex
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.shard_map.per_device import names_around, per_device, taken_first
 
 # What people call an array with one entry for each device, and what takes the first of them.

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.varying import Leaf, Local, Record, Tree, leaves
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.manual.varying import Leaf, Local, Record, Tree, leaves
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.per_device import PMAP, PerDevice, per_device, taken_first
 
 _UNREPLICATE = "flax.jax_utils.unreplicate"

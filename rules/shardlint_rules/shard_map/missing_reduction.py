@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.mapped import Ran, against
-from shardlint.program.values import Place
-from shardlint.program.varying import Axes, Leaf
-from shardlint.rule import Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.manual.mapped import Ran, against
+from shardlint.model.manual.varying import Axes, Leaf
+from shardlint.model.values import Place
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, runs, shown
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 
-from shardlint.rule import Calls, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 
 _REDUCING = ("x", "axis_name", "axis_index_groups")
 # All that any release since 0.4 takes; what a release took away or renamed is SL903's.

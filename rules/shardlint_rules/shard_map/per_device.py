@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from shardlint.facts import Binding, FileFacts
-from shardlint.program import Program
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import Jitted, jitted
-from shardlint.program.values import Api, Constant, Function, Items, Place, Value, options
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Jitted, jitted
+from shardlint.model.values import Api, Constant, Function, Items, Place, Value, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import Binding, FileFacts
 
 PMAP = "jax.pmap"
 REPLICATE = ("flax.jax_utils.replicate", "jax.device_put_replicated")

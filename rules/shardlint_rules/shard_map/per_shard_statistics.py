@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.mapped import Ran
-from shardlint.program.varying import Event
-from shardlint.rule import Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.manual.mapped import Ran
+from shardlint.model.manual.varying import Event
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
 
 

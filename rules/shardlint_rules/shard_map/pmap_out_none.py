@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.values import Constant, Function, Items, Value
-from shardlint.program.varying import Leaf, Local, Tree, leaves
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.manual.varying import Leaf, Local, Tree, leaves
+from shardlint.model.values import Constant, Function, Items, Value
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.shard_map.runs import runs
 
 _HELP = "reduce it in the function (`jax.lax.pmean`), or give it the out axis 0"

@@ -6,12 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import Jitted, jitted, numbers
-from shardlint.program.values import Constant, Items, options
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Jitted, jitted, numbers
+from shardlint.model.values import Constant, Items, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.shard_map.per_device import PMAP, pmapped_calls
 
 _SEVERAL = regex(r"(?:process|host)_count\(\)\s*(?:==|<=|>|!=)\s*1")

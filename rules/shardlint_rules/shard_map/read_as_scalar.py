@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program.reach import readers
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.reach import readers
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.shard_map.per_device import PMAP, REPLICATE, PerDevice, per_device, pmapped_calls
 
 _NUMBERS = ("int", "float", "bool")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.program.varying import leaves
-from shardlint.rule import Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.manual.varying import leaves
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.runs import MAPPING, devices, elsewhere, events, shown
 
 

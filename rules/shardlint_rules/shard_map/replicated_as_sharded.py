@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.patterns import regex
-from shardlint.program.mapped import Ran, against
-from shardlint.program.values import Function, Wrapped
-from shardlint.program.varying import Axis
-from shardlint.rule import Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.manual.mapped import Ran, against
+from shardlint.model.manual.varying import Axis
+from shardlint.model.values import Function, Wrapped
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint_rules.shard_map.runs import MAPPING, runs, shown
 
 # A dimension that is made to hold an entry for each device.

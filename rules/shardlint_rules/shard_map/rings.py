@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program.reach import lookup
-from shardlint.program.values import Function
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.values import Function
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from shardlint.program.mapped import Ran
-from shardlint.program.values import Function, Parameter
-from shardlint.program.varying import Axis, Event
-from shardlint.rule import Calls
-from shardlint.site import Site
+from shardlint.model.manual.mapped import Ran
+from shardlint.model.manual.varying import Axis, Event
+from shardlint.model.values import Function, Parameter
+from shardlint.rules_api.rule import Calls
+from shardlint.rules_api.site import Site
 
 MAPPING = (
     Calls("jax.shard_map", "jax.pmap"),

@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.guards import expected_to_fail
-from shardlint.program.reach import lookup
-from shardlint.program.values import Api, Function, Place, Value, Wrapped, options
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.guards import expected_to_fail
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 _SAME_RESULTS = ("functools.partial", "jax.jit", "jax.checkpoint", "jax.named_call")
 _DEPTH = 6

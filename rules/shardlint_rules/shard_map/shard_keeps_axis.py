@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import last_name
-from shardlint.patterns import regex
-from shardlint.program.reach import readers
-from shardlint.rule import Attributes, Certainty, Finding, Harm, Methods, Rule
-from shardlint.site import Site
+from shardlint.model.reach import readers
+from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Methods, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 from shardlint_rules.shard_map.per_device import per_device
 
 _NEAR = ("pmap", "replicat")

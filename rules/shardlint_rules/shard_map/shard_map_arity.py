@@ -5,13 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.mapped import Mapped, mapped
-from shardlint.program.reach import lookup
-from shardlint.program.signatures import Parameters, parameters_of
-from shardlint.program.values import Function, Items, Table, Value, Wrapped
-from shardlint.program.varying import Local, Record, Tree
-from shardlint.rule import Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.manual.mapped import Mapped, mapped
+from shardlint.model.manual.varying import Local, Record, Tree
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import Parameters, parameters_of
+from shardlint.model.values import Function, Items, Table, Value, Wrapped
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.named import named_for, plain
 from shardlint_rules.shard_map.runs import MAPPING, mapping_call, runs
 from shardlint_rules.shard_map.seen import Seen, returns_one_array, seen_calls

@@ -5,14 +5,14 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.mapped import collectives
-from shardlint.program.signatures import JITS, wrappings
-from shardlint.program.values import Api, Function, Value, Wrapped
-from shardlint.program.varying import Event
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.manual.mapped import collectives
+from shardlint.model.manual.varying import Event
+from shardlint.model.signatures import JITS, wrappings
+from shardlint.model.values import Api, Function, Value, Wrapped
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.shard_map.runs import elsewhere, runs, shown
 
 _NEAR = ("shard_map", "pmap", "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "axis_name")

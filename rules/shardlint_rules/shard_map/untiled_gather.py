@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.reach import lookup, readers
-from shardlint.program.values import Constant
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.reach import lookup, readers
+from shardlint.model.values import Constant
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
 
 # What is done with a stack of shards on purpose.
 _UNSTACKS = (

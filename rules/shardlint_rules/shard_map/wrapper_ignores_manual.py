@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import FileFacts, last_name
-from shardlint.patterns import regex
-from shardlint.program.reach import lookup
-from shardlint.rule import Calls, Certainty, Finding, Harm, Rule
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
 
 _CONSTRAINTS = ("jax.lax.with_sharding_constraint", "flax.linen.with_logical_constraint")
 # What tells that the function knows of manual axes, or is for one kind of mesh.

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from shardlint.rule import Finding, Harm, Rule, Uses
-from shardlint.site import Site
-from shardlint.versions import show
+from shardlint.config.versions import show
+from shardlint.rules_api.rule import Finding, Harm, Rule, Uses
+from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import ambient, joint, pjit
 from shardlint_rules.upgrade.places import use_of
 from shardlint_rules.upgrade.renaming import renamed, why_kept

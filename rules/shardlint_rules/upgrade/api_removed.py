@@ -5,11 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.values import Constant
-from shardlint.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
-from shardlint.site import Site
-from shardlint.unused import without_lines
-from shardlint.versions import show
+from shardlint.config.versions import show
+from shardlint.model.values import Constant
+from shardlint.rewrite.unused import without_lines
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
+from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import ambient, device_put, joint, positional
 from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
 from shardlint_rules.upgrade.renaming import renamed, why_kept

@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.facts import last_name
-from shardlint.program.values import Made, options
-from shardlint.rule import Attributes, Certainty, Finding, Fix, Harm, Methods, Rule, Safety
-from shardlint.site import Site
+from shardlint.model.values import Made, options
+from shardlint.rules_api.rule import Attributes, Certainty, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
 from shardlint_rules.upgrade.arrays import Shown, shown_as_array
 from shardlint_rules.upgrade.places import in_a_bridge
 

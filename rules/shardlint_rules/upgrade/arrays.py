@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.program.values import Api, Made, Parameter, options
-from shardlint.site import Site
+from shardlint.model.values import Api, Made, Parameter, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 ARRAY_TYPES = ("jax.Array", "jax.numpy.ndarray", "jaxtyping.Array", "chex.Array", "flax.typing.Array")
 _MAKERS = ("jax.numpy.", "jax.random.", "jax.lax.", "jax.nn.")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.imports import spell_short
-from shardlint.rule import Edit, Fix, Safety
-from shardlint.site import Site
+from shardlint.rules_api.imports import spell_short
+from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.places import references
 from shardlint_rules.upgrade.positional import NEW

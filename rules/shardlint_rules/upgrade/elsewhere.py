@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.program.values import ModuleValue, Place
-from shardlint.site import Site
+from shardlint.model.values import ModuleValue, Place
+from shardlint.rules_api.site import Site
 
 
 def taken_elsewhere(site: Site, name: str) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts
-from shardlint.import_order import one_a_line, place_beside, with_name
-from shardlint.patterns import regex
-from shardlint.rule import Edit
-from shardlint.unused import without_lines
+from shardlint.rewrite.unused import without_lines
+from shardlint.rules_api.import_order import one_a_line, place_beside, with_name
+from shardlint.rules_api.rule import Edit
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
 
 _FROM = regex(r"from\s+(?P<module>[\w.]+)\s+import\b")
 

@@ -12,14 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.contexts import MeshContext
-from shardlint.program.guards import expected_to_fail, guarded
-from shardlint.program.meshes import MESH_MAKERS
-from shardlint.program.values import Api, Made, options
-from shardlint.rule import Edit, Fix, Safety
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.guards import expected_to_fail, guarded
+from shardlint.model.mesh.contexts import MeshContext
+from shardlint.model.mesh.meshes import MESH_MAKERS
+from shardlint.model.values import Api, Made, options
+from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh
 from shardlint_rules.upgrade import ambient, pjit
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere

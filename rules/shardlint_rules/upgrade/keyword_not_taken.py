@@ -6,12 +6,12 @@ import ast
 import difflib
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program.signatures import Parameters, parameters_of
-from shardlint.program.values import Api, Function, Place, options
-from shardlint.rule import Certainty, Finding, Harm, Keywords, Rule
-from shardlint.site import Site
-from shardlint.versions import show
+from shardlint.config.versions import show
+from shardlint.model.signatures import Parameters, parameters_of
+from shardlint.model.values import Api, Function, Place, options
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Keywords, Rule
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade.table import Keyword, table
 
 # Keywords by which shardings, meshes and donation are handed on, the old names among them.

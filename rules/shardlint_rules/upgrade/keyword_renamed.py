@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.program.values import Api, options
-from shardlint.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
-from shardlint.site import Site
-from shardlint.versions import show
+from shardlint.config.versions import show
+from shardlint.model.values import Api, options
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.places import is_the_library
 from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for, mapped_axes
 from shardlint_rules.upgrade.table import Keyword, advice, table

@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.facts import FileFacts
-from shardlint.program import Program
-from shardlint.program.meshes import SHARDINGS, leaves
-from shardlint.program.values import Api, Constant, Made, options
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.mesh.meshes import SHARDINGS, leaves
+from shardlint.model.values import Api, Constant, Made, options
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade.places import references
 
 NAME = "jax.experimental.pjit.pjit"

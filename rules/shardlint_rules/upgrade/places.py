@@ -12,14 +12,14 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal
 
-from shardlint.facts import FileFacts
-from shardlint.patterns import regex
-from shardlint.program import Program, api
-from shardlint.program.guards import guarded
-from shardlint.program.values import Api, options
-from shardlint.rule import Certainty
-from shardlint.site import Site
-from shardlint.versions import Release
+from shardlint.config.versions import Release
+from shardlint.model import Program, api
+from shardlint.model.guards import guarded
+from shardlint.model.values import Api, options
+from shardlint.rules_api.rule import Certainty
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade.table import Name, State, table
 
 # Releases people wrote down exactly, in the project's own folder. A range proves no older one.

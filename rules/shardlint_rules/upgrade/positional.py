@@ -6,12 +6,12 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from shardlint.imports import spell_short
-from shardlint.program.reach import lookup
-from shardlint.program.shapes import shape_of
-from shardlint.program.values import Api, Constant, Function, Made, Place, options
-from shardlint.rule import Edit, Fix, Safety
-from shardlint.site import Site
+from shardlint.model.reach import lookup
+from shardlint.model.shapes import shape_of
+from shardlint.model.values import Api, Constant, Function, Made, Place, options
+from shardlint.rules_api.imports import spell_short
+from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 
 NAME = "jax.sharding.PositionalSharding"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.rule import Certainty, Finding, Harm, Rule, Uses
-from shardlint.site import Site
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.places import in_a_bridge
 from shardlint_rules.upgrade.public_names import libraries
 from shardlint_rules.upgrade.table import table

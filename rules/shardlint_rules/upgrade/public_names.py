@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from shardlint.versions import Release, parse
+from shardlint.config.versions import Release, parse
 
 PATH = Path(__file__).with_name("public_names.json")
 LIBRARIES = ("jax", "flax", "equinox", "optax", "haliax")

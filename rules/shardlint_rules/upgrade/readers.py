@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.facts import FileFacts
-from shardlint.patterns import regex
-from shardlint.program import Program
-from shardlint.program.values import Api, options
-from shardlint.site import Site
+from shardlint.model import Program
+from shardlint.model.values import Api, options
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
 from shardlint_rules.upgrade import ambient, pjit
 
 PJIT = "pjit, which reads its specs against `with mesh:` only"

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.imports import spell, spell_from
-from shardlint.program.values import Api, options
-from shardlint.rule import Edit, Fix, Safety
-from shardlint.site import Site
+from shardlint.model.values import Api, options
+from shardlint.rules_api.imports import spell, spell_from
+from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.importing import move_import
 from shardlint_rules.upgrade.places import Use, imports_of

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.facts import FileFacts
-from shardlint.program.values import Constant, Items
-from shardlint.rule import Edit
-from shardlint.site import Site
+from shardlint.model.values import Constant, Items
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 POSITIONS = ("mesh", "in_specs", "out_specs", "check_rep")
 

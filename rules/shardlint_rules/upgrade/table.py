@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from shardlint.versions import Release, compare, parse
+from shardlint.config.versions import Release, compare, parse
 
 PATH = Path(__file__).with_name("api_versions.json")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from shardlint.files import replace_file
+from shardlint.source.files import replace_file
 from shardlint.verify.golden.drift import compare, keep
 from shardlint.verify.golden.file import BadGolden, Golden, Kept, read, written
 from shardlint.verify.report import FAIL, PASS, Failure, Result

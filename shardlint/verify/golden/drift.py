@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from shardlint.plain import plain
+from shardlint.output.printable import plain
 from shardlint.verify.facts import Array, Program
 from shardlint.verify.golden.file import Kept, KeptArray, KeptLine
 from shardlint.verify.lines import Lines

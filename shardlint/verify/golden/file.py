@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.plain import plain
+from shardlint.output.printable import plain
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.report import size_text
 

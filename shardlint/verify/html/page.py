@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, TypeAlias
 
-from shardlint.plain import plain, plain_lines
+from shardlint.output.printable import plain, plain_lines
 from shardlint.verify.report import size_text
 
 _VOID = {"meta", "input", "br", "hr"}

@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shardlint.plain import plain
+from shardlint.output.printable import plain
 from shardlint.verify.facts import Line
 from shardlint.verify.here import shown_path
 from shardlint.verify.html.page import Html, element, escape, join

@@ -1,0 +1,1 @@
+"""The commands: options in, one call, a report out."""

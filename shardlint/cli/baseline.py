@@ -1,0 +1,52 @@
+"""`shardlint baseline`: the findings that a project has, written down as known."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from shardlint.config.folders import Places
+from shardlint.engine.adoption.baseline import save
+from shardlint.engine.adoption.known import all_rules, compare, differ, projects
+from shardlint.engine.results import Options
+from shardlint.engine.run import check, chosen
+from shardlint.output.text import count, skipped
+
+
+def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> tuple[list[str], int, bool]:
+    """Make or bring up to date the baselines of the projects that paths are in.
+
+    Returns lines for people, how many findings are in no baseline, and whether something could not be checked.
+    """
+
+    report = check(paths, options, cached=cached)
+    places = Places(config=options.config)
+    found = chosen(paths, options, places)
+    lines = list(skipped(report))
+    new = 0
+    for project in projects(report, found, options, places).values():
+        matched = compare(project, report, all_rules(options))
+        first = project.entries is None
+        taken = matched.added if first or add else []
+        entries = [*matched.kept, *taken]
+        shown = os.path.relpath(project.file)
+        if differ(entries, project.entries or []) or (first and entries):
+            save(project.file, entries)
+        files = count(len({entry.path for entry in entries}), "file")
+        said = f"{shown}: {count(len(entries), 'known finding')} in {files}"
+        changes = [
+            f"{number} {word}"
+            for number, word in ((0 if first else len(taken), "added"), (len(matched.gone), "gone"))
+            if number
+        ]
+        lines.append(f"{said}{f' ({chr(44).join(changes)})' if changes else ''}.")
+        if not entries:
+            lines[-1] = f"{shown}: no findings, so no baseline."
+        left = len(matched.added) - len(taken)
+        if left:
+            new += left
+            lines.append(
+                f"{count(left, 'finding')} not in it; `shardlint check` shows them, --add adds them."
+            )
+    return lines, new, report.undone

@@ -1,0 +1,223 @@
+"""The commands `check` and `baseline`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shardlint.cli.options import FAILED, PATHS, Given, named_alone, options_of, shared
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from shardlint.engine.results import Options, Report
+
+
+@click.command()
+@PATHS
+@shared
+@click.option(
+    "--output-format",
+    "formats",
+    multiple=True,
+    metavar="FORMAT[=FILE]",
+    help="full (default), concise, grouped, json, jsonl, sarif, github, gitlab, junit, rdjson or markdown; may be "
+    "given several times, with a file for all but one.",
+)
+@click.option(
+    "--output-file", type=Given(path_type=Path, dir_okay=False), help="Write the report to this file."
+)
+@click.option(
+    "--color",
+    "colour",
+    type=click.Choice(["auto", "always", "never"]),
+    default="auto",
+    help="Colours and links; auto looks at NO_COLOR, FORCE_COLOR and whether a terminal shows them.",
+)
+@click.option("--statistics", is_flag=True, help="Say how often each rule found something, and not where.")
+@click.option("--exit-zero", is_flag=True, help="Exit with 0 also where something was found.")
+@click.option("--no-baseline", is_flag=True, help="Report the findings that the baseline knows too.")
+@click.option(
+    "--add-suppressions",
+    "reason",
+    metavar="REASON",
+    help="Write `# shardlint: ignore[CODE] REASON` at each finding, and report what is left.",
+)
+@click.option(
+    "--diff-base",
+    metavar="REV",
+    help="Only what changed since this git revision: findings in changed files, and new ones elsewhere because of "
+    "them.",
+)
+@click.option(
+    "--no-elsewhere",
+    is_flag=True,
+    help="Of files that are named, leave out what rests on them in other files.",
+)
+@click.option("--profile", is_flag=True, help="Say on standard error where the time went.")
+@click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
+@click.option(
+    "--stdin-filename", type=Given(path_type=Path), help="Name of the text on standard input (path -)."
+)
+def check(
+    paths: tuple[Path, ...],
+    formats: tuple[str, ...],
+    output_file: Path | None,
+    colour: str,
+    statistics: bool,
+    exit_zero: bool,
+    no_baseline: bool,
+    reason: str | None,
+    diff_base: str | None,
+    no_elsewhere: bool,
+    profile: bool,
+    no_cache: bool,
+    stdin_filename: Path | None,
+    **kwargs: Any,
+) -> None:
+    """Report sharding mistakes. Nothing of the checked project is run.
+
+    PATHS are files and folders (default: this folder); "-" reads standard input. Of files that are named, findings in
+    other files of the project are reported too where they rest on what these files say.
+    Exit code: 0 nothing found, 1 findings, 2 something could not be checked as asked: a file that was named, a rule
+    that failed, nothing there to check.
+    """
+    from shardlint.engine.progress import meter
+    from shardlint.engine.run import check as run
+    from shardlint.output.outputs import FOR_PEOPLE, outputs, write
+    from shardlint.source.timing import clock, timed
+
+    asked_for = outputs(formats, output_file)
+    if statistics and not any(output.format in FOR_PEOPLE for output in asked_for):
+        raise click.UsageError(f"--statistics goes with the formats {', '.join(FOR_PEOPLE)}")
+    if profile:
+        clock.start()
+    options = options_of(kwargs)
+    stdin = None
+    if Path("-") in paths or stdin_filename is not None:
+        if paths not in ((), (Path("-"),)):
+            raise click.UsageError("standard input is checked alone: give - and no other path")
+        if reason is not None or diff_base is not None:
+            raise click.UsageError("--add-suppressions and --diff-base are for files, not for standard input")
+        stdin = (stdin_filename or Path("stdin.py"), _standard_input())
+    if reason is not None:
+        _check_reason(reason)
+    since = _since(diff_base)
+    meter.start()
+    try:
+        report = run(
+            _changed(paths, since) if since is not None else paths or (Path(),),
+            options,
+            stdin,
+            cached=not no_cache,
+            known=not no_baseline,
+            elsewhere=not no_elsewhere,
+            since=since,
+        )
+    finally:
+        meter.stop()
+    problems = _silenced(report, options, reason) if reason is not None else 0
+    with timed("reporting"):
+        write(report, asked_for, named_alone(kwargs["select"]), statistics, colour)
+    if profile:
+        for line in clock.table():
+            click.echo(line, err=True)
+    undone = report.undone and not (since is not None and _nothing_changed(report))
+    sys.exit(FAILED if undone or problems else 1 if report.findings and not exit_zero else 0)
+
+
+def _standard_input() -> bytes:
+    from shardlint.source.text import MAX_BYTES
+
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed")
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)  # /dev/zero has no end
+    if len(data) > MAX_BYTES:
+        raise click.UsageError(f"standard input has more than {MAX_BYTES:,} bytes; shardlint reads no more")
+    return data
+
+
+def _since(said: str | None) -> str | None:
+    if said is None:
+        return None
+    if not said or said.startswith("-"):
+        raise click.UsageError(
+            f"--diff-base is {said!r}; write a revision that git knows, such as origin/main"
+        )
+    from shardlint.engine.changes.before import base_of
+
+    return base_of(said)
+
+
+def _changed(paths: Sequence[Path], since: str) -> list[Path]:
+    """The files to check: those named, and in folders those that changed."""
+    from shardlint.config.folders import shown_folder
+    from shardlint.engine.changes.before import changed
+    from shardlint.source.other import other_kind
+
+    found: list[Path] = []
+    for path in paths or (Path(),):
+        if not path.is_dir():
+            found.append(path)
+            continue
+        for file in changed(since, path):
+            if file.suffix in (".py", ".pyi", ".ipynb") and other_kind(str(file)) is None:
+                found.append(Path(shown_folder(str(file.parent)), file.name))
+    return found
+
+
+def _nothing_changed(report: Report) -> bool:
+    return not (report.files or report.missing or report.failed or report.incomplete)
+
+
+def _check_reason(reason: str) -> None:
+    if not reason.strip() or "\n" in reason or reason.lstrip().startswith(("#", "[")):
+        raise click.UsageError(
+            '--add-suppressions wants one line that says why, such as "known, see issue 12"'
+        )
+
+
+def _silenced(report: Report, options: Options, reason: str) -> int:
+    """Write the comments; how many files could not be changed."""
+    from shardlint.output.printable import plain
+    from shardlint.output.text import count
+    from shardlint.rewrite.silence import silence
+
+    done = silence(report, options, reason.strip())
+    for path, problem in done.problems:
+        click.echo(plain(f"{path}: not suppressed: {problem}"), err=True)
+    click.echo(
+        f"Suppressed {count(done.findings, 'finding')} in {count(done.files, 'file')}; `shardlint check` tells of "
+        "comments that are no longer needed.",
+        err=True,
+    )
+    return len(done.problems)
+
+
+@click.command()
+@PATHS
+@shared
+@click.option("--add", is_flag=True, help="Also add what is new since the baseline was made.")
+@click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
+def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) -> None:
+    """Record the findings there are, so that check reports new ones only.
+
+    Writes .shardlint-baseline.json in the root of the project (setting: baseline), to be committed. Findings are
+    known by what they are about, not by their line. check takes out those that are gone; only --add adds any.
+    Exit code: 0 the baseline holds all findings, 1 there are new ones and no --add, 2 something could not be checked.
+    """
+    from shardlint.cli.baseline import record
+    from shardlint.engine.progress import meter
+    from shardlint.output.printable import plain
+
+    meter.start()
+    try:
+        lines, new, undone = record(paths or (Path(),), options_of(kwargs), add, not no_cache)
+    finally:
+        meter.stop()
+    for line in lines:
+        click.echo(plain(line))
+    sys.exit(FAILED if undone else 1 if new else 0)

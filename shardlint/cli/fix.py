@@ -1,0 +1,132 @@
+"""`shardlint fix`: options in, what was fixed and what is left out."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from shardlint.cli.options import FAILED, PATHS, named_alone, options_of, shared
+from shardlint.output import by_project
+from shardlint.output.printable import plain
+from shardlint.output.text import count, frames
+from shardlint.rewrite.asking import Asking
+from shardlint.rewrite.fix import FixReport, Gate, diff, patch
+from shardlint.rewrite.fix import fix as run
+from shardlint.rules_api.rule import Finding
+from shardlint.source.streams import is_terminal
+
+
+@click.command()
+@PATHS
+@shared
+@click.option(
+    "--unsafe-fixes", is_flag=True, help="Also fixes that may change numerics, memory or communication."
+)
+@click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
+@click.option("--verify", is_flag=True, help="Take back what makes a fixture of the project worse.")
+@click.option("--interactive", is_flag=True, help="Show the diff of each fix, and ask whether to make it.")
+def fix(
+    paths: tuple[Path, ...],
+    unsafe_fixes: bool,
+    show_diff: bool,
+    verify: bool,
+    interactive: bool,
+    **kwargs: Any,
+) -> None:
+    """Rewrite what can be rewritten, and say what is left.
+
+    What a fix makes is checked again before it is written: one that leaves its finding or brings another is not made.
+    Exit code: 0 nothing is left to fix, 1 findings are left (with --diff: something would change), 2 the run itself
+    could not be done.
+    """
+    if interactive and show_diff:
+        raise click.UsageError("--diff writes nothing, and --interactive asks what to write: give one of them")
+    gates: list[Gate] = []
+    with contextlib.ExitStack() as stack:
+        if interactive:
+            asking = Asking(click.echo, _ask)
+            stack.enter_context(asking.kept())
+            gates.append(asking)
+        if verify:
+            gates.append(stack.enter_context(_proving()))
+        report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates)
+    for outcome in report.fixed:
+        if outcome.problem:
+            click.echo(plain(f"{outcome.path}: {outcome.problem}"), err=True)
+        elif show_diff:
+            # What goes to `patch` must be as it is in the file; what goes to a terminal must not steer it.
+            if is_terminal(sys.stdout):
+                for line in diff(outcome):
+                    click.echo(plain(line.expandtabs(4)))
+            else:
+                click.echo(b"".join(patch(outcome)), nl=False)
+        elif outcome.changed:
+            click.echo(plain(f"{outcome.path}: fixed {', '.join(_codes(outcome.done))}"))
+    for path, reason in report.skipped:
+        click.echo(plain(f"{path}: not fixed: {reason}"), err=True)
+    for path, fault in report.faults:
+        click.echo(plain(f"{path}: not complete: {fault.reason}"), err=True)
+    for path in report.missing:
+        click.echo(plain(f"{path}: no such file or directory"), err=True)
+    if not report.files and not report.skipped:
+        click.echo("Nothing to fix: no Python files found.", err=True)
+    fixed, left = _said_left(report, show_diff, unsafe_fixes, named_alone(kwargs["select"]))
+    broken = report.undone or any(outcome.problem for outcome in report.fixed)
+    sys.exit(FAILED if broken else 1 if left or (show_diff and fixed) else 0)
+
+
+@contextlib.contextmanager
+def _proving() -> Iterator[Gate]:
+    """The gate that runs fixtures; that they cannot be run is an error of the run."""
+    from shardlint.rewrite.proving import Proving
+    from shardlint.verify.children import CannotRun
+
+    try:
+        with Proving(lambda line: click.echo(line, err=True)) as proving:
+            yield proving
+    except CannotRun as error:
+        raise click.ClickException(f"--verify: {plain(str(error))}") from error
+
+
+def _ask(question: str) -> str | None:
+    """An answer from the terminal, or a line of what is given instead; None at its end."""
+    click.echo(question, nl=False)
+    said = sys.stdin.readline() if sys.stdin is not None else ""
+    if not said.endswith("\n"):
+        click.echo()
+    return said or None
+
+
+def _said_left(report: FixReport, show_diff: bool, unsafe: bool, asked: frozenset[str]) -> tuple[int, int]:
+    """Print what is left, as `check` does, and the last line; how many findings were fixed, and are left."""
+
+    def waits(finding: Finding) -> bool:
+        return finding.fix is not None and finding.fix.safety == "unsafe" and not unsafe
+
+    def note(finding: Finding) -> str:
+        return "`shardlint fix --unsafe-fixes` does it." if waits(finding) else ""
+
+    outcomes = [outcome for outcome in report.fixed if not outcome.problem]
+    every = [outcome.report(written=not show_diff) for outcome in outcomes]
+    reports, many, rest = by_project.apart(every, report.root, asked)
+    parts = [part for file in reports for part in frames(file, note)]
+    for part in (*parts, *by_project.frames(many, obstacles=True), *by_project.listed(rest)):
+        click.echo(part, err=show_diff)
+    fixed, left = (sum(len(getattr(outcome, kind)) for outcome in outcomes) for kind in ("done", "left"))
+    more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
+    hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
+    verb = "would fix" if show_diff else "fixed"
+    click.echo(f"{verb} {fixed}, left {left} in {count(report.files, 'file')}.{hint}", err=show_diff)
+    return fixed, left
+
+
+def _codes(findings: Any) -> list[str]:
+    codes = [finding.rule.code for finding in findings]
+    return [
+        code if codes.count(code) == 1 else f"{code} ({codes.count(code)})" for code in dict.fromkeys(codes)
+    ]

@@ -1,0 +1,115 @@
+"""Options that several commands take, and what they ask for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from shardlint.config.certainty import Certainty
+
+if TYPE_CHECKING:
+    from shardlint.engine.results import Options
+
+
+class Given(click.Path):
+    """A path; an empty one, as of a variable that is not set, is none: to `pathlib` it is this folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path. Fails where it is empty."""
+        if value == "":
+            self.fail("a path is empty; write . for this folder", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+FAILED = 2
+"""The exit code of a run that could not be done as asked."""
+
+PATHS = click.argument("paths", nargs=-1, type=Given(path_type=Path))
+
+
+def told(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """A list with commas between. One that says nothing, as of a variable that is not set, would choose everything."""
+    for value in values:
+        if not value.replace(",", "").strip():
+            raise click.BadParameter("it is empty; leave the option out, or say what is meant", ctx, param)
+    return values
+
+
+def shared(command: Any) -> Any:
+    """Options that choose rules and releases."""
+    said = "Release the code runs on, as in jax=0.12."
+    option = click.option("--target", multiple=True, metavar="PKG=VERSION", callback=told, help=said)
+    return of_rules(option(command))
+
+
+def of_rules(command: Any) -> Any:
+    """Options that choose rules, and files to leave out."""
+    many: dict[str, Any] = {"multiple": True, "metavar": "RULES", "callback": told}
+    for option in (
+        click.option(
+            "--config",
+            metavar="FILE",
+            type=Given(path_type=Path, exists=True, dir_okay=False),
+            help="Take the settings from this file, in place of the nearest shardlint.toml or pyproject.toml.",
+        ),
+        click.option("--pedantic", is_flag=True, help="The same as --certainty possible."),
+        click.option(
+            "--certainty",
+            type=click.Choice([one.value for one in Certainty]),
+            help="Only findings that are at least this sure (default: likely, so also proven).",
+        ),
+        click.option(
+            "--exclude", multiple=True, metavar="PATTERN", help="Leave out paths, as in .gitignore."
+        ),
+        click.option("--harm", **many, help="Only rules with this harm: silent, crash, cost, removed."),
+        click.option("--ignore", **many, help="Leave out rules by code, prefix, name or harm."),
+        click.option("--extend-select", **many, help="Also these rules, besides those that are on."),
+        click.option("--select", **many, help="Only these rules, by code, prefix (SL2), name or harm."),
+    ):
+        command = option(command)
+    return command
+
+
+def split(values: tuple[str, ...]) -> tuple[str, ...]:
+    """The entries of lists with commas between."""
+    return tuple(part.strip() for value in values for part in value.split(",") if part.strip())
+
+
+def _certainty(said: str | None, pedantic: bool) -> Certainty | None:
+    """The least certainty asked for; None where the settings decide."""
+    if pedantic and said not in (None, Certainty.POSSIBLE):
+        raise click.UsageError(f"--pedantic means --certainty possible; leave it or --certainty {said} out")
+    return Certainty.POSSIBLE if pedantic else None if said is None else Certainty(said)
+
+
+def options_of(kwargs: dict[str, Any]) -> Options:
+    """What the options that are shared ask for. Raises `BadTarget`."""
+    from shardlint.engine.results import Options
+
+    targets: dict[str, str] = {}
+    if kwargs["target"]:
+        from shardlint.config.targets import parse_targets
+
+        targets = parse_targets(split(kwargs["target"]))
+    return Options(
+        select=split(kwargs["select"]),
+        ignore=split(kwargs["ignore"]),
+        harm=split(kwargs["harm"]),
+        certainty=_certainty(kwargs["certainty"], kwargs["pedantic"]),
+        targets=targets,
+        exclude=tuple(kwargs["exclude"]),
+        extend_select=split(kwargs["extend_select"]),
+        config=kwargs["config"],
+    )
+
+
+def named_alone(select: tuple[str, ...]) -> frozenset[str]:
+    """The rules that are asked for one by one."""
+    if not select:
+        return frozenset()
+    from shardlint.rules_api.registry import matching
+
+    found = [list(matching([selector])) for selector in split(select)]
+    return frozenset(codes[0] for codes in found if len(codes) == 1)

@@ -1,0 +1,155 @@
+"""`shardlint run -- COMMAND`: starts the program, and reports on standard error when it has ended."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import click
+
+from shardlint.output.printable import plain, plain_lines
+from shardlint.run import launch
+from shardlint.run.dumps import collect
+from shardlint.run.examine import examine, limit_of
+from shardlint.run.findings import Facts
+from shardlint.run.observed.events import read as read_events
+from shardlint.run.raised.told import Told, told
+from shardlint.run.report import Report, json_report, text_report
+from shardlint.run.several import several
+from shardlint.source.streams import coloured
+from shardlint.verify.children import CannotRun
+from shardlint.verify.fixture import parse_bytes
+from shardlint.verify.here import working_directory
+from shardlint.verify.options import read, time_limit
+from shardlint.verify.progress import tell
+
+_DEFAULT = 8
+
+
+def _reports(context: click.Context, option: click.Parameter, value: tuple[Path, ...]) -> tuple[Path, ...]:
+    for path in value:
+        if path.suffix not in (".html", ".json"):
+            raise click.BadParameter(f"{path} ends neither in .html nor in .json")
+    return value
+
+
+@click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
+@click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- COMMAND...")
+@click.option(
+    "--devices",
+    type=click.IntRange(1, 2048),
+    help=f"Simulated devices. Default: what XLA_FLAGS or the program itself says, else {_DEFAULT}.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(2, 64),
+    metavar="N",
+    help="Start the program N times, joined by jax.distributed, and compare what each did.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 when something is found and the program with 0.")
+@click.option(
+    "--large",
+    callback=read(parse_bytes),
+    metavar="SIZE",
+    help="The least array to report on. Default: a 64th of the program's largest, 1 MiB at most.",
+)
+@click.option(
+    "--timeout", type=float, callback=read(time_limit), metavar="SECONDS", help="Kill the program then."
+)
+@click.option(
+    "--memory",
+    callback=read(parse_bytes),
+    metavar="SIZE",
+    help="Memory each of its processes may take, as in 16GiB.",
+)
+@click.option(
+    "--report",
+    "reports",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    callback=_reports,
+    metavar="FILE",
+    help="Also write the report to FILE.html or FILE.json (repeatable).",
+)
+@click.option(
+    "--keep-dumps",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="FOLDER",
+    help="Keep what the compiler wrote, in an empty or new folder.",
+)
+def run(
+    command: tuple[str, ...],
+    devices: int | None,
+    processes: int | None,
+    strict: bool,
+    large: int | None,
+    timeout: float | None,
+    memory: int | None,
+    reports: tuple[Path, ...],
+    keep_dumps: Path | None,
+) -> None:
+    """Run a program unchanged on simulated devices and report its sharding mistakes when it ends.
+
+    COMMAND is any program: `python train.py`, `train.py`, `-m package.train`, `pytest tests`. Its output
+    passes through; the report goes to standard error.
+
+    Exits as the program does (128 and the signal's number where one ended it, 124 at the time limit), with 1
+    under --strict when something was found, and with 2 when the program could not be started.
+    """
+    words = launch.command_line(command)
+    try:
+        for path in reports:
+            if not path.parent.is_dir():
+                raise CannotRun(f"--report {path}: there is no folder {path.parent}")
+        root = working_directory()  # now, for the program may remove it
+        with launch.dump_folder(keep_dumps) as folder, launch.scratch() as raised:
+            given = dict(os.environ)
+            limits = devices, large, timeout, memory
+            ended, facts, explained, large = (
+                _once(words, given, folder, raised, *limits)
+                if processes is None
+                else several(words, given, folder, processes, *limits)
+            )
+        facts.notes += launch.remarks(given)
+    except CannotRun as error:
+        tell(f"shardlint run: {plain_lines(str(error))}")
+        sys.exit(2)
+    report = Report(words, ended, facts, large, root, explained)
+    written = [_write(path, report) for path in reports]
+    colour = coloured(sys.stderr)
+    done = tell(text_report(report, colour), colour) and all(written)
+    sys.exit(ended.code or (2 if not done else 1 if strict and facts.found else 0))
+
+
+def _once(
+    words: list[str], given: dict[str, str], folder: Path, raised: Path, devices: int | None, large: int | None,
+    timeout: float | None, memory: int | None,
+) -> tuple[launch.Ended, Facts, list[Told], int]:  # fmt: skip
+    env = launch.environment(folder, devices or _DEFAULT, devices is not None, given)
+    env["SHARDLINT_RUN_RAISED"] = str(raised)
+    ended = launch.run(words, env, folder, timeout, memory, devices or _DEFAULT)
+    explained = told(raised, ended.code == 0)
+    compiled, problems = collect(folder)
+    events = read_events(folder)
+    large = limit_of(compiled, events) if large is None else large
+    facts = examine(compiled, large, events)
+    facts.notes += problems
+    return ended, facts, explained, large
+
+
+def _write(path: Path, report: Report) -> bool:
+    from shardlint import __version__
+
+    if path.suffix == ".html":
+        from shardlint.run.html import html_report
+
+        text = html_report(report, __version__)
+    else:
+        text = json_report(report, __version__) + "\n"
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        tell(plain(f"shardlint run: --report {path}: {error.strerror or error}"))
+        return False
+    return True

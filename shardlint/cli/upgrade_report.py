@@ -1,0 +1,152 @@
+"""What an upgrade did and what it left, in Markdown: by file, as a pull request takes it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from shardlint import __version__
+from shardlint.config.folders import shown_folder
+from shardlint.config.pins import read_pins
+from shardlint.config.versions import allows, parse, show
+from shardlint.output import by_project
+from shardlint.output.printable import plain
+from shardlint.output.text import count
+from shardlint.rewrite.fix import FixedFile, FixReport, diff
+from shardlint.rules_api.rule import Finding
+from shardlint.source.text import Source
+
+_CODE = re.compile(r"(`[^`]*`)")
+# What Markdown would take for its own where it stands in prose.
+_MARKS = re.compile(r"([\\*<>\[\]|#~]|\b_|_\b)")
+
+
+def upgraded(report: FixReport, targets: Mapping[str, str], written: bool) -> Iterator[str]:
+    """The report, block by block. What was not `written` comes with its diffs."""
+    said = ", ".join(f"{package} {version}" for package, version in targets.items())
+    files = [file for file in report.fixed if file.done or file.left or file.problem]
+    yield f"## Upgrade to {said}\n"
+    yield from _summary(report, targets, files, written)
+    yield from _pins(report, targets)
+    for file in sorted(files, key=lambda one: one.path.as_posix()):
+        yield f"### {_code(file.path.as_posix())}\n"
+        if file.problem:
+            yield f"- [ ] {_prose(file.problem)}\n"
+        else:
+            yield from _file(file, written)
+    yield from _obstacles(report, files, written)
+    yield from _unread(report)
+
+
+def _summary(
+    report: FixReport, targets: Mapping[str, str], files: Iterable[FixedFile], written: bool
+) -> Iterator[str]:
+    done = [finding for file in files if not file.problem for finding in file.done]
+    left = sum(len(file.left) for file in files)
+    changed = sum(file.changed and not file.problem for file in files)
+    unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in done)
+    command = " ".join(f"--to {package}={version}" for package, version in targets.items())
+    verb = "Fixed" if written else "Would fix"
+    text = f"`shardlint upgrade {command}` (shardlint {__version__}), {count(report.files, 'file')} read. "
+    if not report.files and not report.skipped:
+        text += "Nothing to upgrade: no Python files found."
+    elif not done and not left:
+        text += "Nothing to do."
+    else:
+        text += f"{verb} {count(len(done), 'place')} in {count(changed, 'file')}; {left} left to do by hand."
+    if unsafe:
+        text += f" {unsafe} marked **review** may change numbers, memory or communication."
+    yield f"{text}\n"
+
+
+def _pins(report: FixReport, targets: Mapping[str, str]) -> Iterator[str]:
+    """What the projects say of releases and has to be changed by hand."""
+    lines = []
+    for root in dict.fromkeys(report.root(file.path) for file in report.fixed):
+        pins = read_pins(Path(root), list(targets))
+        where = "" if shown_folder(root) == "." else f" of {_code(shown_folder(root))}"
+        for package, version in targets.items():
+            release, file = pins.exact.get(package, (None, ""))
+            spec, other = pins.ranges.get(package, ("", ""))
+            if release is not None and not allows(f"=={version}.*", release):
+                lines.append(f"- [ ] {_code(file)}{where} pins {package} {show(release)}")
+            elif release is None and spec and not allows(spec, parse(version)):
+                lines.append(f"- [ ] {_code(other)}{where} asks for {package} {_code(spec)}")
+    if lines:
+        yield "\n".join(["### Releases", "", *lines, ""])
+
+
+def _file(file: FixedFile, written: bool) -> Iterator[str]:
+    done: dict[str, list[str]] = {}
+    pairs = zip(file.done, file.done_at, strict=True)
+    for finding, (before, after) in sorted(pairs, key=lambda pair: pair[1][written]):
+        place = _place(file.after, after) if written else _place(file.before, before)
+        done.setdefault(_done(finding), []).append(place)
+    left: dict[str, list[str]] = {}
+    source = file.after if written else file.before
+    for finding in file.left if written else file.left_before:
+        left.setdefault(_left(finding), []).append(_place(source, finding.start))
+    lines = [f"- {_lines(places)}: {what}" for what, places in done.items()]
+    lines += [f"- [ ] {_lines(places)}: {what}" for what, places in left.items()]
+    yield "\n".join([*lines, ""])
+    if not written and file.changed:
+        shown = [plain(line.expandtabs(4)) for line in diff(file)]
+        fence = "`" * (3 + max((len(run) for line in shown for run in re.findall("`{3,}", line)), default=0))
+        yield "\n".join([f"{fence}diff", *shown, fence, ""])
+
+
+def _done(finding: Finding) -> str:
+    fix = finding.fix
+    text = f"{finding.rule.code} {finding.rule.name}: {_prose(fix.message) if fix is not None else 'fixed'}"
+    if fix is not None and fix.safety == "unsafe":
+        text += f" **review**{f' ({_prose(fix.why)})' if fix.why else ''}"
+    return text
+
+
+def _left(finding: Finding) -> str:
+    label = f" {_prose(finding.label)}:" if finding.label else ""
+    advice = finding.fix.message if finding.fix is not None else finding.help
+    help = f" {_prose(advice[0].upper() + advice[1:])}" if advice else ""
+    return f"**{finding.rule.code} {finding.rule.name}** ({finding.harm.value}){label} {_prose(finding.message)}{help}"
+
+
+def _obstacles(report: FixReport, files: Iterable[FixedFile], written: bool) -> Iterator[str]:
+    """What keeps a move that a whole project makes together."""
+    reports = [file.report(written) for file in files]
+    for group in by_project.grouped(reports, report.root).values():
+        if group.obstacles:
+            first = group.found[0].rule
+            yield f"### What keeps {first.code} {first.name} in {_code(shown_folder(group.root))}\n"
+            yield "\n".join([*(f"- {_prose(one)}" for one in group.obstacles), ""])
+
+
+def _unread(report: FixReport) -> Iterator[str]:
+    lines = [f"- {_code(path.as_posix())}: {_prose(why)}" for path, why in report.skipped]
+    lines += [f"- {_code(path.as_posix())}: {_prose(fault.reason)}" for path, fault in report.faults]
+    lines += [f"- {_code(path.as_posix())}: no such file or directory" for path in report.missing]
+    if lines:
+        yield "\n".join(["### Not checked", "", *lines, ""])
+
+
+def _place(source: Source, offset: int) -> str:
+    cell, line, _ = source.place(offset)
+    return str(line) if cell is None else f"cell {cell}:{line}"
+
+
+def _lines(places: list[str]) -> str:
+    each = list(dict.fromkeys(places))
+    return f"line {each[0]}" if len(each) == 1 else f"lines {', '.join(each)}"
+
+
+def _code(text: str) -> str:
+    """Text in backticks, also where it holds some."""
+    fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
+    pad = " " if fence != "`" else ""
+    return f"{fence}{pad}{plain(text)}{pad}{fence}"
+
+
+def _prose(text: str) -> str:
+    """A message: what stands in backticks as it is, of the rest no mark of Markdown. On one line."""
+    parts = _CODE.split(" ".join(plain(line) for line in text.splitlines()))
+    return "".join(part if number % 2 else _MARKS.sub(r"\\\1", part) for number, part in enumerate(parts))

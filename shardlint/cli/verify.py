@@ -1,0 +1,308 @@
+"""`shardlint verify`: options in, one report out."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+import click
+
+from shardlint.output.printable import plain_lines
+from shardlint.source.files import cache_folder, replace_file
+from shardlint.source.streams import coloured
+from shardlint.verify.children import CannotRun
+from shardlint.verify.find import fixture_files
+from shardlint.verify.fixture import parse_bytes, parse_mesh
+from shardlint.verify.golden import goldens_of, hold
+from shardlint.verify.here import leave_if_removed, working_directory
+from shardlint.verify.levels import LEVELS
+from shardlint.verify.options import read, time_limit
+from shardlint.verify.plan import Request, check_self, verify_fixtures, verify_proofs
+from shardlint.verify.progress import Progress, tell
+from shardlint.verify.proofs import BadProof, ProofFolder, broken, read_proof
+from shardlint.verify.report import Result, Run, json_report, text_report
+from shardlint.verify.rule_check import check_rules
+from shardlint.verify.runner import MEMORY, SECONDS, Runner
+from shardlint.verify.shard import Shard
+from shardlint.verify.topology import parse_topology
+
+_FILE = click.Path(dir_okay=False, path_type=Path)
+_SHOWN = ("python", "jax", "equinox", "flax", "haliax", "einshard")
+
+
+def proofs(codes: Sequence[str], folders: Mapping[str, Path]) -> tuple[list[ProofFolder], list[Result]]:
+    """The proofs whose code begins with one of `codes` (`all`: every one), and a failure for each that
+    cannot be read.
+
+    Raises `CannotRun` for a code that selects nothing, and without packaging.
+    """
+    if importlib.util.find_spec("packaging") is None:
+        raise CannotRun('reading proofs needs packaging: pip install "shardlint[verify]"')
+    for code in codes:
+        if code != "all" and not any(known.startswith(code) for known in folders):
+            raise CannotRun(f"no rule with a proof has a code that begins with {code!r}")
+    found, failures = [], []
+    for known, folder in sorted(folders.items()):
+        if "all" in codes or known.startswith(tuple(codes)):
+            try:
+                found.append(read_proof(known, folder))
+            except (BadProof, OSError) as error:
+                failures.append(broken(known, str(error)))
+    return found, failures
+
+
+@click.command()
+@click.argument("paths", nargs=-1, metavar="[PATHS]")
+@click.option(
+    "--rules", default="", metavar="CODES", help="Prove rules: codes or prefixes with commas, or 'all'."
+)
+@click.option(
+    "--level",
+    "levels",
+    multiple=True,
+    type=click.Choice(LEVELS),
+    help="Only this level; repeatable. Without, all that each fixture declares.",
+)
+@click.option(
+    "--mesh",
+    callback=read(parse_mesh),
+    metavar="AXES",
+    help="Run fixtures on this mesh only, such as data=4,model=2.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(min=2),
+    help="Also run fixtures as so many jax.distributed processes.",
+)
+@click.option(
+    "--topology",
+    "topologies",
+    multiple=True,
+    callback=read(lambda name: parse_topology(name).name),
+    metavar="NAME",
+    help="Also compile fixtures for it, such as v5e:4x4; repeatable.",
+)
+@click.option(
+    "--timeout", callback=read(time_limit), default=SECONDS, show_default=True, help="Seconds a program."
+)
+@click.option(
+    "--memory",
+    callback=read(parse_bytes),
+    metavar="SIZE",
+    default=MEMORY,
+    show_default=True,
+    help="Memory a program may take.",
+)
+@click.option(
+    "--python", default=sys.executable, help="Run the programs with another interpreter, which has jax."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(min=1),
+    default=lambda: min(os.cpu_count() or 1, 4),
+    show_default="processors, at most 4",
+    help="Programs side by side.",
+)
+@click.option(
+    "--cache-dir",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where to keep what compilers answer; without, the platform's folder for caches.",
+)
+@click.option("--no-cache", is_flag=True, help="Ask the compiler again, and keep nothing.")
+@click.option(
+    "--shard",
+    callback=read(Shard.parse),
+    metavar="I/N",
+    help="Do part I of N of the work: for the jobs of a CI matrix.",
+)
+@click.option(
+    "--since",
+    metavar="REV",
+    help="Only the fixtures that what changed since this git revision can touch: by their files and what they import.",
+)
+@click.option(
+    "--update", is_flag=True, help="Write the goldens of fixtures that pass, in place of comparing with them."
+)
+@click.option(
+    "--init",
+    "record",
+    is_flag=True,
+    help="Run a program (PATHS is its command: `--init -- python train.py`) and write fixtures of what it called; or, "
+    "of `--init module:function`, a fixture to be filled in, and run nothing.",
+)
+@click.option(
+    "--init-file",
+    type=_FILE,
+    metavar="FILE",
+    help="Where --init writes; else sharding_fixtures.py beside the program.",
+)
+@click.option("--report", "html", type=_FILE, metavar="FILE", help="Also write one self-contained HTML page.")
+@click.option("--junit", type=_FILE, metavar="FILE", help="Also write JUnit XML.")
+@click.option("--output-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+def verify(
+    paths: tuple[str, ...],
+    rules: str,
+    levels: tuple[str, ...],
+    mesh: dict[str, int] | None,
+    processes: int | None,
+    topologies: tuple[str, ...],
+    timeout: float,
+    memory: int,
+    python: str,
+    jobs: int,
+    cache_dir: Path | None,
+    no_cache: bool,
+    shard: Shard | None,
+    since: str | None,
+    update: bool,
+    record: bool,
+    init_file: Path | None,
+    html: Path | None,
+    junit: Path | None,
+    output_format: str,
+) -> None:
+    """Prove on simulated devices what programs declare about their shardings, donations and numbers.
+
+    PATHS are Python files, settings files, FILE::NAME, or directories; the fixtures at module level and
+    in [[tool.shardlint.verify]] are verified (without PATHS and --rules: those below the working directory
+    and in its settings). With --rules, the proofs of rules are run.
+
+    Exits with 0 when something passed and nothing failed, 1 after a failure (or when everything was
+    skipped), and 2 when the run itself could not be done.
+    """
+    if record or init_file:
+        _init(paths, init_file, timeout, python, record=record)
+    codes = [code for code in (part.strip() for part in rules.split(",")) if code]
+    if mesh and codes and not paths:
+        raise click.UsageError("--mesh is for fixtures; a proof brings its own mesh")
+    if since and codes:
+        raise click.UsageError("--since is for fixtures; it says nothing of which rules to prove")
+    try:
+        here = working_directory()
+        if html and junit and os.path.realpath(html) == os.path.realpath(junit):
+            raise click.UsageError(f"--report and --junit are both {junit}; name two files")
+        found: list[ProofFolder] = []
+        results: list[Result] = []
+        if codes:
+            from shardlint.rules_api.registry import proof_folders
+
+            found, results = proofs(codes, proof_folders())
+            if shard is not None:
+                # From the other end than fixtures: what does not come out even goes to other shards.
+                mirrored = Shard(shard.count + 1 - shard.index, shard.count)
+                found = mirrored.of(found, [1.0] * len(found))
+                results = results if shard.index == 1 else []
+        files = fixture_files(paths) if paths or not codes else {}
+        if since:
+            files = _touched(files, since, here)
+        options = "" if python == sys.executable else f" --python {shlex.quote(python)}"
+        request = Request(
+            files,
+            found,
+            mesh,
+            levels,
+            shard,
+            options=options,
+            processes=processes,
+            topologies=topologies,
+            named=[file for file in files if file in map(Path, paths)],
+        )
+        for file in (html, junit):
+            if file is not None and not (here / file).parent.is_dir():
+                raise CannotRun(f"{file}: there is no folder {file.parent}")
+        cache = None if no_cache else cache_dir or cache_folder("verify")
+        runner = Runner(python, timeout, memory, jobs, cache=cache)
+        run = run_request(request, runner, results, update)
+    except CannotRun as error:
+        tell(f"shardlint verify: {plain_lines(str(error))}")
+        sys.exit(2)
+    leave_if_removed()
+    _write(run, here, html, junit)
+    if output_format == "json":
+        from shardlint import __version__
+
+        click.echo(json_report(run, __version__))
+    else:
+        colour = coloured(sys.stdout)
+        click.echo(text_report(run, colour), color=colour)
+    for problem in run.unwritten:
+        tell(f"shardlint verify: {plain_lines(problem)}")
+    sys.exit(run.exit_code())
+
+
+def _touched(files: dict[Path, list[str]], since: str, here: Path) -> dict[Path, list[str]]:
+    """The files and fixtures that a change can touch. Ends the run where there are none."""
+    from shardlint.verify.since import touched
+
+    found = touched(files, since, here)
+    if found.why:
+        tell(f"shardlint verify: all fixtures, for since {since} this changed: {found.why}")
+    if found.left:
+        more = f" and {len(found.left) - 3} more" if len(found.left) > 3 else ""
+        tell(f"shardlint verify: what changed since {since} cannot touch {', '.join(found.left[:3])}{more}")
+    if not found.files:
+        click.echo(f"no fixture can be touched by what changed since {since}")
+        sys.exit(0)
+    return found.files
+
+
+def _init(
+    command: Sequence[str], into: Path | None, timeout: float, python: str, *, record: bool
+) -> NoReturn:
+    """Write the fixtures of a program, say so, and end."""
+    from shardlint.run.init.start import init
+
+    if not record:
+        raise click.UsageError("--init-file is for --init")
+    try:
+        for line in init(command, into, timeout, python):
+            click.echo(plain_lines(line))
+    except CannotRun as error:
+        tell(f"shardlint verify: {plain_lines(str(error))}")
+        sys.exit(2)
+    sys.exit(0)
+
+
+def _write(run: Run, here: Path, html: Path | None, junit: Path | None) -> None:
+    """Write the reports that are files, and note in the run which cannot be written."""
+    from shardlint import __version__
+
+    for file in (html, junit):
+        if file is None:
+            continue
+        if file is html:
+            from shardlint.verify.html.verify import html_report as report
+        else:
+            from shardlint.verify.junit import junit_report as report
+        data = report(run, __version__).encode()
+        try:
+            replace_file(here / file, data)
+        except OSError as error:
+            run.unwritten.append(f"{file}: cannot be written: {error.strerror}")
+
+
+def run_request(
+    request: Request, runner: Runner, already: Sequence[Result] = (), update: bool = False
+) -> Run:
+    """Do all of a request, and hold it against its goldens, or `update` them.
+
+    Raises `CannotRun` where that is not possible, a run without any fixture included.
+    """
+    goldens = goldens_of(request.files)
+    with runner, Progress(sys.stderr) as runner.progress:
+        caught = check_self(runner)
+        proven = check_rules(request.proofs, verify_proofs(runner, request))
+        results = [*already, *proven, *verify_fixtures(runner, request)]
+        whole = not (request.mesh or request.shard or any(request.files.values()))
+        packages = {name: release for name, release in runner.releases.items() if name in _SHOWN}
+        run = Run(results, packages, list(runner.limits), caught, shard=str(request.shard or ""))
+        try:
+            run.goldens = hold(results, runner.releases, update=update, whole=whole, goldens=goldens)
+        except OSError as error:
+            run.unwritten.append(f"{error.filename}: the golden cannot be written: {error.strerror}")
+        return run

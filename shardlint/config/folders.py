@@ -1,0 +1,121 @@
+"""Which settings and which project a folder belongs to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardlint.config.settings import BadSettings, Settings, given_settings, settings_in
+from shardlint.source.tree import Tree
+
+if TYPE_CHECKING:
+    from shardlint.source.store import Store
+
+ScopeKey = tuple[str, str]
+"""The settings file, if any, and the root of the project."""
+MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", "shardlint.toml", ".git", ".hg")
+"""What a folder holds that is the root of a project."""
+
+
+class Places:
+    """Answers for folders, by absolute path; remembered."""
+
+    def __init__(self, tree: Tree | None = None, config: Path | None = None) -> None:
+        self.tree = tree or Tree()
+        self._given = given_settings(config) if config is not None else None
+        self._settings: dict[str, Settings] = {}
+        self._marked: dict[str, str | None] = {}
+
+    def settings(self, folder: str) -> Settings:
+        """The settings that govern a folder: those of the nearest shardlint.toml or pyproject.toml that has any.
+
+        Raises `BadSettings`.
+        """
+        if self._given is not None:
+            return self._given
+        known = self._settings.get(folder)
+        if known is None:
+            here = (
+                settings_in(Path(folder))
+                if self._holds(folder, ("shardlint.toml", "pyproject.toml"))
+                else None
+            )
+            parent = os.path.dirname(folder)
+            known = here or (self.settings(parent) if parent != folder else Settings())
+            self._settings[folder] = known
+        return known
+
+    def root(self, folder: str) -> str:
+        """The project a folder is in: the nearest marked folder at or above it, else the folder of its top package."""
+        marked = self._nearest(folder)
+        if marked is not None:
+            return marked
+        while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.dirname(folder) != folder:
+            folder = os.path.dirname(folder)
+        return folder
+
+    @cached_property
+    def store(self) -> Store | None:
+        """Where what runs find is kept; None where there is no place for it."""
+        from shardlint.source.store import open_store
+
+        return open_store()
+
+    def is_marked(self, folder: str) -> bool:
+        """Whether something says where the project begins that a folder is in."""
+        return self._nearest(folder) is not None
+
+    def _nearest(self, folder: str) -> str | None:
+        if folder not in self._marked:
+            parent = os.path.dirname(folder)
+            above = self._nearest(parent) if parent != folder else None
+            self._marked[folder] = folder if self._holds(folder, MARKERS) else above
+        return self._marked[folder]
+
+    def _holds(self, folder: str, names: tuple[str, ...]) -> bool:
+        listed = self.tree.known.get(folder)
+        if listed is not None:
+            return not listed.names.isdisjoint(names)
+        return any(os.path.exists(os.path.join(folder, name)) for name in names)
+
+
+def scope_key(settings: Settings, root: str) -> ScopeKey:
+    """What tells one set of settings and project from another."""
+    return str(settings.path or ""), root
+
+
+def folder_of(path: Path) -> str:
+    """A folder itself; of anything else, also of what is not there, the folder it is in."""
+    return str(path if os.path.isdir(path) else path.parent)
+
+
+def shown_folder(folder: str) -> str:
+    """A folder's path for people: from the current folder, where it is that or below it."""
+    with contextlib.suppress(OSError, ValueError):  # the current folder is gone, or on another drive
+        below = os.path.relpath(folder)
+        if below.split(os.sep)[0] != os.pardir:
+            return below.replace(os.sep, "/")
+    return folder.replace(os.sep, "/")
+
+
+def project_root(path: Path) -> Path:
+    """The project a file or folder belongs to."""
+    return Path(Places().root(folder_of(path)))
+
+
+def find_settings(folder: Path) -> Settings:
+    """The settings that govern a folder. Raises `BadSettings`."""
+    return Places().settings(real(folder))
+
+
+def real(path: Path | str) -> str:
+    """The absolute path of a file, links followed. Raises `BadSettings` where the current folder is gone."""
+    try:
+        return os.path.realpath(path)
+    except FileNotFoundError:
+        raise BadSettings(
+            "the current folder is no longer there; go to another one, or write absolute paths"
+        ) from None

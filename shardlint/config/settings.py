@@ -1,0 +1,209 @@
+"""Settings: `[tool.shardlint]` in pyproject.toml, or shardlint.toml. Read, never run."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from shardlint.config.certainty import DEFAULT, Certainty
+from shardlint.config.meant import meant
+
+
+class BadSettings(Exception):
+    """Settings that cannot be used; the message names the file, the key and what to write instead."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All settings, with their defaults.
+
+    `select` and `ignore` hold codes, prefixes, names or harms. `exclude` holds patterns as in `.gitignore`, relative
+    to the settings file. `certainty` is the least that is reported; `pedantic` is short for possible.
+    `targets` maps a package to a release. `per_file_ignores` maps a pattern to codes.
+    """
+
+    select: tuple[str, ...] = ()
+    ignore: tuple[str, ...] = ()
+    certainty: Certainty = DEFAULT
+    pedantic: bool = False
+    exclude: tuple[str, ...] = ()
+    targets: dict[str, str] = field(default_factory=dict)
+    per_file_ignores: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    jit_decorators: tuple[str, ...] = ()
+    """Dotted names of the project's own functions that trace what they are given, as `jax.jit` does."""
+    path: Path | None = None
+    """The file these were read from."""
+    extend_select: tuple[str, ...] = ()
+    """Rules besides those that are selected, or on by default."""
+    baseline: str = ""
+    """The file of known findings, relative to the settings file."""
+    given: bool = False
+    """Whether the command line names the file: its patterns are relative to the current folder."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder that patterns are relative to."""
+        return Path.cwd() if self.given or self.path is None else self.path.parent
+
+    @property
+    def name(self) -> str:
+        """The settings file's name, for messages."""
+        return self.path.name if self.path is not None else "the defaults"
+
+
+# What each setting looks like, for whoever wrote something else.
+_EXAMPLES = {
+    "select": '["SL2", "silent"]',
+    "ignore": '["SL214"]',
+    "exclude": '["vendored/"]',
+    "targets": '{jax = "0.8"}',
+    "per-file-ignores": '{"tests/**" = ["SL2"]}',
+    "jit-decorators": '["mylib.utils.my_jit"]',
+    "extend-select": '["SL654"]',
+    "extend": '"../shardlint.toml"',
+    "baseline": '".shardlint-baseline.json"',
+}
+_OF_THE_RUN = ("path", "given")
+_KEYS = {f.name.replace("_", "-"): f.name for f in fields(Settings) if f.name not in _OF_THE_RUN}
+EXTEND = "extend"
+"""The key that names another file, whose settings hold where this one says nothing."""
+_DEEPEST = 10
+
+
+def settings_in(folder: Path) -> Settings | None:
+    """The settings that a folder itself holds, if any. Raises `BadSettings`."""
+    own = folder / "shardlint.toml"
+    if os.path.isfile(own):
+        return read_settings(own)
+    project = folder / "pyproject.toml"
+    if os.path.isfile(project) and "shardlint" in _text(project):
+        table = _table(project)
+        return None if table is None else _settings(project, table)
+    return None
+
+
+def read_settings(path: Path) -> Settings:
+    """Read one settings file. Raises `BadSettings` for broken TOML, unknown keys and values of the wrong kind."""
+    return _settings(path, _table(path) or {})
+
+
+def given_settings(path: Path) -> Settings:
+    """The settings of a file that the command line names. Raises `BadSettings`."""
+    return replace(read_settings(path), given=True)
+
+
+def _table(path: Path) -> dict[str, Any] | None:
+    """The settings as they are written; None for a pyproject.toml without any."""
+    import tomllib  # late, as all that most runs have no use for
+
+    text = _text(path)
+    if text.startswith("\ufeff"):
+        raise BadSettings(
+            f"{path}: not valid TOML: line 1 begins with a byte order mark; save it as UTF-8 without one"
+        )
+    try:
+        table = tomllib.loads(text)
+    except ValueError as error:  # also of numbers with more digits than Python reads
+        raise BadSettings(f"{path}: not valid TOML: {error}") from None
+    except RecursionError:
+        raise BadSettings(f"{path}: not valid TOML: nested too deeply") from None
+    if path.name != "pyproject.toml":
+        return table
+    tool = table.get("tool")
+    own = tool.get("shardlint") if isinstance(tool, dict) else None
+    if not isinstance(own, dict | None):
+        raise BadSettings(f"{path}: [tool.shardlint] is not a table")
+    return own
+
+
+def _settings(path: Path, table: dict[str, Any]) -> Settings:
+    values: dict[str, Any] = {**_extended(path, table, ()), "path": path}
+    if values.get("pedantic") and values.get("certainty", Certainty.POSSIBLE) is not Certainty.POSSIBLE:
+        raise BadSettings(f'{path}: pedantic means certainty = "possible"; leave one of the two out')
+    return Settings(**values)
+
+
+def _extended(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict[str, Any]:
+    """The values of a file over those of the file it extends."""
+    here = os.path.realpath(path)
+    if here in below or len(below) > _DEEPEST:
+        raise BadSettings(f"{path}: extend leads round in a circle, or through too many files")
+    values: dict[str, Any] = {}
+    for key, value in table.items():
+        if key == EXTEND:
+            if not isinstance(value, str) or not value:
+                raise BadSettings(f"{path}: {key} is {value!r}; write a path such as {_EXAMPLES[EXTEND]}")
+            base = path.parent / os.path.expanduser(value)
+            if not os.path.isfile(base):
+                raise BadSettings(f"{path}: extend names {value!r}, and there is no such file")
+            values = {**_extended(base, _table(base) or {}, (*below, here)), **values}
+        elif key in _KEYS:
+            values[_KEYS[key]] = _read(path, key, value)
+        elif key != "verify":  # fixtures, read by `shardlint verify`
+            hint = meant(key.replace("_", "-"), [*_KEYS, EXTEND])
+            raise BadSettings(f"{path}: unknown setting {key!r}; {hint}")
+    return values
+
+
+def _read(path: Path, key: str, value: object) -> object:
+    match key:
+        case "pedantic":
+            if isinstance(value, bool):
+                return value
+            raise BadSettings(f"{path}: {key} is {value!r}; write true or false")
+        case "baseline":
+            if isinstance(value, str) and value:
+                return value
+            raise BadSettings(f"{path}: {key} is {value!r}; write a path such as {_EXAMPLES[key]}")
+        case "certainty":
+            if isinstance(value, str) and value in list(Certainty):
+                return Certainty(value)
+            raise BadSettings(f"{path}: {key} is {value!r}; write one of {', '.join(Certainty)}")
+        case "targets":
+            if isinstance(value, dict):
+                return _targets(path, value)
+            raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
+        case "per-file-ignores":
+            if isinstance(value, dict):
+                return {
+                    str(pattern): _strings(path, f"{key}.{pattern}", codes, '["SL2"]')
+                    for pattern, codes in value.items()
+                }
+            raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
+    return _strings(path, key, value, _EXAMPLES[key])
+
+
+def _targets(path: Path, table: dict[str, Any]) -> dict[str, str]:
+    from shardlint.config.targets import BadTarget, parse_targets
+
+    for package, version in table.items():
+        if not isinstance(version, str):
+            raise BadSettings(
+                f"{path}: targets.{package} is {version!r}; the value must be a string, as in {_EXAMPLES['targets']}"
+            )
+    try:
+        return parse_targets(f"{package}={version}" for package, version in table.items())
+    except BadTarget as error:
+        raise BadSettings(f"{path}: {error}") from None
+
+
+def _strings(path: Path, key: str, value: object, example: str) -> tuple[str, ...]:
+    if isinstance(value, list) and all(isinstance(item, str) for item in value):
+        return tuple(value)
+    raise BadSettings(f"{path}: {key} is {value!r}; write a list of strings such as {example}")
+
+
+def _text(path: Path) -> str:
+    try:
+        text = path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise BadSettings(f"{path}: cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BadSettings(
+            f"{path}: not valid TOML: byte {error.start + 1} is not UTF-8; save it as UTF-8"
+        ) from None
+    if "\0" in text:
+        raise BadSettings(f"{path}: not valid TOML: it holds NUL, as UTF-16 does; save it as UTF-8")
+    return text

@@ -1,0 +1,1 @@
+"""Files to findings: screening, dispatch, workers and the cache."""

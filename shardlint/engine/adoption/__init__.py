@@ -1,0 +1,1 @@
+"""Baselines: the findings that a project has and accepts."""

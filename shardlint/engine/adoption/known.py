@@ -1,0 +1,122 @@
+"""What of a report is in the baselines of its projects is taken out of it, and what is gone out of the baselines."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardlint.config.certainty import Certainty, least
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from shardlint.config.folders import Places
+    from shardlint.engine.adoption.baseline import Entry, Matched
+    from shardlint.engine.results import FileReport, Options, Report
+    from shardlint.source.find import Found
+
+NAME = ".shardlint-baseline.json"
+
+
+@dataclass
+class Known:
+    """The baseline of one project, and the files of the project that a run looked at."""
+
+    file: Path
+    base: Path
+    least: Certainty
+    files: set[str] = field(default_factory=set)
+    """Absolute paths, links followed."""
+    reports: list[FileReport] = field(default_factory=list)
+    entries: list[Entry] | None = None
+    matched: Matched | None = None
+
+
+def projects(report: Report, found: Found, options: Options, places: Places) -> dict[str, Known]:
+    """The projects of a run by their roots, each with its baseline."""
+    known: dict[str, Known] = {}
+    folders: dict[str, Known] = {}
+    for met in found.met:
+        folder = os.path.dirname(met.real)
+        if folder not in folders:
+            root = places.root(folder)
+            if root not in known:
+                settings = places.settings(folder)
+                named = settings.baseline
+                file = settings.folder / named if named else Path(root, NAME)
+                known[root] = Known(file, file.parent.resolve(), least(options, settings))
+            folders[folder] = known[root]
+        folders[folder].files.add(met.real)
+    for one in report.reports:
+        folders[os.path.dirname(os.path.realpath(one.path))].reports.append(one)
+    return known
+
+
+def compare(project: Known, report: Report, whole: bool) -> Matched:
+    """Compare a project's findings with its baseline.
+
+    `whole` says that all rules were run, so that what was not found is not there.
+    """
+    from shardlint.engine.adoption.baseline import load, match
+
+    project.entries = load(project.file)
+    undone = {os.path.realpath(path) for path, _ in (*report.skipped, *report.faults)}
+    checked = project.files - undone
+
+    def looked(entry: Entry) -> bool:
+        sure = entry.certainty in list(Certainty) and Certainty(entry.certainty).meets(project.least)
+        return whole and sure and os.path.realpath(project.base / entry.path) in checked
+
+    project.matched = match(project.entries or [], project.reports, project.base, looked)
+    return project.matched
+
+
+def all_rules(options: Options) -> bool:
+    """Whether a run looks for all that the settings ask for."""
+    return not (options.select or options.ignore or options.harm or options.targets)
+
+
+def leave_out(
+    report: Report, found: Found, options: Options, places: Places, partly: frozenset[str] = frozenset()
+) -> None:
+    """Take out of a report what is known. Baselines lose what is gone, except in CI, where nobody would keep that.
+
+    Of the files `partly` only some findings are in the report: nothing of them is taken to be gone.
+    """
+    for project in projects(report, found, options, places).values():
+        if not project.file.is_file():
+            continue
+        project.files -= partly
+        matched = compare(project, report, all_rules(options))
+        report.known += matched.known
+        report.baselines.append(project.file)
+        report.gone += len(matched.gone)
+        replaced = {id(file): findings for file, findings in matched.new}
+        mine = {id(file) for file in project.reports}
+        report.reports = [
+            file.of(replaced[id(file)]) if id(file) in replaced else file
+            for file in report.reports
+            if id(file) not in mine or id(file) in replaced
+        ]
+        if not os.environ.get("CI") and differ(matched.kept, project.entries or []):
+            from shardlint.engine.adoption.baseline import BadBaseline, save
+
+            try:
+                save(project.file, matched.kept)
+                report.shrunk = True
+            except BadBaseline:  # a tree that is only read: the next run that may write does it
+                continue
+
+
+def entries_of(reports: Iterable[FileReport], base: Path) -> list[Entry]:
+    """Findings as entries of a baseline in a folder."""
+    from shardlint.engine.adoption.baseline import match
+
+    return match([], list(reports), base, lambda _: False).added
+
+
+def differ(kept: Iterable[Entry], entries: Iterable[Entry]) -> bool:
+    """Whether two baselines hold different findings."""
+    return sorted(kept) != sorted(entries)

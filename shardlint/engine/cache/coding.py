@@ -1,0 +1,83 @@
+"""Findings as JSON, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from shardlint.config.certainty import Certainty
+from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Named, Safety
+
+
+def coded(finding: Finding) -> list[Any]:
+    """A finding as plain data."""
+    fix = finding.fix
+    return [
+        finding.rule.code,
+        finding.rule.name,
+        finding.start,
+        finding.end,
+        finding.label,
+        finding.message,
+        finding.help,
+        finding.harm.value,
+        finding.certainty.value,
+        None
+        if fix is None
+        else [
+            fix.safety.value,
+            fix.message,
+            [[edit.start, edit.end, edit.text] for edit in fix.edits],
+            fix.why,
+            list(fix.drops),
+            list(fix.together),
+            list(fix.uncovers),
+        ],
+        finding.form,
+        finding.why,
+        None if finding.obstacles is None else list(finding.obstacles),
+    ]
+
+
+def decoded(data: Any, rests: tuple[str, ...] = ()) -> Finding:
+    """The finding, which rests on files. Raises `ValueError`, `TypeError` or `KeyError` for what is none."""
+    code, name, start, end, label, message, help, harm, certainty, fix, form, why, obstacles = data
+    return Finding(
+        Named(_text(code), _text(name)),
+        _number(start),
+        _number(end),
+        _text(label),
+        _text(message),
+        _text(help),
+        Harm(harm),
+        Certainty(certainty),
+        None if fix is None else _fix(fix),
+        _text(form),
+        _text(why),
+        None if obstacles is None else tuple(_text(one) for one in obstacles),
+        rests,
+    )
+
+
+def _fix(data: Any) -> Fix:
+    safety, message, edits, why, drops, together, uncovers = data
+    return Fix(
+        Safety(safety),
+        _text(message),
+        tuple(Edit(_number(start), _number(end), _text(text)) for start, end, text in edits),
+        _text(why),
+        tuple(_text(drop) for drop in drops),
+        tuple(_text(path) for path in together),
+        tuple(_text(code) for code in uncovers),
+    )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("no text")
+    return value
+
+
+def _number(value: Any) -> int:
+    if not isinstance(value, int) or value < 0:
+        raise TypeError("no position")
+    return value

@@ -1,0 +1,97 @@
+"""What earlier runs found, a project at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from shardlint.config.certainty import Certainty, least
+from shardlint.config.folders import Places, ScopeKey, scope_key
+from shardlint.engine.cache.shard import Shard
+from shardlint.engine.results import Options, Outcome
+from shardlint.source.find import Met
+from shardlint.source.screen import Screen
+from shardlint.source.store import Store, digest
+
+if TYPE_CHECKING:
+    from shardlint.model.project import Answers
+
+
+class Memory:
+    """The projects of a run."""
+
+    def __init__(self, store: Store, options: Options, places: Places, many: bool = False) -> None:
+        self.store = store
+        self._many = many
+        """Whether so much is to be checked that several processes had better screen it."""
+        self.places = places
+        self.options = options
+        self._shards: dict[ScopeKey, tuple[str, Shard]] = {}
+        self._folders: dict[str, Shard] = {}
+        self._known_screens: dict[Certainty, tuple[Screen, dict[str, Screen]]] = {}
+
+    def recall(self, met: Met) -> Outcome | None:
+        """What is known of a file; None where it must be checked."""
+        return self._shard(met.real).recall(met)
+
+    def keep(self, real: str, outcome: Outcome) -> None:
+        """Keep what was found in a file."""
+        self._shard(real).keep(real, outcome)
+
+    def answers(self) -> dict[ScopeKey, Answers]:
+        """What searches through the projects would find."""
+        return {key: shard.answers() for key, (_, shard) in self._shards.items()}
+
+    def learn(self, answers: Mapping[ScopeKey, Answers]) -> None:
+        """Keep what searches found."""
+        for key, found in answers.items():
+            if key in self._shards:
+                self._shards[key][1].learn(found)
+
+    def save(self) -> None:
+        """Save what is new."""
+        for name, shard in self._shards.values():
+            if shard.dirty:
+                self.store.save(name, shard.data())
+
+    def _shard(self, real: str) -> Shard:
+        known = self._folders.get(real.rpartition(os.sep)[0])
+        if known is None:
+            folder = os.path.dirname(real)
+            settings = self.places.settings(folder)
+            key = scope_key(settings, self.places.root(folder))
+            if key not in self._shards:
+                options = self.options
+                asks = [options.select, options.ignore, options.harm, options.extend_select]
+                targets = sorted(options.targets.items())
+                about = json.dumps([key, repr(settings), *asks, options.certainty, targets])
+                name = f"{digest(about.encode())}.json"
+                loaded = self.store.load(name)
+                # Whoever asks for rules that there are not is told so, also where nothing would be checked.
+                own = (settings.select, settings.extend_select, settings.ignore, settings.per_file_ignores)
+                asked = any((*asks, *own))
+                seen = loaded is not None or not (asked or self._many)
+                screen, without = self._screens(least(options, settings)) if seen else (None, {})
+                self._shards[key] = name, Shard(loaded, key[1], self.places.tree, screen, without)
+            known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]
+        return known
+
+    def _screens(self, sure: Certainty) -> tuple[Screen, dict[str, Screen]]:
+        """The screen of all rules for whatever releases, and those for projects that do not hold some word."""
+        if sure not in self._known_screens:
+            name = f"words-{sure}.json"
+            try:
+                kept = self.store.load(name) or {}
+                found = Screen.load(kept["all"]), {str(w): Screen.load(s) for w, s in kept["without"].items()}
+            except (TypeError, ValueError, AttributeError, KeyError):
+                from shardlint.engine.dispatch import screens
+
+                found = screens(sure)
+                self.store.save(
+                    name,
+                    {"all": found[0].dump(), "without": {word: one.dump() for word, one in found[1].items()}},
+                )
+            self._known_screens[sure] = found
+        return self._known_screens[sure]

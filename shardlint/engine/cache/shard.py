@@ -1,0 +1,479 @@
+"""What is known of one project: its files, what was found in each and what that rests on."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import time
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardlint.config.environments import site_packages
+from shardlint.engine.results import NOTHING, QUIET, FileReport, Outcome
+from shardlint.model.import_graph import ImportGraph, imports_of
+from shardlint.source.code import code_of
+from shardlint.source.find import Met, survey
+from shardlint.source.notebook import program
+from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, holds
+from shardlint.source.store import changed, digest
+from shardlint.source.tree import Stamp, Tree, stamp_of
+
+if TYPE_CHECKING:
+    from shardlint.model.needs import Need
+    from shardlint.model.project import Answers
+    from shardlint.source.screen import Screen
+
+# A file may change twice within one tick of the clock that dates it: what is so new is known by its content only.
+_TICK = 2_000_000_000
+_FEW = 20
+_FEW_BYTES = 20_000_000
+
+
+class Shard:
+    """A project under one set of settings and options.
+
+    Files are named by their path from the root, one outside of it by its absolute path. A need is `("file", name)` or
+    a question to the project. `screen` is that of all rules, by which a file that changed may be seen to be of no
+    interest; None where it must be checked.
+    """
+
+    def __init__(
+        self,
+        data: dict[str, Any] | None,
+        root: str,
+        tree: Tree,
+        screen: Screen | None,
+        without: Mapping[str, Screen] | None = None,
+    ) -> None:
+        self.root = root
+        self.tree = tree
+        self.screen = screen
+        self.without = without or {}
+        """For modules, the screen of what there is to say in a project that does not import them."""
+        self.dirty = False
+        self._new = 0
+        self._prefix = root if root.endswith(os.sep) else root + os.sep
+        self._walked: dict[str, Stamp] | None = None
+        self._named: dict[str, Stamp] = {}
+        self._texts: dict[str, bytes | None] = {}
+        self._unchanged: dict[str, bool] = {}
+        self._there: dict[str, bool] = {}
+        self._same_group: dict[tuple[bool, int, int], bool] = {}
+        try:
+            self._load(data or {})
+        except (AttributeError, LookupError, TypeError, ValueError):
+            self._load({})
+
+    def _load(self, data: dict[str, Any]) -> None:
+        names, digests, sizes, written, changed, numbers = data.get("files") or ([], [], [], [], [], [])
+        times = _all(int, written) and _all(int, changed)
+        if not (
+            _all(str, names) and _all(str, digests) and _all(int, sizes) and times and _all(int, numbers)
+        ):
+            raise TypeError("no names, digests and stamps")
+        columns = zip(sizes, written, changed, numbers, strict=True)
+        self.stamps: dict[str, Stamp] = dict(zip(names, columns, strict=True))
+        self.digests: dict[str, str] = dict(zip(names, digests, strict=True))
+        self.imports: dict[str, tuple[str, ...]] = {
+            name: tuple(map(str, found))
+            for name, found in zip(names, data.get("imports") or [], strict=False)
+            if found is not None
+        }
+        """What each file of the project imports, if anything rests on that."""
+        self.codes: dict[str, str] = {
+            name: str(code) for name, code in zip(names, data.get("codes") or [], strict=False) if code
+        }
+        """The digest of the code of each file that something rests on: a comment changes none of it."""
+        self.telling: list[Any] = list(data.get("telling", []))
+        self.quiet: set[str] = set(map(str, data.get("quiet", [])))
+        self.outcomes: dict[str, tuple[list[int], list[Any], str | None]] = {
+            name: (needs, found, reason) for name, (needs, found, reason) in data.get("outcomes", {}).items()
+        }
+        self.needs: list[tuple[str, ...]] = [
+            ("file", names[need]) if isinstance(need, int) else tuple(map(str, need))
+            for need in data.get("needs", [])
+        ]
+        self.found: dict[int, list[str]] = {
+            int(index): [names[place] for place in places] for index, places in data.get("found", {}).items()
+        }
+        for needs, found, _ in self.outcomes.values():
+            if not isinstance(found, list) or not _all(int, needs):
+                raise TypeError("no needs and findings")
+            if needs and not 0 <= min(needs) <= max(needs) < len(self.needs):
+                raise ValueError("rests on what is not there")
+
+    @cached_property
+    def _index(self) -> dict[tuple[str, ...], int]:
+        return {need: index for index, need in enumerate(self.needs)}
+
+    # what is known
+
+    def recall(self, met: Met) -> Outcome | None:
+        """What is known of a file; None where it must be checked."""
+        name = self._name(met.real)
+        if name is None:
+            return None
+        same = met.stamp is not None and self.stamps.get(name) == met.stamp
+        if same:
+            self._unchanged[name] = True
+        if same or self._same(name):
+            if name in self.quiet:
+                return QUIET
+            if name in self.outcomes:
+                return self._known(met, name)
+        text = self._text(name) if self.screen is not None else None
+        if self.screen is None or text is None or b"shardlint:" in text:
+            return None
+        hits = self.screen.hits(text)
+        if hits:
+            gone = any(
+                not left.of(hits, text) and not self._imported(module)
+                for module, left in self.without.items()
+            )
+            return NOTHING if gone and _parses(text) else None
+        if not _parses(text):
+            return None
+        # To save a project its files are all looked at: not worth it for the one file of a commit.
+        self.quiet.add(name)
+        self._new += 1
+        self.dirty = self.dirty or self._new > _FEW
+        return QUIET
+
+    def _imported(self, module: str) -> bool:
+        """Whether any file of the project imports a module, as the program would answer."""
+        if module not in self._there:
+            self._there[module] = self._look_for(module)
+        return self._there[module]
+
+    def _look_for(self, module: str) -> bool:
+        self._validate()
+        files = self._walked or {}
+        if sum(stamp[0] for stamp in files.values()) > _FEW_BYTES:
+            return True  # so much had better be read once, by whoever checks
+        for name in files:
+            try:
+                with open(self._path(name), "rb") as file:
+                    if holds(("imported", module), file.read()):
+                        return True
+            except OSError:
+                continue
+        return False
+
+    def _known(self, met: Met, name: str) -> Outcome | None:
+        self._validate()
+        if name not in self.outcomes:
+            return None
+        _, coded, reason = self.outcomes[name]
+        if not coded and reason is None:
+            return NOTHING
+        from shardlint.engine.cache.coding import decoded
+
+        try:
+            findings = [decoded(finding, self._files(rests)) for *finding, rests in coded]
+        except (LookupError, TypeError, ValueError):
+            return None
+        report = FileReport(met.path, None, findings) if findings else None
+        return Outcome(met.path, report, None if reason is None else str(reason))
+
+    def _files(self, rests: list[int]) -> tuple[str, ...]:
+        """The files that needs stand for."""
+        return tuple(self._path(self.needs[index][1]) for index in rests)
+
+    def answers(self) -> Answers:
+        """What searches through the project would find now."""
+        self._validate()
+        return {
+            self.needs[index]: [Path(self._path(name)) for name in names]
+            for index, names in self.found.items()
+        }
+
+    # what is new
+
+    def keep(self, real: str, outcome: Outcome) -> None:
+        """Keep what was found in a file just now."""
+        name = self._name(real)
+        if name is None:
+            return
+        self.dirty = True
+        self.quiet.discard(name)
+        self.outcomes.pop(name, None)
+        if outcome.quiet:
+            self.quiet.add(name)
+        elif outcome.needed is not None:
+            from shardlint.engine.cache.coding import coded
+
+            findings = outcome.report.findings if outcome.report is not None else []
+            needs = [self._need(need) for need in outcome.needed]
+            found = [[*coded(one), [self._need(Path(rest)) for rest in one.rests]] for one in findings]
+            self.outcomes[name] = needs, found, outcome.reason
+
+    def learn(self, answers: Answers) -> None:
+        """Keep what searches found, of those that something rests on."""
+        for question, paths in answers.items():
+            index = self._index.get(question)
+            if index is not None:
+                self.found[index] = [self._called(str(path)) for path in paths]
+
+    def _need(self, need: Need) -> int:
+        if isinstance(need, Path):
+            need = ("file", self._called(str(need)))
+            self._current(need[1])
+        if need not in self._index:
+            self._index[need] = len(self.needs)
+            self.needs.append(need)
+        return self._index[need]
+
+    def data(self) -> dict[str, Any]:
+        """All that holds, to be saved."""
+        self._validate()
+        files: dict[str, tuple[str, int, int, int, int]] = {}
+        recent = time.time_ns() - _TICK
+        walked = self._walked or {}
+        grouped = any(need[0] in (TOGETHER, JOINED) for need in self.needs)
+        imports: dict[str, tuple[str, ...]] = {}
+        codes: dict[str, str] = {}
+        read = {need[1] for need in self.needs if need[0] == "file"}
+        for name, stamp in {**self._named, **walked}.items():
+            if grouped and name in walked:
+                imports[name] = self._imports(name)
+            if name in read:
+                codes[name] = self._code(name)
+            text = self.digests[name] if self._same(name) else self._digest(name) or ""
+            self._texts.pop(name, None)
+            # One that changed meanwhile the next run looks at anew.
+            if _stamp(self._path(name)) == stamp:
+                size, written, changed, number = stamp
+                files[name] = text, size, written, changed if changed < recent else -1, number
+        outcomes = {name: entry for name, entry in self.outcomes.items() if name in files}
+        used = sorted({index for needs, *_ in outcomes.values() for index in needs})
+        place = {index: position for position, index in enumerate(used)}
+        listed = {name: position for position, name in enumerate(files)}
+        return {
+            "files": [list(files), *([entry[column] for entry in files.values()] for column in range(5))],
+            "imports": [imports.get(name) for name in files] if imports else [],
+            "codes": [codes.get(name, "") for name in files],
+            "telling": self.telling,
+            "quiet": sorted(self.quiet & files.keys()),
+            "outcomes": {
+                name: [
+                    [place[index] for index in needs],
+                    [[*one, [place[rest] for rest in rests if rest in place]] for *one, rests in found],
+                    reason,
+                ]
+                for name, (needs, found, reason) in outcomes.items()
+            },
+            "needs": [self._saved(self.needs[index], listed) for index in used],
+            "found": {
+                place[index]: [listed[name] for name in self.found[index]]
+                for index in used
+                if index in self.found and listed.keys() >= set(self.found[index])
+            },
+        }
+
+    def _saved(self, need: tuple[str, ...], listed: Mapping[str, int]) -> int | tuple[str, ...]:
+        """A need on a file, of which there are many, as the file's place among them."""
+        return listed[need[1]] if need[0] == "file" and need[1] in listed else need
+
+    # what changed
+
+    def _validate(self) -> None:
+        """Look at the whole project, and let go of what no longer holds."""
+        if self._walked is not None:
+            return
+        files, folders = survey(Path(self.root), self.tree)
+        cut = len(self._prefix)
+        self._walked = {path[cut:]: stamp for path, stamp in files.items() if path.startswith(self._prefix)}
+        telling = self._telling(folders)
+        if telling != self.telling:
+            self.telling = telling
+            self.outcomes, self.needs, self.found = {}, [], {}
+            self.__dict__.pop("_index", None)
+            self.dirty = True
+        if self._walked == self.stamps:
+            return
+        changed = [name for name in {**self.stamps, **self._walked} if not self._same(name)]
+        if not changed:
+            return
+        self.dirty = True
+        self.quiet.difference_update(name for name in changed if name in self.stamps)
+        moved = any(name not in self.stamps or self._current(name) is None for name in changed)
+        among = set(changed)
+        # What rests on a file sees its code. Of where that stands it may have told.
+        same_code = {name for name in changed if self._is_same_code(name)}
+        lines = [f"{os.path.basename(name)}:" for name in same_code]
+        dead = {
+            index
+            for index, need in enumerate(self.needs)
+            if self._is_dead(index, need, among, among - same_code, moved)
+        }
+        self.outcomes = {
+            name: entry
+            for name, entry in self.outcomes.items()
+            if name not in among and dead.isdisjoint(entry[0]) and not _tells_of(entry[1], lines)
+        }
+
+    def _is_same_code(self, name: str) -> bool:
+        known = self.codes.get(name)
+        return known is not None and name in (self._walked or {}) and self._code(name) == known
+
+    def _is_dead(
+        self, index: int, need: tuple[str, ...], changed: set[str], other_code: set[str], moved: bool
+    ) -> bool:
+        """Whether what a need stands for is no longer what it was; what searches find is brought up to date."""
+        if need[0] == "file":
+            return need[1] in other_code
+        if need[0] in (TOGETHER, JOINED):
+            return not self._same_files(need[1], need[0] == JOINED)
+        known = self.found.get(index)
+        if known is None:
+            return True
+        if need[0] not in SEARCHES:
+            if moved:
+                self.found[index] = self._module(need)
+            return self.found[index] != known
+        have = set(known)
+        gone = [name for name in changed if name in have and not self._holds(need, name)]
+        new = [name for name in changed if name not in have and self._holds(need, name)]
+        if gone or new:
+            have = (have | set(new)).difference(gone)
+            self.found[index] = [name for name in self._walked or {} if name in have]
+        return bool(gone or new)
+
+    def _same_files(self, path: str, joined: bool) -> bool:
+        """Whether the same files as before may run with a file."""
+        before, after = self._graphs
+        if before is after:
+            return True
+        one, other = (graph.joined(path) if joined else graph.together(path) for graph in (before, after))
+        if (joined, one, other) not in self._same_group:
+            self._same_group[joined, one, other] = before.names(one) == after.names(other)
+        return self._same_group[joined, one, other]
+
+    @cached_property
+    def _graphs(self) -> tuple[ImportGraph, ImportGraph]:
+        """The imports of the project as they were and as they are."""
+        now = {name: self._imports(name) for name in self._walked or {}}
+        before = self._graph(self.imports)
+        return before, before if now == self.imports else self._graph(now)
+
+    def _graph(self, imports: Mapping[str, tuple[str, ...]]) -> ImportGraph:
+        return ImportGraph(self.root, {self._path(name): found for name, found in imports.items()})
+
+    def _imports(self, name: str) -> tuple[str, ...]:
+        if name in self.imports and self._same(name):
+            return self.imports[name]
+        return imports_of(self._text(name) or b"")
+
+    def _module(self, question: tuple[str, ...]) -> list[str]:
+        from shardlint.model.project import Project
+
+        found = Project(Path(self.root)).module_file(question)
+        return [self._called(str(found))] if found is not None else []
+
+    def _holds(self, question: tuple[str, ...], name: str) -> bool:
+        text = self._text(name) if name in (self._walked or {}) else None
+        return text is not None and holds(question, text)
+
+    def _telling(self, folders: list[str]) -> list[Any]:
+        found: list[Any] = [[place, changed(place)] for place, _ in site_packages(self.root)]
+        for path in folders:
+            folder = self.tree.folder(path)
+            for name, stamp in (folder.telling if folder is not None else {}).items():
+                found.append([f"{path[len(self._prefix) :]}/{name}", *stamp])
+        return found
+
+    # files
+
+    def _name(self, real: str) -> str | None:
+        return real[len(self._prefix) :] if real.startswith(self._prefix) else None
+
+    def _called(self, real: str) -> str:
+        """The name of a file, which may be outside of the project: a package may begin further up."""
+        return self._name(real) or real
+
+    def _path(self, name: str) -> str:
+        return name if os.path.isabs(name) else self._prefix + name
+
+    def _same(self, name: str) -> bool:
+        """Whether a file is as it was when the last run ended."""
+        known = self._unchanged.get(name)
+        if known is None:
+            stored, stamp = self.stamps.get(name), self._current(name)
+            if stored is None or stamp is None:
+                known = False
+            elif stored == stamp:
+                known = True
+            else:
+                known = self.digests[name] == self._digest(name)
+                self.dirty = self.dirty or (known and stored[2] >= 0)
+            self._unchanged[name] = known
+        return known
+
+    def _current(self, name: str) -> Stamp | None:
+        """The stamp of a file as this run first saw it."""
+        if self._walked is not None and name in self._walked:
+            return self._walked[name]
+        if name not in self._named:
+            folder, _, last = self._path(name).rpartition(os.sep)
+            listed = self.tree.known.get(folder)
+            stamp = listed.inside.get(last) if listed is not None else None
+            stamp = stamp or _stamp(self._path(name))
+            if stamp is None:
+                return None
+            self._named[name] = stamp
+        return self._named[name]
+
+    def _text(self, name: str) -> bytes | None:
+        if name not in self._texts:
+            self._texts[name] = None
+            if self._current(name) is not None:
+                with contextlib.suppress(OSError), open(self._path(name), "rb") as file:
+                    self._texts[name] = program(Path(name), file.read())
+        return self._texts[name]
+
+    def _code(self, name: str) -> str:
+        """The digest of a file's code."""
+        if name in self.codes and self._same(name):
+            return self.codes[name]
+        text = self._text(name)
+        return digest(code_of(text)) if text is not None else ""
+
+    def _digest(self, name: str) -> str | None:
+        text = self._texts.get(name)
+        if text is None:
+            text = self._text(name)
+            self._texts.pop(name, None)  # of a first run these are all files there are
+        return digest(text) if text is not None else None
+
+
+def _tells_of(findings: list[Any], lines: list[str]) -> bool:
+    """Whether findings name a line of one of some files."""
+    return bool(lines and findings) and any(line in json.dumps(findings) for line in lines)
+
+
+def _parses(data: bytes) -> bool:
+    """Whether Python can parse what a file holds; False where only a check of it may tell why not."""
+    from shardlint.syntax.parse import NotParsed, check_parses
+
+    try:
+        check_parses(data.decode("utf-8"))
+    except (NotParsed, UnicodeDecodeError):
+        return False
+    return b"coding" not in data[:200]
+
+
+def _stamp(path: str) -> Stamp | None:
+    """The stamp of a file; None of a pipe or device, which may have no end, or be read only once."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return stamp_of(status) if stat.S_ISREG(status.st_mode) else None
+
+
+def _all(kind: type, values: Any) -> bool:
+    return isinstance(values, list) and set(map(type, values)) <= {kind}

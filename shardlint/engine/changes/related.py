@@ -1,0 +1,103 @@
+"""Which files of a project a file may concern: those that may run in one program with it.
+
+What each file imports is kept from run to run: a file that nothing imports and that imports nothing of its project is
+known to stand alone without reading another.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from shardlint.model.import_graph import ANY, ImportGraph, imports_of
+from shardlint.source.find import survey
+from shardlint.source.notebook import program
+
+if TYPE_CHECKING:
+    from shardlint.source.store import Store
+    from shardlint.source.tree import Tree
+
+_Known = dict[str, tuple[list[int], list[str]]]
+
+
+def related(root: str, files: Iterable[str], tree: Tree, store: Store | None = None) -> frozenset[str]:
+    """The files of a project that run together with some of it, by absolute path; those themselves left out.
+
+    What files import is kept in the store, if there is one.
+    """
+    named = frozenset(files)
+    imports = _imports(root, tree, store)
+    for path in named:
+        if path not in imports:
+            imports[path] = _read(path)
+    if all(_alone(path, imports) for path in named):
+        return frozenset()
+    graph = ImportGraph(root, imports)
+    found: set[str] = set()
+    for path in named:
+        found |= graph.names(graph.together(path))
+    return frozenset(found) - named
+
+
+def _alone(path: str, imports: Mapping[str, Iterable[str]]) -> bool:
+    """Whether nothing of the project can import a file, and it can import nothing of the project."""
+    name = _module(path)
+    stems = {_module(other) for other in imports if other != path}
+    if name == "conftest" or any(
+        part in stems or part == ANY for one in imports[path] for part in one.split(".")
+    ):
+        return False
+    if "" in imports[path] or any(one.startswith(".") for one in imports[path]):
+        return False
+    return not any(
+        name in one.split(".") or one.endswith(ANY)
+        for other, found in imports.items()
+        if other != path
+        for one in found
+    )
+
+
+def _module(path: str) -> str:
+    folder, _, name = path.rpartition(os.sep)
+    stem = name.partition(".")[0]
+    return os.path.basename(folder) if stem == "__init__" else stem
+
+
+def _imports(root: str, tree: Tree, store: Store | None) -> dict[str, tuple[str, ...]]:
+    """What every file of a project imports; those that changed since the last time are read."""
+    from shardlint.source.store import digest
+
+    files, _ = survey(Path(root), tree)
+    name = f"{digest(f'imports {root}'.encode())}.json"
+    known = _loaded(store.load(name) if store is not None else None)
+    found: _Known = {}
+    fresh = False
+    for path, stamp in files.items():
+        entry = known.get(path)
+        if entry is None or tuple(entry[0]) != tuple(stamp):
+            entry = list(stamp), list(_read(path))
+            fresh = True
+        found[path] = entry
+    if store is not None and (fresh or len(found) != len(known)):
+        store.save(name, {"imports": found})
+    return {path: tuple(imported) for path, (_, imported) in found.items()}
+
+
+def _loaded(data: dict[str, Any] | None) -> _Known:
+    try:
+        return {
+            str(path): ([int(one) for one in stamp], [str(one) for one in imported])
+            for path, (stamp, imported) in (data or {}).get("imports", {}).items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        return {}
+
+
+def _read(path: str) -> tuple[str, ...]:
+    try:
+        data = program(Path(path), Path(path).read_bytes())
+    except OSError:
+        return ()
+    return imports_of(data or b"")

@@ -1,0 +1,245 @@
+"""What shardlint knows at a line: for people who debug their sharding, or a rule."""
+
+from __future__ import annotations
+
+import ast
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from shardlint.config.folders import find_settings, project_root
+from shardlint.config.targets import find_targets
+from shardlint.config.versions import show
+from shardlint.model import Program
+from shardlint.model.arrays import Array, Arrays, Contraction
+from shardlint.model.evaluator.evaluate import scope_label
+from shardlint.model.mesh.contexts import Context
+from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
+from shardlint.model.traced import Region
+from shardlint.model.values import (
+    Api,
+    Choice,
+    ClassValue,
+    Constant,
+    Function,
+    Items,
+    Made,
+    Parameter,
+    Place,
+    Unknown,
+    Value,
+    Wrapped,
+)
+from shardlint.source.text import decode, read_bytes
+from shardlint.syntax import FileFacts, Scope
+
+_SHOWN = ("jax", "equinox", "flax")
+
+
+def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
+    """Lines of text about a line of a file: where it runs, under which mesh, what its names are.
+
+    In a notebook it is a line of a `cell`.
+
+    Raises `Unreadable` and `NotParsed` for a file that cannot be read, `LookupError` for a line that is not there.
+    """
+    absolute = Path(os.path.realpath(path))
+    source = decode(path, read_bytes(path))
+    shown = f"{path}:{line}" if cell is None else f"{path}:cell {cell}:{line}"
+    if cell is not None or source.in_cells:
+        line = source.line_of(cell, line) or 0
+        if not line:
+            raise LookupError("no cell with code has this line; a line of a notebook is PATH:cell N:LINE")
+    if not 1 <= line <= len(source.line_starts):
+        raise LookupError(f"{path} has {len(source.line_starts)} lines, so no line {line}")
+    settings = find_settings(absolute.parent)
+    root = project_root(absolute)
+    program = Program(root, jit_decorators=settings.jit_decorators)
+    targets = find_targets(root, {}, settings.targets, settings.name)
+    releases = (
+        f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN
+    )
+    told = list(about(program, program.project.checked(source, absolute), line))
+    yield f"{shown}: {source.line(line).strip()}"
+    yield f"  releases  {', '.join(releases)}"
+    yield from map(source.told, told)
+
+
+def about(program: Program, facts: FileFacts, line: int, column: int | None = None) -> Iterator[str]:
+    """Lines of text about a line: of all expressions that begin there, or the smallest that holds a character of it.
+
+    `column` counts bytes of UTF-8 from 0, as the `ast` module does.
+    """
+    nodes = list(_on_line(facts, line))
+    if column is not None:  # of those that hold it the last one is inside the others
+        nodes = [node for node in nodes if _holds(node, line, column)][-1:]
+    if not nodes:
+        yield "  nothing is evaluated on this line"
+        return
+    yield f"  region    {_region(program.region(facts, nodes[0]), facts)}"
+    yield from _context(program.context(facts, nodes[0]), facts)
+    seen: set[str] = set()
+    for node in nodes:
+        if isinstance(node, ast.Name | ast.Attribute | ast.Call) and isinstance(
+            getattr(node, "ctx", ast.Load()), ast.Load
+        ):
+            text = " ".join(facts.text(node).split())
+            value = program.value(facts, node)
+            if text not in seen and not isinstance(value, Unknown):
+                seen.add(text)
+                yield f"  {text:<9} {describe(value, program)}"
+    yield from _arrays(program, facts, nodes)
+
+
+def _arrays(program: Program, facts: FileFacts, nodes: list[ast.expr]) -> Iterator[str]:
+    """The arrays of a line, and the products: on the first way to it that is in sight."""
+    seen_program, view = next(program.views(facts, nodes[0]))
+    arrays = Arrays(seen_program.evaluator)
+    calls = view.way.calls if view.way is not None else ()
+    if calls:
+        yield f"  as called at {', '.join(f'{one.file.path.name}:{one.line}' for one in calls)}"
+    seen: set[str] = set()
+    for node in nodes:
+        text = " ".join(facts.text(node).split())
+        place = Place(facts, node)
+        found = arrays.of(place)
+        if text in seen or (found.placement is None and not found.shape):
+            continue
+        seen.add(text)
+        yield f"  array     {text}: {_array(found)}"
+        contraction = arrays.contraction(place)
+        if contraction is not None:
+            yield from _contraction(contraction)
+
+
+def _array(found: Array) -> str:
+    sizes = ", ".join("?" if size is None else str(size) for size in found.shape or ())
+    shape = f"({sizes})" if found.shape is not None else "of unknown shape"
+    if found.placement is None:
+        return shape
+    entries = [
+        "?" if axes is None else " and ".join(map(repr, axes)) or "None" for axes in found.placement.axes
+    ]
+    mesh = f" over {_mesh(found.placement.mesh)}" if found.placement.mesh is not None else ""
+    return f"{shape} split P({', '.join(entries)}){mesh}"
+
+
+def _contraction(found: Contraction) -> Iterator[str]:
+    for label in found.labels:
+        split = [f"{side} over {' and '.join(axes)}" for side, axes in
+                 (("left", label.left), ("right", label.right)) if axes]  # fmt: skip
+        kind = f": {label.parallelism}" if label.parallelism else ""
+        size = "" if label.size is None else f" ({label.size})"
+        yield f"            {label.name}{size} {label.role}, {' and '.join(split) or 'whole'}{kind}"
+    for move in found.moves:
+        yield f"            needs an {move}" if move[0] == "a" else f"            {move}"
+
+
+def _on_line(facts: FileFacts, line: int) -> Iterator[ast.expr]:
+    """Expressions that start on a line, outermost first."""
+    inner: Scope | None = facts.scope_at(line)
+    while inner is not None:
+        facts.walked(inner)
+        inner = inner.parent
+    found = [
+        node
+        for node in facts.evaluated()
+        if isinstance(node, ast.expr) and node.lineno == line and not isinstance(node, ast.Constant)
+    ]
+    return iter(sorted(found, key=lambda node: (node.col_offset, -(node.end_col_offset or 0))))
+
+
+def _holds(node: ast.expr, line: int, column: int) -> bool:
+    last, end = node.end_lineno or line, node.end_col_offset or 0
+    return node.col_offset <= column and (last > line or column <= end)
+
+
+def _region(region: Region, facts: FileFacts) -> str:
+    if region.scope is None or region.scope.kind == "module":
+        return "the module, run when it is imported"
+    words = {
+        "always": "traced, always",
+        "sometimes": "traced on some ways, not on others",
+        "never": "not traced",
+        "unknown": "not known to be traced: it may be called from code that is not here",
+    }
+    if region.steps:
+        return f"{words[region.traced]}: {region.describe(facts)}"
+    return f"{words[region.traced]}: in {scope_label(region.scope)}"
+
+
+def _context(context: Context, facts: FileFacts) -> Iterator[str]:
+    for found in context.contexts:
+        where = f"line {found.place.line}"
+        if found.place.file is not facts:
+            where = f"{found.place.file.path.name}:{found.place.line}"
+        mesh = _mesh(found.mesh) if found.mesh is not None else "a mesh that is not known"
+        yield f"  mesh      {found.kind} at {where}: {mesh}"
+    if context.never:
+        yield "  mesh      none is in context, on any way here"
+    elif context.bare and context.contexts:
+        yield "  mesh      none is in context on other ways here"
+    if not context.complete:
+        yield "  mesh      there may be others: not every caller or context manager is known"
+
+
+def describe(value: Value, program: Program) -> str:
+    """A value in words."""
+    mesh = mesh_of(value, program.evaluator)
+    if mesh is not None:
+        return _mesh(mesh)
+    spec = spec_of(value, program.evaluator)
+    if spec is not None:
+        return _spec(spec)
+    parts = sharding_parts(value, program.evaluator)
+    if parts is not None:
+        return f"NamedSharding({describe(parts[0], program)}, {describe(parts[1], program)})"
+    match value:
+        case Constant(value=constant):
+            return repr(constant)
+        case Items(kind=kind, items=items, open=more):
+            inside = ", ".join(describe(item, program) for item in items) + (", ..." if more else "")
+            return f"{kind} ({inside})"
+        case Api(written=written):
+            return written
+        case Function(place=place):
+            return f"function at {place.file.path.name}:{place.line}"
+        case ClassValue(node=node):
+            return f"class {node.name}"
+        case Wrapped(api=wrapper, inner=inner):
+            return f"{wrapper.written} of {describe(inner, program)}"
+        case Made(by=by):
+            return f"made by {describe(by, program)}"
+        case Parameter(name=name):
+            return f"parameter {name}"
+        case Choice(options=options):
+            return " or ".join(dict.fromkeys(describe(option, program) for option in options))
+        case Unknown(why=why):
+            return f"not known ({why})" if why else "not known"
+    return type(value).__name__
+
+
+def axes_of(mesh: Mesh, between: str = ", ") -> str:
+    """The axes of a mesh with their sizes; empty where they are not known."""
+    named = zip(mesh.axis_names or (), mesh.sizes, strict=False)
+    return between.join(f"{name}={size}" if size is not None else name for name, size in named)
+
+
+def _mesh(mesh: Mesh) -> str:
+    if mesh.axis_names is None:
+        return "a mesh whose axes are not known"
+    axes = axes_of(mesh)
+    kind = "" if mesh.axis_types in ("default", "unknown") else f", {mesh.axis_types} axes"
+    return f"mesh ({axes}){kind} at {mesh.place.file.path.name}:{mesh.place.line}"
+
+
+def _spec(spec: Spec) -> str:
+    parts = []
+    for entry in spec.entries:
+        if entry.unconstrained:
+            parts.append("UNCONSTRAINED")
+        elif not entry.known:
+            parts.append("?")
+        else:
+            parts.append("None" if not entry.axes else " and ".join(map(repr, entry.axes)))
+    return f"P({', '.join(parts)}{', ...' if spec.open else ''})"

@@ -1,0 +1,427 @@
+"""One file to its findings: screen, facts, program, sites, rules, suppressions."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shardlint.config.certainty import Certainty, least
+from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
+from shardlint.config.settings import Settings
+from shardlint.config.targets import Targets, find_targets
+from shardlint.engine.dispatch import Trigger, Wakes, sites, wanted
+from shardlint.engine.results import Fault, FileReport, Options, Outcome
+from shardlint.engine.suppressed import about, unsuppressed
+from shardlint.model import Program
+from shardlint.model.again import again
+from shardlint.model.needs import Need, Needs
+from shardlint.model.project import Answers, Project
+from shardlint.rules_api.builtin import FileNotParsed
+from shardlint.rules_api.registry import UnknownRule, entries, made, matching, selected
+from shardlint.rules_api.rule import Finding, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.find import matches
+from shardlint.source.newer import newer
+from shardlint.source.notebook import program
+from shardlint.source.patterns import regex
+from shardlint.source.screen import Texts
+from shardlint.source.suppress import suppressions
+from shardlint.source.text import Source, Unreadable, decode, read_bytes
+from shardlint.source.timing import timed
+from shardlint.syntax import FileFacts, NotParsed, check_parses
+
+_OWN = frozenset({"SL001", "SL002", "SL003"})
+_IN_A_STRING = regex(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
+
+
+@dataclass
+class _Scope:
+    """What files under one settings file and project share."""
+
+    settings: Settings
+    codes: frozenset[str]
+    """Of the rules that run."""
+    reported: frozenset[str]
+    """Of those whose findings are asked for."""
+    wakes: Wakes
+    ever: Wakes
+    """Of what may wake on other releases too."""
+    wanted: Wakes
+    """Without the rules that find nothing as sure as is asked for."""
+    targets: Targets
+    program: Program
+    least: Certainty
+    ignores: tuple[tuple[str, frozenset[str]], ...]
+    """Patterns of files, and the codes left out there."""
+
+    def ignored(self, path: Path) -> frozenset[str]:
+        """The codes that the settings leave out for a file."""
+        if not self.ignores or self.settings.path is None:
+            return frozenset()
+        base, real = Path(os.path.realpath(self.settings.folder)), Path(os.path.realpath(path))
+        here = [codes for pattern, codes in self.ignores if matches([pattern], real, base)]
+        return frozenset().union(*here)
+
+
+class Checker:
+    """Checks files, one project at a time. Holds the programs, so that files of one project are linked once."""
+
+    def __init__(
+        self,
+        options: Options,
+        overlay: dict[Path, Source] | None = None,
+        places: Places | None = None,
+        answers: Mapping[ScopeKey, Answers] | None = None,
+    ) -> None:
+        self.options = options
+        self._overlay = overlay or {}
+        self._places = places or Places(config=options.config)
+        self._answers: dict[ScopeKey, Answers] = dict(answers or {})
+        """What is known of searches through a project, from an earlier run."""
+        self._scopes: dict[ScopeKey, _Scope] = {}
+        self._wakes: dict[tuple[frozenset[str], Certainty], Wakes] = {}
+        self._real: dict[str, str] = {}
+        self._last: _Scope | None = None
+        self.pause: Callable[[], None] = lambda: None
+        """Called now and then. What it raises, if it is no `Exception`, ends the check of the file."""
+
+    def again(
+        self, overlay: dict[Path, Source], changed: Collection[Path], files: Mapping[str, dict[Path, int]]
+    ) -> tuple[Checker, frozenset[Need]]:
+        """A checker after some files changed, which keeps what is known of the others; and what is no longer so.
+
+        `files` are the files of projects, by their roots, in which some came or went. The one before must be let go
+        of, by `dispose`, before another is made of it.
+        """
+        after = Checker(self.options, overlay, self._places)
+        after._wakes, after._real, after.pause = self._wakes, self._real, self.pause
+        gone: frozenset[Need] = frozenset()
+        for key, scope in self._scopes.items():
+            project, moved = again(scope.program.project, overlay, changed, files.get(key[1]))
+            program = Program(project.root, overlay, scope.settings.jit_decorators, project)
+            after._scopes[key] = replace(scope, program=program)
+            gone |= moved
+        return after, gone | frozenset(changed)
+
+    def dispose(self, heir: Checker) -> None:
+        """Let go of all but what was lent to another."""
+        for key, scope in self._scopes.items():
+            scope.program.project.lent = dict(heir._scopes[key].program.project.lent)
+            scope.program.forget()
+        self._scopes.clear()
+
+    def projects(self) -> list[Project]:
+        """The projects of the files that were checked."""
+        return [scope.program.project for scope in self._scopes.values()]
+
+    def known(self, path: Path) -> tuple[Program, Targets]:
+        """The program and the releases that hold for a file, by absolute path."""
+        scope = self._scope(folder_of(path))
+        return scope.program, scope.targets
+
+    def targets(self, path: Path) -> Targets:
+        """The targets that hold for a file or folder, by absolute path."""
+        return self._scope(folder_of(path)).targets
+
+    def root(self, path: Path) -> str:
+        """The root of the project that a file is in."""
+        return self._places.root(os.path.dirname(self._real_path(path)))
+
+    def _real_path(self, path: Path) -> str:
+        if os.path.islink(path):
+            return os.path.realpath(path)
+        folder, name = os.path.split(path)
+        if folder not in self._real:
+            self._real[folder] = os.path.realpath(folder)
+        return os.path.join(self._real[folder], name)
+
+    def answers(self) -> dict[ScopeKey, Answers]:
+        """What searches through the projects of the checked files have found, by other processes too."""
+        found: dict[ScopeKey, Answers] = {
+            key: scope.program.project.answers for key, scope in self._scopes.items()
+        }
+        return {
+            key: {**self._answers.get(key, {}), **found.get(key, {})} for key in {**self._answers, **found}
+        }
+
+    def let_go(self) -> None:
+        """Let go of all that was read of the projects so far."""
+        for scope in self._scopes.values():
+            scope.program.forget()
+        self._scopes.clear()
+        self._last = None
+        self._answers.clear()
+
+    def learn(self, answers: Mapping[ScopeKey, Answers]) -> None:
+        """Take over what another process found."""
+        for key, found in answers.items():
+            self._answers[key] = {**self._answers.get(key, {}), **found}
+
+    def _scope(self, folder: str) -> _Scope:
+        settings = self._places.settings(folder)
+        key = scope_key(settings, self._places.root(folder))
+        if key not in self._scopes:
+            self._scopes[key] = self._make(settings, key)
+        return self._scopes[key]
+
+    def _make(self, settings: Settings, key: ScopeKey) -> _Scope:
+        options, root = self.options, Path(key[1])
+        ignores = _settled(settings)
+        reported = selected(
+            options.select or settings.select,
+            (*settings.ignore, *options.ignore),
+            (*(() if options.select else settings.extend_select), *options.extend_select),
+        )
+        if options.harm:
+            reported &= frozenset(matching(options.harm))
+        ever = rules = made(_run(reported, settings, options))
+        targets = find_targets(root, options.targets, settings.targets, settings.name)
+        rules = tuple(
+            rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.holds.items())
+        )
+        sure = least(options, settings)
+        asked = [rule for rule in rules if wanted(rule, sure)]
+        program = Program(root, self._overlay, settings.jit_decorators)
+        program.project.answers.update(self._answers.get(key, {}))
+        return _Scope(
+            settings,
+            frozenset(rule.code for rule in rules),
+            reported,
+            self._woken(rules),
+            self._woken([rule for rule in ever if wanted(rule, sure)]),
+            self._woken(asked, sure),
+            targets,
+            program,
+            sure,
+            ignores,
+        )
+
+    def _woken(self, rules: Sequence[Rule], sure: Certainty = Certainty.POSSIBLE) -> Wakes:
+        key = frozenset(rule.code for rule in rules), sure
+        if key not in self._wakes:
+            self._wakes[key] = Wakes.of(tuple(rules), sure)
+        return self._wakes[key]
+
+    def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
+        """Check one file, or other text in its place."""
+        real = self._real_path(path)
+        scope = self._scope(os.path.dirname(real))
+        try:
+            with timed("reading"):
+                given = self._overlay.get(Path(real))
+                if data is None:
+                    data = (
+                        given.text.encode("utf-8", "surrogatepass") if given is not None else read_bytes(path)
+                    )
+        except Unreadable as error:
+            return self._not_read(scope, path, str(error))
+        # A finding that is not sure enough to be reported still makes its suppression a used one.
+        python = program(path, data) or b""  # what cannot be read, `decode` below says why
+        commented = b"shardlint:" in python
+        wakes = scope.wakes if commented else scope.wanted
+        with timed("screening"):
+            texts = Texts(python)
+            ever = scope.ever.screen.hits(texts)
+        needs = scope.program.needs
+        needs.begin()
+        hits = []
+        if ever or commented:
+            hits = wakes.screen.hits(texts) if commented else wakes.screen.of(ever, texts)
+        absolute = Path(real)
+        triggers = wakes.triggers(
+            hits, texts, lambda module: scope.program.project.imported(absolute, module)
+        )
+        found: list[Finding] = []
+        faults: dict[str, Fault] = {}
+        try:
+            source = self._overlay.get(absolute) or decode(path, data)
+            if triggers:
+                found = self._findings(scope, absolute, source, wakes, triggers, faults)
+            else:
+                check_parses(source.text)
+        except Unreadable as error:
+            return self._not_read(scope, path, str(error), ())
+        except NotParsed as error:
+            return self._not_parsed(scope, path, source, error)
+        except RecursionError:
+            return self._not_parsed(scope, path, source, NotParsed("the file is nested too deeply to check"))
+        except Exception as error:
+            return Outcome(
+                path, None, f"shardlint itself failed here, please report it: {error!r}", failed=True
+            )
+        if not triggers and not commented:
+            return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
+        comments = suppressions(source.text, source.line_starts)
+        ran = None if faults else scope.codes
+        kept = [
+            *unsuppressed(source, found, comments, scope.least),
+            *about(source, comments, ran),
+        ]
+        wanted = scope.reported - scope.ignored(path)
+        kept = sorted((one for one in kept if one.rule.code in wanted), key=_place)
+        if source.in_cells:
+            kept = [_in_cells(one, source) for one in kept]
+        report = FileReport(path, source, kept) if kept else None
+        if faults:  # nothing is kept of it for the next run
+            return Outcome(path, report, failed=True, faults=tuple(faults.values()))
+        return Outcome(path, report, needed=needs.named(needs.now))
+
+    def _findings(
+        self,
+        scope: _Scope,
+        absolute: Path,
+        source: Source,
+        wakes: Wakes,
+        triggers: Sequence[Trigger],
+        faults: dict[str, Fault],
+    ) -> list[Finding]:
+        if self._last is not None and self._last is not scope:
+            self._last.program.left()
+        self._last = scope
+        scope.program.trim()
+        facts = scope.program.project.checked(source, absolute)
+        return self._at_sites(scope, facts, wakes, triggers, faults)
+
+    def _at_sites(
+        self,
+        scope: _Scope,
+        facts: FileFacts,
+        wakes: Wakes,
+        triggers: Sequence[Trigger],
+        faults: dict[str, Fault],
+    ) -> list[Finding]:
+        """What rules find. One that fails loses what it found in this file, and is put down in `faults`."""
+        found: dict[tuple[str, int, int], Finding] = {}
+        rests: dict[tuple[str, int, int], set[int]] = {}
+        needs = scope.program.needs
+        with timed("finding what wakes rules"):
+            woken = list(sites(scope.program, facts, wakes, scope.targets, triggers))
+        for site in woken:
+            self.pause()
+            if site.rule.code in faults:
+                continue
+            before, needs.now = needs.now, set()
+            try:
+                for finding in _checked(site):
+                    place = finding.rule.code, finding.start, finding.end
+                    if place not in found or not found[place].certainty.meets(finding.certainty):
+                        found[place] = finding
+                        rests[place] = needs.now
+            except _RuleFailed as error:
+                faults[site.rule.code] = Fault(site.rule.code, str(error))
+            finally:
+                before |= needs.now
+                needs.now = before
+        kept = [
+            replace(finding, rests=_files(needs, rests[place], facts.path))
+            for place, finding in found.items()
+            if finding.rule.code not in faults
+        ]
+        return sorted(kept, key=_place)
+
+    def _not_read(
+        self, scope: _Scope, path: Path, reason: str, needed: tuple[Need, ...] | None = None
+    ) -> Outcome:
+        source = Source(path, "")
+        return Outcome(path, self._broken(scope, path, source, 0, reason), reason, needed=needed)
+
+    def _not_parsed(self, scope: _Scope, path: Path, source: Source, error: NotParsed) -> Outcome:
+        line = min(error.line, len(source.line_starts))
+        offset = min(source.line_starts[line - 1] + error.column - 1, len(source.text))
+        reason = source.told(str(error))
+        if not _IN_A_STRING.search(reason):  # libcst does not look into strings
+            reason += newer(source)
+        return Outcome(path, self._broken(scope, path, source, offset, reason), reason, needed=())
+
+    def _broken(
+        self, scope: _Scope, path: Path, source: Source, offset: int, reason: str
+    ) -> FileReport | None:
+        if "SL001" not in scope.reported - scope.ignored(path):
+            return None
+        finding = Finding(
+            FileNotParsed, offset, offset, "", f"{reason[0].upper()}{reason[1:]}. Nothing in the file was checked.",
+            harm=FileNotParsed.harm,
+        )  # fmt: skip
+        return FileReport(path, source, [finding])
+
+
+def _files(needs: Needs, numbers: set[int], own: Path) -> tuple[str, ...]:
+    """The other files among what was needed."""
+    return tuple(str(need) for need in needs.named(numbers) if isinstance(need, Path) and need != own)
+
+
+def _place(finding: Finding) -> tuple[int, int, str]:
+    return finding.start, finding.end, finding.rule.code
+
+
+def _in_cells(finding: Finding, source: Source) -> Finding:
+    """A finding in a notebook, with the places that its words name as people see them."""
+    fix = finding.fix
+    told = source.told
+    return replace(
+        finding,
+        label=told(finding.label),
+        message=told(finding.message),
+        help=told(finding.help),
+        why=told(finding.why),
+        fix=replace(fix, message=told(fix.message), why=told(fix.why)) if fix is not None else None,
+        obstacles=None if finding.obstacles is None else tuple(map(told, finding.obstacles)),
+    )
+
+
+def _settled(settings: Settings) -> tuple[tuple[str, frozenset[str]], ...]:
+    """The patterns and codes of `per-file-ignores`. Raises `UnknownRule`, with the file, for whatever setting."""
+
+    def codes(key: str, selectors: Sequence[str]) -> frozenset[str]:
+        try:
+            return frozenset(matching(selectors))
+        except UnknownRule as error:
+            raise UnknownRule(f"{settings.path}: {key}: {error}") from None
+
+    codes("select", settings.select)
+    codes("extend-select", settings.extend_select)
+    codes("ignore", settings.ignore)
+    return tuple(
+        (pattern, codes(f"per-file-ignores.{pattern}", selectors))
+        for pattern, selectors in settings.per_file_ignores.items()
+    )
+
+
+def _run(reported: frozenset[str], settings: Settings, options: Options) -> frozenset[str]:
+    """The rules that must run to find what is asked for.
+
+    Whether a suppression is used rests on what the other rules would say.
+    """
+    if "SL002" not in reported:
+        return reported
+    usual = selected(settings.select, settings.ignore, settings.extend_select)
+    if not usual - _OWN:
+        usual = selected((), settings.ignore)
+    return reported | (usual - frozenset(matching(options.ignore)))
+
+
+class _RuleFailed(Exception):
+    """A rule that raised. The message names it, its pack, the line and what it raised."""
+
+
+def _checked(site: Site) -> Iterator[Finding]:
+    """A rule's findings at a site. Raises `_RuleFailed`."""
+    rule = site.rule
+    try:
+        with timed(f"{rule.code} {rule.name}"):
+            for finding in site.findings():
+                if not isinstance(finding, Finding):
+                    raise TypeError(f"{finding!r} is no Finding")
+                if not 0 <= finding.start <= finding.end <= len(site.file.source.text):
+                    raise ValueError(f"characters {finding.start} to {finding.end} are not in the file")
+                yield finding
+    except (Exception, SystemExit) as error:
+        if isinstance(error, RecursionError) and entries()[rule.code].ours:
+            raise  # the file is nested too deeply: our rules are not recursive for other reasons
+        line, pack = getattr(site.syntax, "lineno", 1), entries()[rule.code].pack
+        raise _RuleFailed(
+            f"{rule.code} ({pack}) failed at line {line}: {type(error).__name__}: {error}; "
+            "what it finds in this file is missing, please report it to its authors"
+        ) from error

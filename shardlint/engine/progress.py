@@ -1,0 +1,68 @@
+"""How far a run is, said on a terminal once it takes longer than a second. In a pipe nothing is said."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from typing import TypeVar
+
+from shardlint.source.streams import is_terminal
+
+One = TypeVar("One")
+_SILENT = 1.0
+_AGAIN = 0.1
+
+
+class Meter:
+    """Says so much of so many on standard error. Only who runs the command line turns it on."""
+
+    def __init__(self) -> None:
+        self.since: float | None = None
+        self._said = 0.0
+        self._width = 0
+
+    def start(self) -> None:
+        """Begin, if somebody looks at standard error."""
+        if is_terminal(sys.stderr):
+            self.since = time.monotonic()
+
+    def stop(self) -> None:
+        """Say nothing more, and leave the line empty."""
+        self._clear()
+        self.since = None
+
+    def say(self, done: int, of: int) -> None:
+        """So many files are done."""
+        now = time.monotonic()
+        if self.since is None or now - self.since < _SILENT or now - self._said < _AGAIN:
+            return
+        self._said = now
+        text = f"checked {done} of {of} files"
+        self._write(f"\r{text}{' ' * (self._width - len(text))}")
+        self._width = len(text)
+
+    def _clear(self) -> None:
+        if self._width:
+            self._write(f"\r{' ' * self._width}\r")
+            self._width = 0
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):
+            self.since, self._width = None, 0
+
+
+meter = Meter()
+
+
+def told(each: Iterable[One], of: int) -> Iterator[One]:
+    """The same, saying how far it is."""
+    if meter.since is None:
+        yield from each
+        return
+    for done, one in enumerate(each, 1):
+        meter.say(done, of)
+        yield one

@@ -1,0 +1,164 @@
+"""Files to findings: which files, what is known of them already, and who checks the rest."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardlint.config.folders import Places, folder_of, real
+from shardlint.engine.progress import told
+from shardlint.engine.results import FileReport, Options, Outcome, Report
+from shardlint.source.find import Found, find
+from shardlint.source.timing import clock, timed
+
+if TYPE_CHECKING:
+    from shardlint.config.targets import Targets
+    from shardlint.engine.one_file import Checker
+    from shardlint.source.text import Source
+
+__all__ = ["FileReport", "Options", "Outcome", "Report", "check", "chosen", "results"]
+
+
+def check(
+    paths: Sequence[Path],
+    options: Options,
+    stdin: tuple[Path, bytes] | None = None,
+    *,
+    cached: bool = False,
+    known: bool = False,
+    elsewhere: bool = False,
+    since: str | None = None,
+) -> Report:
+    """Check files and folders, or text given on standard input under a name.
+
+    With `cached` what an earlier run found is used where it still holds, and what this one finds is kept for the next.
+    With `known` what the baselines of the projects hold is left out; with `elsewhere` what rests on the files that are
+    named is reported in other files too, if it was not there at the revision `since`.
+    Raises `BadSettings` and `UnknownRule`: the run cannot be done as asked. Everything else that is wrong with a file
+    is reported and the other files are checked.
+    """
+    if stdin is not None:
+        return _text(options, *stdin)
+    places = Places(config=options.config)
+    report = Report()
+    with timed("finding files"):
+        found = chosen(paths, options, places)
+    report.find_targets = lambda asked: _projects(found, asked, options, places)
+    report.passed_by(found)
+    report.since = since
+    report.root = lambda path: places.root(folder_of(Path(real(path))))
+    for met, outcome in zip(found.met, _outcomes(found, options, places, cached), strict=True):
+        report.incomplete = report.incomplete or (met.stamp is None and outcome.reason is not None)
+        report.add(met.path, outcome)
+    if elsewhere:
+        looked = _elsewhere(report, found, options, places, cached, since)
+        found = replace(found, met=[*found.met, *looked.met])
+    if known:
+        from shardlint.engine.adoption.known import leave_out
+
+        leave_out(
+            report,
+            found,
+            options,
+            places,
+            frozenset(met.real for met in looked.met) if elsewhere else frozenset(),
+        )
+    return report
+
+
+def _elsewhere(
+    report: Report, found: Found, options: Options, places: Places, cached: bool, since: str | None
+) -> Found:
+    # Not a pipe, which can be read only once.
+    given = [met.real for met in found.met if met.stamp is None and os.path.isfile(met.real)]
+    if not given:
+        return Found()
+    from shardlint.engine.changes.elsewhere import look
+
+    return look(
+        report, given, options, places, lambda more: _outcomes(more, options, places, cached), since, cached
+    )
+
+
+def _outcomes(found: Found, options: Options, places: Places, cached: bool) -> Iterable[Outcome]:
+    if not cached:
+        return results(found.files, _checker(options, places))
+    from shardlint.engine.cache import remembered
+
+    return remembered(found, options, places)
+
+
+def _checker(options: Options, places: Places) -> Checker:
+    from shardlint.engine.one_file import Checker
+
+    return Checker(options, places=places)
+
+
+def _projects(
+    found: Found, paths: Iterable[Path] | None, options: Options, places: Places
+) -> dict[str, Targets]:
+    from shardlint.config.targets import find_targets
+
+    asked = None if paths is None else {str(path) for path in paths}
+    projects: dict[str, Targets] = {}
+    for folder in {os.path.dirname(met.real): 1 for met in found.met if asked is None or met.shown in asked}:
+        root = places.root(folder)
+        if root not in projects:
+            settings = places.settings(folder)
+            projects[root] = find_targets(Path(root), options.targets, settings.targets, settings.name)
+    return projects
+
+
+def _text(options: Options, path: Path, data: bytes) -> Report:
+    from shardlint.engine.one_file import Checker
+    from shardlint.source.text import Unreadable, decode
+
+    absolute = Path(real(path))
+    overlay: dict[Path, Source] = {}
+    with contextlib.suppress(Unreadable):  # check_file says why
+        overlay[absolute] = decode(path, data)
+    checker = Checker(options, overlay)
+    report = Report(find_targets=lambda _: {checker.root(absolute): checker.targets(absolute)})
+    report.root = checker.root
+    outcome = checker.check_file(path, data)
+    report.incomplete = outcome.reason is not None
+    report.add(path, outcome)
+    return report
+
+
+def results(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
+    """What comes of each file, in order; by several processes where that is faster."""
+    from shardlint.engine.workers import side_by_side, worth_it
+
+    if worth_it(files) and not clock.running:  # times of several processes do not add up
+        yield from told(side_by_side(files, checker), len(files))
+    else:
+        yield from told(map(checker.check_file, files), len(files))
+
+
+def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:
+    """The files that paths name, each once, without those that the settings of each path exclude."""
+    every = Found()
+    seen: set[str] = set()
+    for path in paths:
+        settings = places.settings(real(folder_of(path)))
+        exclude = (*settings.exclude, *options.exclude)
+        base = settings.folder if settings.path is not None else Path(real(".")) if exclude else None
+        found = find([path], exclude, base, places.tree)
+        if len(paths) == 1:
+            return found
+        every.missing += found.missing
+        every.excluded += found.excluded
+        every.refused += found.refused
+        every.skipped += found.skipped
+        every.left_out = every.left_out or found.left_out
+        for met in found.met:
+            absolute = os.path.abspath(met.shown)
+            if absolute not in seen:
+                seen.add(absolute)
+                every.met.append(met)
+    return every

@@ -1,0 +1,121 @@
+"""Checking with several processes, where there are files enough for each."""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator, Sequence, Sized
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from shardlint.config.folders import ScopeKey
+    from shardlint.engine.one_file import Checker
+    from shardlint.engine.results import Outcome
+    from shardlint.model.project import Answers
+
+# Below this a second process reads and links again more than it saves.
+_FILES = 400
+_MOST = 8
+# Neighbours are checked by one process, which has linked what they share; several turns each even out the work.
+_TURNS = 3
+
+_checker: Checker | None = None
+
+
+def worth_it(files: Sized) -> bool:
+    """Whether more processes pay. Only where they can be forked: elsewhere each would begin with an empty memory."""
+    return len(files) >= _FILES and _processors() > 1 and sys.platform == "linux"
+
+
+def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
+    """What comes of each file, in order. What a lost process had to do is done again in this one."""
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    checker.targets(Path(os.path.realpath(files[0])))  # loads the rules once for all
+    count = min(_processors(), _MOST, max(1, 2 * len(files) // _FILES))
+    parts = _parts(files, checker, count)
+    found: dict[Path, Outcome] = {}
+    others = multiprocessing.active_children()
+    try:
+        with ProcessPoolExecutor(
+            count, multiprocessing.get_context("fork"), initializer=_begin_beside, initargs=(checker,)
+        ) as pool:
+            for outcomes, answers in pool.map(_part, parts):
+                checker.learn(answers)
+                found.update((outcome.path, outcome) for outcome in outcomes)
+    except (OSError, RuntimeError):  # one was lost, or the system gives no more of them
+        for process in multiprocessing.active_children():
+            if process not in others:  # nobody would give it anything to do, or end it
+                process.kill()
+        _begin(checker)
+        left = [file for file in files if file not in found]
+        found.update((outcome.path, outcome) for outcome in _part((left, True))[0])
+    yield from (found[file] for file in files)
+
+
+def _parts(files: Sequence[Path], checker: Checker, count: int) -> list[tuple[Sequence[Path], bool]]:
+    """The files in parts, a project each, the largest first; one that is most of the work in several.
+
+    With each, whether it is a whole project, of which nothing need be kept when it is done.
+    """
+    projects: dict[str, list[Path]] = {}
+    sizes: dict[str, int] = {}
+    for file in files:
+        root = checker.root(file)
+        projects.setdefault(root, []).append(file)
+        sizes[root] = sizes.get(root, 0) + _size(file)
+    most = sum(sizes.values()) / (count * 1.5)
+    parts: list[tuple[Sequence[Path], bool]] = []
+    for root in sorted(projects, key=lambda root: -sizes[root]):
+        inside = projects[root]
+        step = len(inside) if sizes[root] <= most else -(-len(inside) // (count * _TURNS))
+        whole = step >= len(inside)
+        parts += [(inside[start : start + step], whole) for start in range(0, len(inside), step)]
+    return parts
+
+
+def _size(file: Path) -> int:
+    try:
+        return os.stat(file).st_size
+    except OSError:
+        return 0
+
+
+def _begin_beside(checker: Checker) -> None:
+    import threading
+
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _begin(checker)
+
+
+def _end_with_parent() -> None:
+    """Wait until the process that gives out the work is no more, however it ended, and end too."""
+    import multiprocessing
+
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _begin(checker: Checker) -> None:
+    global _checker
+    gc.disable()
+    _checker = checker
+
+
+def _part(part: tuple[Sequence[Path], bool]) -> tuple[list[Outcome], dict[ScopeKey, Answers]]:
+    assert _checker is not None
+    files, whole = part
+    done = [_checker.check_file(file) for file in files], _checker.answers()
+    if whole:
+        _checker.let_go()
+    return done
+
+
+def _processors() -> int:
+    """How many processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,177 @@
+"""What the files say together: names, traced regions, meshes, specs, contexts and the fate of results."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Hashable, Iterator
+from copy import copy
+from pathlib import Path
+from typing import TypeVar, cast
+
+from shardlint.model.evaluator.assume import Assuming, Ways
+from shardlint.model.evaluator.callers import Callers
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.flow import Flow
+from shardlint.model.imported import together
+from shardlint.model.lifetime.donation import Donations
+from shardlint.model.lifetime.lifetimes import Lifetimes
+from shardlint.model.manual.mapped import Ran, mapped, run
+from shardlint.model.mesh.contexts import Context, Contexts
+from shardlint.model.mesh.mappings import AxisMappings, Mappings
+from shardlint.model.mesh.meshes import AxisTypes
+from shardlint.model.mesh.table import SharedMesh, shared_meshes
+from shardlint.model.modules import Modules
+from shardlint.model.needs import Remembered
+from shardlint.model.project import Project
+from shardlint.model.traced import Region, Tracing
+from shardlint.model.values import Place, Value
+from shardlint.source.text import Source
+from shardlint.syntax import FileFacts
+
+Answer = TypeVar("Answer")
+# How much may be kept parsed at once, in bytes. With half of it maxtext, jax and axlearn are parsed and evaluated again
+# several times, which costs a quarter of the time and takes no less memory at its peak.
+_KEPT = 800_000_000
+_KEPT_BESIDE = 20_000_000
+
+__all__ = ["Program"]
+
+
+class Program:
+    """The questions rules ask, over the files of one project. Nothing is read before a question needs it."""
+
+    def __init__(
+        self,
+        root: Path,
+        overlay: dict[Path, Source] | None = None,
+        jit_decorators: tuple[str, ...] = (),
+        project: Project | None = None,
+    ) -> None:
+        self.project = project or Project(root, overlay)
+        self._answers: Remembered[Hashable, object] = Remembered(self.project.needs)
+        self.jit_decorators = frozenset(jit_decorators)
+        self.needs = self.project.needs
+        self._meshes: Remembered[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Remembered(self.needs)
+        self._start()
+
+    def _start(self) -> None:
+        self.evaluator = Evaluator(self.project, self.jit_decorators)
+        self.flow = Flow(self.project, self.evaluator)
+        self.tracing = Tracing(self.flow)
+        self.contexts = Contexts(self.evaluator, self.flow)
+        self.mappings = AxisMappings(self.contexts)
+        self.lifetimes = Lifetimes(Donations(self.evaluator))
+        self.modules = Modules(self.evaluator)
+        self.callers = Callers(self.evaluator, self.flow)
+        self.ways = Ways(self.evaluator, self.callers)
+        self._ran: Remembered[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = Remembered(self.needs)
+        self._of_nodes: Remembered[Hashable, object] = Remembered(self.needs)
+
+    def trim(self) -> None:
+        """Between two files: let go of parsed trees and all that was learned from them once there are many.
+
+        Never in the middle of a file: two parses of one file would not know each other's nodes.
+        """
+        if self.project.outweighs(_KEPT):
+            self.forget()
+
+    def left(self) -> None:
+        """When files of another project come next: let go of all but what takes little memory."""
+        if self.project.weight > _KEPT_BESIDE:
+            self.forget()
+
+    def forget(self) -> None:
+        """Let go of all parsed trees and all that was learned from them."""
+        # They know each other; emptied, they go at once and no collector need look for them.
+        kept = ("project", "needs", "jit_decorators", "_meshes", "_answers")
+        for room in [room for name, room in vars(self).items() if name not in kept]:
+            vars(room).clear()
+        self.project.forget()
+        self.needs.renumber(self._meshes, self._answers)
+        self._start()
+
+    def value(self, file: FileFacts, node: ast.AST) -> Value:
+        """What an expression is."""
+        return self.evaluator.value(Place(file, node))
+
+    def followed(self, value: Value) -> Value:
+        """A value with parameters replaced by what all their callers give, where these are known."""
+        found = self.callers.followed(value)
+        return self.evaluator.settled(found) if isinstance(self.evaluator, Assuming) else found
+
+    def assuming(self) -> Assuming:
+        """A view that assumes what values most likely are, and keeps its reasons. One for each finding."""
+        return Assuming(self.evaluator, self.callers)
+
+    def views(self, file: FileFacts, node: ast.AST) -> Iterator[tuple[Program, Assuming]]:
+        """This program as it is on each way to a node that is in sight, with what is assumed there."""
+        for view in self.ways.views(Place(file, node)):
+            seen = copy(self)
+            seen.evaluator = view
+            yield seen, view
+
+    def region(self, file: FileFacts, node: ast.AST) -> Region:
+        """Whether a node is traced, and why."""
+        return self.tracing.region(file, node)
+
+    def context(self, file: FileFacts, node: ast.AST) -> Context:
+        """Which meshes are in context at a node."""
+        return self.contexts.context(file, node)
+
+    def around(self, file: FileFacts, node: ast.AST) -> Context:
+        """Every mesh context open at a node on any way, nested ones included."""
+        return self.contexts.around(file, node)
+
+    def call_context(self, file: FileFacts, node: ast.AST) -> Context:
+        """Every mesh context open where a function is called: a definition, or what `jit(f)` makes."""
+        return self.contexts.of_calls(Place(file, node))
+
+    def axis_mappings(self, file: FileFacts, node: ast.AST) -> Mappings:
+        """Which of Haliax's axis mappings are in context at a node."""
+        return self.mappings.at(file, node)
+
+    def ran(self, file: FileFacts, call: ast.Call, form: str, summed: bool) -> tuple[Ran, ...]:
+        """The bodies that a `shard_map` or `pmap` call maps, run over what varies from device to device.
+
+        `summed` says that jax sums the gradients of what does not vary, as it does since 0.6.1 with the check on.
+        """
+        view = self.evaluator if isinstance(self.evaluator, Assuming) else None
+        key = call, form, summed, view and (view.way, view.scope)
+        found, why = self._ran.get(key, lambda: self._run(file, call, form, summed))
+        if view is not None:
+            view.why += [one for one in why if one not in view.why]
+        return found
+
+    def _run(
+        self, file: FileFacts, call: ast.Call, form: str, summed: bool
+    ) -> tuple[tuple[Ran, ...], tuple[str, ...]]:
+        """What was run, and what was assumed for it."""
+        program, view = copy(self), self.evaluator
+        if isinstance(view, Assuming):
+            program.evaluator = view = Assuming(view.strict, view.callers, view.scope, view.way)
+        found = [run(program, one, summed) for one in mapped(program, file, call, form)]
+        why = tuple(view.why) if isinstance(view, Assuming) else ()
+        return tuple(one for one in found if one is not None), why
+
+    def of_node(self, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """What a question about nodes comes to, which several rules ask; forgotten with the parsed files."""
+        return cast(Answer, self._of_nodes.get(question, answer))
+
+    def together(self, file: FileFacts) -> Iterator[FileFacts]:
+        """The file and those that run together with it by import, the nearest first."""
+        yield from together(self.evaluator.linker, self.project, file)
+
+    def shared_meshes(self, file: FileFacts, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
+        """The meshes handed around by what runs with a file, if all are made with axes of this type; else none."""
+        key = self.project.together(file.path), axis_types
+        return self._meshes.get(key, lambda: shared_meshes(self, file.path, axis_types))
+
+    def once(
+        self, file: FileFacts, question: Hashable, answer: Callable[[], Answer], joined: bool = False
+    ) -> Answer:
+        """What a rule's question to the files that run with one (or are `joined` to it) comes to; asked once for all.
+
+        The answer must hold no node of a file, and say nothing of the file itself.
+        """
+        key = self.project.together(file.path, joined), joined, question
+        return cast(Answer, self._answers.get(key, answer))

@@ -1,0 +1,184 @@
+"""Which calls of a function come to a branch of it: what they give for the parameters that its tests ask about.
+
+`if count is None:` is not run by a call that gives a count. Asked are tests of a parameter by itself: for None, for its
+truth, for being equal to a constant.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Literal
+
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.reach import lookup
+from shardlint.model.values import (
+    Api,
+    ClassValue,
+    Constant,
+    Function,
+    Items,
+    Made,
+    ModuleValue,
+    Parameter,
+    Place,
+    Table,
+    Value,
+    Wrapped,
+    options,
+)
+from shardlint.syntax import FileFacts, Scope
+
+_LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
+_OPTIONAL = ("None", "Optional", "Any", "object")
+# Of how many tests around a place, the nearest first, each is asked about: in a chain of `elif` they are as many as it
+# is long.
+_TESTS = 64
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What must be so of a parameter: it is None, is true, or equals `constant`; or is not so, unless `wanted`."""
+
+    name: str
+    asks: Literal["none", "truth", "equals"]
+    wanted: bool
+    constant: object = None
+
+    def met(self, value: Value) -> bool | None:
+        """Whether a value meets it; None where the text does not tell."""
+        found = {self._of(option) for option in options(value)}
+        answer = found.pop() if len(found) == 1 else None
+        return None if answer is None else answer is self.wanted
+
+    def _of(self, value: Value) -> bool | None:
+        if self.asks == "none":
+            return _is_none(value)
+        if isinstance(value, Constant):
+            return bool(value.value) if self.asks == "truth" else bool(value.value == self.constant)
+        if self.asks == "truth" and isinstance(value, Items) and not value.open:
+            return bool(value.items)
+        return None
+
+
+def conditions(file: FileFacts, node: ast.AST, function: Scope) -> tuple[Condition, ...]:
+    """What the tests around a node, and those before it that leave, want of the function's parameters."""
+    if not isinstance(function.node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return ()
+    found: list[Condition] = []
+    for test, wanted in islice(_tests(file, node, function.node), _TESTS):
+        found += _asked(file, function, test, wanted)
+    return tuple(dict.fromkeys(found))
+
+
+def _tests(file: FileFacts, node: ast.AST, end: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests that are true, or false, where a node runs."""
+    inner: ast.AST = node
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.If | ast.IfExp):
+            for field, wanted in (("body", True), ("orelse", False)):
+                block = getattr(outer, field)
+                if inner is block or (isinstance(block, list) and inner in block):
+                    yield outer.test, wanted
+        for field in ("body", "orelse", "finalbody"):
+            block = getattr(outer, field, None)
+            if isinstance(block, list) and inner in block:
+                for statement in block[: block.index(inner)]:
+                    if isinstance(statement, ast.If) and isinstance(statement.body[-1], _LEAVING):
+                        yield statement.test, False
+        if outer is end:
+            return
+        inner = outer
+
+
+def _asked(file: FileFacts, function: Scope, test: ast.expr, wanted: bool) -> Iterator[Condition]:
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _asked(file, function, operand, not wanted)
+        case ast.BoolOp(op=op, values=parts):
+            if isinstance(op, ast.And) is wanted:  # all are true, or all are false
+                for part in parts:
+                    yield from _asked(file, function, part, wanted)
+        case ast.Name(id=name) if _is_parameter(file, function, test):
+            yield Condition(name, "truth", wanted)
+        case ast.Compare(
+            left=ast.Name(id=name) as left, ops=[op], comparators=[ast.Constant(value=constant)]
+        ):
+            if _is_parameter(file, function, left) and isinstance(
+                op, ast.Is | ast.IsNot | ast.Eq | ast.NotEq
+            ):
+                same = isinstance(op, ast.Is | ast.Eq) is wanted
+                yield Condition(name, "none" if constant is None else "equals", same, constant)
+
+
+def _is_parameter(file: FileFacts, function: Scope, use: ast.Name) -> bool:
+    """Whether a name is a parameter of the function, as it was given."""
+    return file.remembered("parameter of", use, lambda: _taken_by(file, use)) is function
+
+
+def _taken_by(file: FileFacts, use: ast.Name) -> Scope | None:
+    """The function that a name is a parameter of, as it was given."""
+    bindings, owner = lookup(file, use, use.id)
+    return owner if bindings and all(one.kind == "param" for one in bindings) else None
+
+
+def comes_to(
+    evaluator: Evaluator, file: FileFacts, function: Scope, asked: tuple[Condition, ...], call: Place
+) -> bool | None:
+    """Whether a call of a function meets conditions of its parameters; None where it is told of some to be None.
+
+    What is not told counts as met otherwise: a mesh that is handed in may well be one.
+    """
+    owner = function.parent
+    cls = ClassValue(Place(file, owner.node)) if owner is not None and owner.kind == "class" else None
+    called = Function(Place(file, function.node), cls is not None, cls)
+    arguments = evaluator.arguments(call)
+    doubtful = False
+    for condition in asked:
+        value = evaluator.parameter(called, arguments, condition.name)
+        met = condition.met(value) if value is not None else None
+        if met is False:
+            return False
+        doubtful = doubtful or (met is None and condition.asks == "none" and condition.wanted)
+    return None if doubtful else True
+
+
+def _is_none(value: Value) -> bool | None:
+    match value:
+        case Constant():
+            return value.value is None
+        case Items() | Table() | Function() | ClassValue() | ModuleValue() | Wrapped() | Api():
+            return False
+        case Made(by=ClassValue()):
+            return False
+        case Made(by=Api(name=name)) if name.startswith(("jax.", "numpy.", "equinox.", "flax.")):
+            return False
+        case Parameter():
+            return _parameter_is_none(value)
+    return None
+
+
+def _parameter_is_none(parameter: Parameter) -> bool | None:
+    """False for one that is annotated as something that is not None."""
+    node = parameter.place.node
+    annotation = node.annotation if isinstance(node, ast.arg) else None
+    if annotation is None:
+        return None
+    text = parameter.place.file.text(annotation)
+    if any(word in text for word in _OPTIONAL):
+        return None
+    home = parameter.place.file.home(node).node
+    args = home.args if isinstance(home, ast.FunctionDef | ast.AsyncFunctionDef) else None
+    if args is None:
+        return None
+    positional = [*args.posonlyargs, *args.args]
+    pairs = [
+        *zip(positional[len(positional) - len(args.defaults) :], args.defaults, strict=True),
+        *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+    ]
+    none = any(
+        arg is node and isinstance(default, ast.Constant) and default.value is None for arg, default in pairs
+    )
+    return None if none else False

@@ -1,0 +1,121 @@
+"""What a parameter is, told by the calls of its function, when all of them are known."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from shardlint.model import api
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.flow import End, Ends, Flow
+from shardlint.model.guards import expected_to_fail
+from shardlint.model.values import (
+    ClassValue,
+    Environment,
+    Function,
+    Made,
+    Parameter,
+    Place,
+    Unknown,
+    Value,
+    Wrapped,
+    choice,
+    options,
+)
+from shardlint.syntax import FileFacts, Scope
+
+_DEPTH = 4
+_CALLS = 20
+
+
+class Callers:
+    """Follows parameters to their arguments, through files and constructors."""
+
+    def __init__(self, evaluator: Evaluator, flow: Flow) -> None:
+        self.evaluator = evaluator
+        self.flow = flow
+
+    def followed(self, value: Value, depth: int = 0) -> Value:
+        """The value with parameters replaced by what their callers give.
+
+        A parameter stays one unless every call of its function is known and none goes through something that moves
+        arguments (`functools.partial`, `lax.scan`).
+        """
+        return choice([self._one(option, depth) for option in options(value)])
+
+    def seen(self, value: Parameter) -> list[Value]:
+        """What the calls in sight give a parameter, each as it is written there. There may be others."""
+        known = self._calls(value)
+        if known is None:
+            return []
+        function, ends = known
+        direct = [end for end in _meant(ends) if not moved(end)]
+        return [self._argument(function, end, value.name) for end in direct[:_CALLS]]
+
+    def _one(self, value: Value, depth: int) -> Value:
+        if not isinstance(value, Parameter) or depth >= _DEPTH:
+            return value
+        known = self._calls(value)
+        if known is None or not _all_direct(known[1]):
+            return value
+        function, ends = known
+        found = [self._argument(function, end, value.name) for end in _meant(ends)]
+        return choice([self.followed(argument, depth + 1) for argument in found])
+
+    def receiving(self, function: Function, end: End, environment: Environment | None) -> Function:
+        """The function as it is called at an end: a method knows the object it is called on."""
+        place = end.place
+        if function.owner is None or not isinstance(place.node, ast.Call):
+            return function
+        if getattr(function.node, "name", "") == "__init__":
+            made = Made(function.owner, self.evaluator.arguments(place, environment))
+            return replace(function, receiver=made)
+        for option in options(self.evaluator.value(Place(place.file, place.node.func), environment)):
+            inner: Value = option
+            while isinstance(inner, Wrapped):
+                inner = inner.inner
+            if isinstance(inner, Function) and inner.node is function.node:
+                return inner
+        return function
+
+    def _calls(self, value: Parameter) -> tuple[Function, Ends] | None:
+        """The function whose parameter it is, and where it is called."""
+        return self.calls(value.place.file, value.place.file.home(value.place.node))
+
+    def calls(self, file: FileFacts, scope: Scope) -> tuple[Function, Ends] | None:
+        """A function, and where it is called; a class where its instances are made, for its `__init__`."""
+        if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
+            return None
+        owner = ClassValue(Place(file, scope.parent.node)) if scope.parent.kind == "class" else None
+        if owner is not None and scope.node.name == "__init__":
+            ends = self.flow.class_ends(file, owner.node)
+        else:
+            ends = self.flow.ends(file, scope.node)
+        return Function(Place(file, scope.node), owner is not None, owner), ends
+
+    def _argument(self, function: Function, end: End, name: str) -> Value:
+        arguments = self.evaluator.arguments(end.place)
+        return self.evaluator.parameter(function, arguments, name) or Unknown(f"argument {name}")
+
+
+def _all_direct(ends: Ends) -> bool:
+    called = _meant(ends)
+    if not ends.complete or not 0 < len(called) <= _CALLS:
+        return False
+    return not any(moved(end) for end in called)
+
+
+def _meant(ends: Ends) -> list[End]:
+    """The calls, but those that a test expects to raise: what they give is wrong on purpose."""
+    called = [end for end in ends.found if end.kind == "called"]
+    return [end for end in called if not expected_to_fail(end.place.file, end.place.node)]
+
+
+def moved(end: End) -> bool:
+    """Whether something between a call and its function moves arguments."""
+    return any(_moves_arguments(wrapper.api) for wrapper in end.wrappers)
+
+
+def _moves_arguments(name: str) -> bool:
+    transform = api.TRANSFORMS.get(name)
+    return name in ("", "functools.partial") or transform is None or transform.now

@@ -1,0 +1,283 @@
+"""Calls: their arguments, and what they give back."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardlint.model import api
+from shardlint.model.evaluator.trees import of_table
+from shardlint.model.needs import Remembered
+from shardlint.model.values import (
+    Api,
+    Assumed,
+    CallArguments,
+    Choice,
+    ClassValue,
+    Computed,
+    Constant,
+    Environment,
+    Function,
+    Items,
+    Made,
+    Place,
+    Table,
+    TableMethod,
+    Unknown,
+    Value,
+    Wrapped,
+    assumed,
+    choice,
+    options,
+)
+
+if TYPE_CHECKING:
+    from shardlint.model.evaluator.evaluate import Evaluator
+
+_Given = Value | tuple[Place, Environment | None]
+"""A value, or where it stands."""
+
+
+class _Parameters(Mapping[str, Value]):
+    """What the parameters of a function are in a call, each evaluated when it is asked for.
+
+    That comes to the same as if it were done before the function is looked into: what is open there counts for nothing.
+    """
+
+    def __init__(self, evaluator: Evaluator, given: Mapping[str, _Given]) -> None:
+        self.evaluator = evaluator
+        self._given = given
+        self._opened = evaluator.opened()
+        self._known: Remembered[str, Value] = Remembered(evaluator.project.needs)
+        self._asking: set[str] = set()
+
+    def __getitem__(self, name: str) -> Value:
+        one = self._given[name]
+        if isinstance(one, Value):
+            return one
+        place, environment = one
+        if name not in self._known and name in self._asking:
+            return self.evaluator.circular()
+        self._asking.add(name)
+        try:
+            return self._known.get(
+                name, lambda: self.evaluator.value_outside(self._opened, place, environment)
+            )
+        finally:
+            self._asking.discard(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._given)
+
+    def __len__(self) -> int:
+        return len(self._given)
+
+
+class Calling:
+    """Applies values to arguments, for an evaluator."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+
+    def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
+        """The arguments of a call as written."""
+        call = place.node
+        assert isinstance(call, ast.Call)
+        positional: list[Place] = []
+        open_positional = False
+        for argument in call.args:
+            if isinstance(argument, ast.Starred):
+                open_positional = True
+                break
+            positional.append(Place(place.file, argument))
+        keywords: dict[str, Place] = {}
+        open_keywords = False
+        for keyword in call.keywords:
+            if keyword.arg is not None:
+                keywords[keyword.arg] = Place(place.file, keyword.value)
+            elif isinstance(keyword.value, ast.Dict) and all(
+                isinstance(k, ast.Constant) for k in keyword.value.keys
+            ):
+                for key, value in zip(keyword.value.keys, keyword.value.values, strict=True):
+                    assert isinstance(key, ast.Constant)
+                    keywords[str(key.value)] = Place(place.file, value)
+            else:
+                open_keywords = True
+        if env is not None and (call.args or call.keywords):
+            env.asked += 1  # whoever reads the arguments will ask
+        return CallArguments(place, tuple(positional), keywords, open_positional, open_keywords, env)
+
+    def call(self, place: Place, env: Environment | None = None) -> Value:
+        """The result of a call."""
+        assert isinstance(place.node, ast.Call)
+        callee = self.evaluator.value(Place(place.file, place.node.func), env)
+        arguments = self.arguments(place, env)
+        return choice([self.apply(option, arguments) for option in options(callee)])
+
+    def apply(self, callee: Value, arguments: CallArguments) -> Value:
+        """The result of calling a value."""
+        match callee:
+            case Assumed(value=inner):
+                return assumed(self.apply(inner, arguments), callee)
+            case Api():
+                return self._apply_api(callee, arguments)
+            case ClassValue():
+                return Made(callee, arguments)
+            case TableMethod(table=table, name="get") if arguments.positional:
+                return self.evaluator.trees.got(table, arguments)
+            case TableMethod(table=table, name=name):
+                return of_table(table, name)
+            case Function():
+                return self._returned(callee, arguments)
+            case Wrapped(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
+                return self.apply(inner, _joined(earlier, arguments))
+            case Wrapped(api=Api(name=name), inner=inner) if name in (
+                "functools.lru_cache",
+                "functools.cache",
+            ):
+                return self.apply(inner, arguments)
+            case Wrapped():
+                return Made(callee, arguments)
+            case Made(by=ClassValue()):
+                method = self.evaluator.attribute(callee, "__call__")
+                return self.apply(method, arguments) if isinstance(method, Function | Wrapped) else method
+            case Made(by=Api() as factory, call=CallArguments() as settings) if (
+                factory.name in api.TRANSFORMS
+            ):
+                # `eqx.filter_jit(donate="all")(f)`: the factory was called with settings only.
+                inner_place = arguments.positional[0] if arguments.positional else None
+                if inner_place is not None and factory.name not in api.DECORATOR_FACTORIES:
+                    return Wrapped(
+                        factory, self.evaluator.value(inner_place, arguments.environment), settings
+                    )
+        return Computed("the result of an unknown call", arguments.place, arguments.environment)
+
+    def _apply_api(self, callee: Api, arguments: CallArguments) -> Value:
+        transform = api.TRANSFORMS.get(callee.name)
+        if transform is not None and not transform.now and callee.name not in api.DECORATOR_FACTORIES:
+            for where in transform.functions:
+                place = None
+                if isinstance(where, int):
+                    place = arguments.positional[where] if where < len(arguments.positional) else None
+                else:
+                    place = arguments.keywords.get(where)
+                if place is not None:
+                    inner = self.evaluator.value(place, arguments.environment)
+                    if callee.name == "functools.partial" and _is_partial(inner):
+                        return _one_partial(inner, arguments)
+                    return Wrapped(callee, inner, arguments)
+        if callee.name in ("builtins.tuple", "builtins.list") and len(arguments.positional) == 1:
+            inner = self.evaluator.value(arguments.positional[0], arguments.environment)
+            found = [self.evaluator.trees.listed(option) for option in options(inner)]
+            kind = callee.name.rpartition(".")[2]
+            return choice(
+                [Items(kind, one.items, one.open, one.repeated) if one else Unknown() for one in found]
+            )
+        if callee.name == "builtins.dict" and not arguments.positional and not arguments.open_keywords:
+            entries = [
+                (k, self.evaluator.value(v, arguments.environment)) for k, v in arguments.keywords.items()
+            ]
+            return Table(tuple(entries))
+        return Made(callee, arguments)
+
+    def _returned(self, function: Function, arguments: CallArguments) -> Value:
+        """What a simple function returns for these arguments."""
+        return self.returned(function, lambda: self.parameters(function, arguments))
+
+    def returned(self, function: Function, parameters: Callable[[], Environment]) -> Value:
+        """What a simple function returns where its parameters are these. They are asked for when they are needed."""
+        file, node = function.place.file, function.node
+        if isinstance(node, ast.AsyncFunctionDef):
+            return Unknown("the result of a coroutine")
+        if isinstance(node, ast.Lambda):
+            return self.evaluator.value(Place(file, node.body), parameters())
+        scope = file.walked(file.scope(node))
+        if (
+            not scope.returns
+            or len(scope.returns) > 4
+            or any(not isinstance(r, ast.Return) for r in scope.returns)
+        ):
+            return Unknown(f"the result of {node.name}")
+        env = parameters()
+        results = []
+        for statement in scope.returns:
+            expression = statement.value
+            results.append(
+                self.evaluator.value(Place(file, expression), env)
+                if expression is not None
+                else Constant(None)
+            )
+        result = choice(results)
+        # A value that leans on a parameter we could not fill in is not known.
+        return Choice(tuple(options(result))) if isinstance(result, Choice) else result
+
+    def parameters(self, function: Function, arguments: CallArguments) -> Environment:
+        """Values of a function's parameters for a call: arguments, then defaults, else unknown."""
+        return Environment(_Parameters(self.evaluator, self._given(function, arguments)))
+
+    def parameter(self, function: Function, arguments: CallArguments, name: str) -> Value | None:
+        """The same of one parameter; None where the function has no such."""
+        one = self._given(function, arguments).get(name)
+        return self._value(one) if one is not None else None
+
+    def _value(self, given: _Given) -> Value:
+        return given if isinstance(given, Value) else self.evaluator.value(*given)
+
+    def _given(self, function: Function, arguments: CallArguments) -> dict[str, _Given]:
+        """Where the values of a function's parameters stand."""
+        file, args = function.place.file, function.node.args
+        positional = [*args.posonlyargs, *args.args]
+        names = [arg.arg for arg in positional]
+        values: dict[str, _Given] = {}
+        if function.bound and names:
+            owner = function.owner
+            some = Made(owner, None) if owner is not None else Unknown("self")
+            values[names[0]] = function.receiver or some
+            names = names[1:]
+        environment = arguments.environment
+        for name, place in zip(names, arguments.positional, strict=False):
+            values[name] = place, environment
+        for name, place in arguments.keywords.items():
+            values.setdefault(name, (place, environment))
+        defaults: dict[str, ast.expr] = {}
+        if not (arguments.open_positional or arguments.open_keywords):
+            count = len(args.defaults)
+            defaults.update(zip((arg.arg for arg in positional[-count:]), args.defaults, strict=False))
+            for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+                if default is not None:
+                    defaults[arg.arg] = default
+        for name in (*names, *(arg.arg for arg in args.kwonlyargs)):
+            if name not in values:
+                known = name in defaults
+                values[name] = (Place(file, defaults[name]), None) if known else Unknown(f"argument {name}")
+        return values
+
+
+def _is_partial(value: Value) -> bool:
+    return (
+        isinstance(value, Wrapped)
+        and value.api.name == "functools.partial"
+        and isinstance(value.inner, Api)
+        and value.call is not None
+    )
+
+
+def _one_partial(inner: Value, later: CallArguments) -> Value:
+    """A partial of a partial of a library function: one that is given the arguments of both."""
+    assert isinstance(inner, Wrapped) and inner.call is not None
+    both = _joined(inner.call, replace(later, positional=later.positional[1:]))
+    return replace(inner, call=replace(both, positional=(*inner.call.positional[:1], *both.positional)))
+
+
+def _joined(earlier: CallArguments, later: CallArguments) -> CallArguments:
+    """Arguments of a partial (without the function itself) followed by those of the call."""
+    return CallArguments(
+        later.place,
+        (*earlier.positional[1:], *later.positional),
+        {**earlier.keywords, **later.keywords},
+        earlier.open_positional or later.open_positional,
+        earlier.open_keywords or later.open_keywords,
+        later.environment or earlier.environment,
+    )

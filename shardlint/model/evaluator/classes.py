@@ -1,0 +1,145 @@
+"""Classes of the project: their bases, members, and what their methods assign to `self`."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from shardlint.model.evaluator.objects import Objects
+from shardlint.model.values import (
+    CallArguments,
+    ClassValue,
+    Function,
+    Made,
+    Place,
+    Unknown,
+    Value,
+    Wrapped,
+    choice,
+)
+from shardlint.syntax import Binding, FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model.evaluator.evaluate import Evaluator
+
+
+_PROPERTIES = ("builtins.property", "functools.cached_property")
+
+
+class Classes:
+    """Looks up members, for an evaluator."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.objects = Objects(evaluator)
+
+    def member(self, cls: ClassValue, name: str, instance: Made | None) -> Value:
+        """An attribute of a class, or of an instance of it: methods, fields, properties, `self.name = ...`."""
+        for candidate in self.lineage(cls):
+            file = candidate.place.file
+            scope = file.scope(candidate.node)
+            bindings = [b for b in file.bindings(scope, name) if b.kind not in ("declared", "delete")]
+            if instance is not None and any(_is_field(file, binding) for binding in bindings):
+                return self._field(cls, instance, name)
+            if bindings:
+                values = []
+                for binding in bindings:
+                    value = self.evaluator.binding(file, binding)
+                    values.append(self._bound(value, cls, instance))
+                if instance is not None and all(binding.kind == "assign" for binding in bindings):
+                    values += self._assigned(candidate, name, instance)
+                return choice(values)
+            if instance is not None:
+                if name in self.objects.fields(candidate):  # `size: int`, without a default
+                    return self._field(cls, instance, name)
+                assigned = self._assigned(candidate, name, instance)
+                if assigned:
+                    return choice(assigned)
+        return Unknown(f"{cls.node.name} has no known {name}")
+
+    def _field(self, cls: ClassValue, instance: Made, name: str) -> Value:
+        """A field of a dataclass, NamedTuple or Module; or what a written `__init__` gives to an annotated name."""
+        assigned = [
+            value for candidate in self.lineage(cls) for value in self._assigned(candidate, name, instance)
+        ]
+        if assigned:
+            return choice(assigned)
+        if self.objects.init(cls) is not None and instance.call is not None:
+            binding, owner = self.objects.fields(cls)[name]
+            default = self.objects.default(binding, Place(owner.place.file, binding.node))
+            return default or Unknown(f"{name} is set out of sight")
+        return self.objects.field(cls, instance, name)
+
+    def _bound(self, value: Value, cls: ClassValue, instance: Made | None) -> Value:
+        """A member of a class as it is seen on an instance: methods have their self, properties are read."""
+        if instance is not None and isinstance(value, Wrapped) and value.api.name in _PROPERTIES:
+            method = _bind_self(value.inner, cls, instance)
+            if isinstance(method, Function):
+                return self.evaluator.apply(method, CallArguments(method.place, (), {}))
+            return Unknown("a property")
+        return _bind_self(value, cls, instance)
+
+    def lineage(self, cls: ClassValue) -> list[ClassValue]:
+        """A class and those of its bases that are in the project, nearest first."""
+        found = [cls]
+        for candidate in found:
+            if len(found) > 16:
+                break
+            for base in candidate.node.bases:
+                value = self.evaluator.value(Place(candidate.place.file, base))
+                if isinstance(value, ClassValue) and value not in found:
+                    found.append(value)
+        return found
+
+    def _assigned(self, cls: ClassValue, name: str, instance: Made) -> list[Value]:
+        """Values given to `self.name` in the methods of a class; in `__init__`, for the call that made the instance."""
+        file = cls.place.file
+        made = self.objects.made_with(cls, instance.call) if instance.call is not None else None
+        values = []
+        for node in file.mentions_in(file.scope(cls.node), name):
+            if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+                continue
+            function = file.home(node).function()
+            if function is None or function.parent is None or function.parent.node is not cls.node:
+                continue
+            given = _given_to(file, node)
+            if given is not None:
+                in_call = made[1] if made is not None and made[0].node is function.node else None
+                values.append(self.evaluator.value(Place(file, given), in_call))
+            else:
+                values.append(Unknown("assigned in parts"))
+        return values
+
+
+def _given_to(file: FileFacts, target: ast.Attribute) -> ast.expr | None:
+    """What an assignment gives a target: `self.a = x`, `self.a, self.b = x, y`."""
+    parent = file.parent(target)
+    if isinstance(parent, ast.Assign | ast.AnnAssign):
+        return parent.value
+    outer = file.parent(parent) if isinstance(parent, ast.Tuple | ast.List) else None
+    if not isinstance(outer, ast.Assign) or not isinstance(parent, ast.Tuple | ast.List):
+        return None
+    value = outer.value
+    if not isinstance(value, ast.Tuple | ast.List) or len(value.elts) != len(parent.elts):
+        return None
+    starred = any(isinstance(one, ast.Starred) for one in (*parent.elts, *value.elts))
+    return None if starred or parent not in outer.targets else value.elts[parent.elts.index(target)]
+
+
+def _is_field(file: FileFacts, binding: Binding) -> bool:
+    annotation = binding.annotation
+    return binding.kind == "assign" and annotation is not None and "ClassVar" not in file.text(annotation)
+
+
+def _bind_self(value: Value, cls: ClassValue, instance: Made | None, on_class: bool = False) -> Value:
+    """A method looked up on an instance (or a class method on its class) has its self; through decorators too."""
+    if isinstance(value, Function):
+        receiver = cls if on_class else instance
+        return Function(value.place, receiver is not None, cls, receiver)
+    if isinstance(value, Wrapped):
+        if value.api.name == "builtins.staticmethod":
+            return value.inner
+        if value.api.name == "builtins.classmethod":
+            return _bind_self(value.inner, cls, None, True)
+        return Wrapped(value.api, _bind_self(value.inner, cls, instance, on_class), value.call)
+    return value

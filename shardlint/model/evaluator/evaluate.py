@@ -1,0 +1,481 @@
+"""What an expression is: names followed through scopes, files, partials and simple functions.
+
+An abstract evaluator over literals and constants. It never guesses: where the text does not tell, the value is
+`Unknown`, and where it depends on the way taken, a `Choice`.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Callable, Hashable
+
+from shardlint.model import api
+from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.evaluator.calling import Calling
+from shardlint.model.evaluator.classes import Classes
+from shardlint.model.evaluator.linking import Linker
+from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
+from shardlint.model.needs import GIVEN, Remembered
+from shardlint.model.project import Project
+from shardlint.model.reach import grown, lookup, replaces_none
+from shardlint.model.values import (
+    LARGEST,
+    Api,
+    Assumed,
+    CallArguments,
+    ClassValue,
+    Computed,
+    Constant,
+    Environment,
+    Function,
+    Items,
+    Leaves,
+    Made,
+    ModuleValue,
+    Parameter,
+    Place,
+    Table,
+    TableMethod,
+    Unknown,
+    Value,
+    Wrapped,
+    assumed,
+    choice,
+    options,
+    settled,
+)
+from shardlint.syntax import Binding, FileFacts, Scope, called_name
+
+_DEPTH = 24
+# One question asked of code that goes round in circles through attributes and calls may cost this many evaluations.
+_STEPS = 4000
+_BUILTINS = frozenset(dir(builtins))
+
+
+class Evaluator:
+    """Evaluates expressions of a project's files. Results are remembered, in a call those that ask nothing of it."""
+
+    def __init__(self, project: Project, jit_decorators: frozenset[str] = frozenset()) -> None:
+        self.project = project
+        self.jit_decorators = jit_decorators
+        self._known: Remembered[Hashable, Value] = Remembered(project.needs)
+        self._same: Remembered[ast.AST, Value] = Remembered(project.needs)
+        """What expressions of functions are in every call."""
+        self._passing: Remembered[Hashable, Value] = Remembered(project.needs)
+        """What was cut short may be whole when it is asked for from elsewhere: it holds for one question only."""
+        self._open: set[Hashable] = set()
+        self.cuts = 0
+        """How often an answer was cut short: what made none, nor leans on one, holds whoever asks."""
+        self._steps = self._questions = 0
+        self.linker = Linker(self)
+        self.classes = Classes(self)
+        self.calls = Calling(self)
+        self.trees = Trees(self)
+
+    def value(self, place: Place, environment: Environment | None = None) -> Value:
+        """The value of an expression. `environment` gives values to the parameters of the function it stands in."""
+        node = place.node
+        if environment is None:
+            return self.ask(node, lambda: self._evaluate(place, None))
+        if node in self._same:
+            return self._same[node]
+        cuts, asked = self.cuts, environment.asked
+        value, needed = self._made(node, lambda: self._evaluate(place, environment))
+        if needed is not None and (self.cuts, environment.asked) == (cuts, asked):
+            self._same.keep(node, value, needed)
+        return value
+
+    def environment(self, place: Place) -> Environment | None:
+        """What the parameters around an expression are, where that is known without being asked about one call."""
+        return None
+
+    def ask(self, key: Hashable, answer: Callable[[], Value]) -> Value:
+        """A value that may be asked for on the way to itself, remembered."""
+        if key in self._known:
+            return self._known[key]
+        if key in self._passing:
+            self.cuts += 1
+            return self._passing[key]
+        cuts = self.cuts
+        value, needed = self._made(key, answer)
+        if needed is not None and self.cuts == cuts:
+            self._known.keep(key, value, needed)
+        elif needed is not None and self._open:
+            self._passing.keep(key, value, needed)
+        return value
+
+    def opened(self) -> tuple[int, frozenset[Hashable]]:
+        """What is being asked just now, and in which question: see `value_outside`."""
+        return self._questions, frozenset(self._open)
+
+    def value_outside(
+        self, opened: tuple[int, frozenset[Hashable]], place: Place, environment: Environment | None
+    ) -> Value:
+        """The value of an expression as if it had been asked for earlier in the question, when less was open."""
+        question, keys = opened
+        if not keys or question != self._questions or not keys <= self._open:
+            return self.value(place, environment)
+        now, self._open = self._open, set(keys)
+        try:
+            return self.value(place, environment)
+        finally:
+            self._open = now
+
+    def rests_on_call(self) -> None:
+        """Say that the answer being made may be another where a call in sight is looked at."""
+        self.project.needs.note(GIVEN)
+
+    def circular(self) -> Unknown:
+        """What something is on the way to itself."""
+        self.cuts += 1
+        return Unknown("the definition is circular or too deep")
+
+    def _made(self, key: Hashable, answer: Callable[[], Value]) -> tuple[Value, int | None]:
+        """A value and what it needed; None where it must not be asked for here."""
+        if not self._open:
+            self._steps = 0
+            self._questions += 1
+        self._steps += 1
+        if key in self._open or len(self._open) > _DEPTH or self._steps > _STEPS:
+            return self.circular(), None
+        self._open.add(key)
+        before = self.project.needs.begin()
+        try:
+            value = answer()
+        finally:
+            self._open.discard(key)
+            needed = self.project.needs.end(before)
+            if not self._open:
+                self._passing = Remembered(self.project.needs)
+        return value, needed
+
+    def imported(self, file: FileFacts, statement: ast.ImportFrom) -> Value:
+        """The module a `from` statement takes names from."""
+        return self.linker.imported(file, statement)
+
+    def lineage(self, cls: ClassValue) -> list[ClassValue]:
+        """A class and those of its bases that are in the project, nearest first."""
+        return self.classes.lineage(cls)
+
+    def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
+        """The arguments of a call as written."""
+        return self.calls.arguments(place, env)
+
+    def apply(self, callee: Value, arguments: CallArguments) -> Value:
+        """The result of calling a value."""
+        return self.calls.apply(callee, arguments)
+
+    def parameters(self, function: Function, arguments: CallArguments) -> Environment:
+        """Values of a function's parameters for a call: arguments, then defaults, else unknown."""
+        return self.calls.parameters(function, arguments)
+
+    def parameter(self, function: Function, arguments: CallArguments, name: str) -> Value | None:
+        """The same of one parameter; None where the function has no such."""
+        return self.calls.parameter(function, arguments, name)
+
+    def function(
+        self, file: FileFacts, node: ast.AST, bound: bool = False, owner: ClassValue | None = None
+    ) -> Function:
+        """The value of a definition itself, without its decorators."""
+        return Function(Place(file, node), bound, owner)
+
+    # expressions
+
+    def _evaluate(self, place: Place, env: Environment | None) -> Value:
+        file, node = place.file, place.node
+        match node:
+            case ast.Constant(value=int() as value):
+                return _number(value)
+            case ast.Constant(value=value):
+                return Constant(value)
+            case ast.Name():
+                return self.name(file, node, node.id, env)
+            case ast.Attribute():
+                return self._attribute(file, node, env)
+            case ast.Tuple() | ast.List() | ast.Set():
+                return self._items(file, node, env)
+            case ast.Dict():
+                return self._table(file, node, env)
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self.trees.collected(file, node, env)
+            case ast.Call():
+                return self.calls.call(Place(file, node), env)
+            case ast.Lambda():
+                return self.function(file, node)
+            case ast.IfExp():
+                return choice(
+                    [self.value(Place(file, node.body), env), self.value(Place(file, node.orelse), env)]
+                )
+            case ast.NamedExpr():
+                return self.value(Place(file, node.value), env)
+            case ast.Starred() | ast.Await():
+                return Unknown("a starred or awaited expression")
+            case ast.BinOp():
+                return self._operation(file, node, env)
+            case ast.UnaryOp(op=ast.USub()):
+                inner = self.value(Place(file, node.operand), env)
+                if isinstance(inner, Constant) and isinstance(inner.value, int | float):
+                    return Constant(-inner.value)
+                return Computed("arithmetic on something unknown", place, env)
+            case ast.BoolOp(op=ast.Or()):
+                values = [self.value(Place(file, part), env) for part in node.values]
+                return choice([value for value in values if value != Constant(None)])
+            case ast.Subscript():
+                return self._subscript(file, node, env)
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                return self.function(file, node)
+            case ast.ClassDef():
+                return ClassValue(Place(file, node))
+        return Unknown(f"a {type(node).__name__} expression")
+
+    def _items(self, file: FileFacts, node: ast.Tuple | ast.List | ast.Set, env: Environment | None) -> Value:
+        found: list[Value] = []
+        is_open = False
+        for element in node.elts:
+            if isinstance(element, ast.Starred):
+                inner = self.value(Place(file, element.value), env)
+                if isinstance(inner, Items):
+                    found.extend(inner.items)
+                    is_open = is_open or inner.open
+                else:
+                    is_open = True
+            else:
+                found.append(self.value(Place(file, element), env))
+        return Items(type(node).__name__.lower(), tuple(found), is_open)
+
+    def _table(self, file: FileFacts, node: ast.Dict, env: Environment | None) -> Value:
+        entries: list[tuple[object, Value]] = []
+        is_open = False
+        for key, value in zip(node.keys, node.values, strict=True):
+            name = self.value(Place(file, key), env) if key is not None else Unknown()
+            if isinstance(name, Constant):
+                entries.append((name.value, self.value(Place(file, value), env)))
+            else:
+                is_open = True
+        return Table(tuple(entries), is_open)
+
+    def _operation(self, file: FileFacts, node: ast.BinOp, env: Environment | None) -> Value:
+        one, two = self.value(Place(file, node.left), env), self.value(Place(file, node.right), env)
+        found = self._operated(node, settled(one), settled(two))
+        if isinstance(found, Unknown):
+            return Computed(found.why, Place(file, node), env)
+        return assumed(found, one, two)
+
+    def _operated(self, node: ast.BinOp, left: Value, right: Value) -> Value:
+        if isinstance(left, Constant) and isinstance(right, Constant):
+            one, two = left.value, right.value
+            if isinstance(one, str) and isinstance(two, str) and isinstance(node.op, ast.Add):
+                return Constant(one + two)
+            if isinstance(one, int) and isinstance(two, int):
+                match node.op:
+                    case ast.Add():
+                        return _number(one + two)
+                    case ast.Sub():
+                        return _number(one - two)
+                    case ast.Mult():
+                        return _number(one * two)
+                    case ast.FloorDiv() if two:
+                        return Constant(one // two)
+        if isinstance(left, Items) and isinstance(right, Items) and isinstance(node.op, ast.Add):
+            return Items(left.kind, left.items + right.items, left.open or right.open)
+        if isinstance(right, Items) and not isinstance(left, Items):
+            left, right = right, left  # 2 * (a,)
+        if isinstance(left, Items) and isinstance(node.op, ast.Mult):
+            count = right.value if isinstance(right, Constant) else None
+            if isinstance(count, int) and 0 <= count * len(left.items) <= 64:
+                return Items(left.kind, left.items * count, left.open)
+            if not left.open:
+                return Items(left.kind, (), True, left.items)
+        return Unknown("arithmetic on something unknown")
+
+    def _subscript(self, file: FileFacts, node: ast.Subscript, env: Environment | None) -> Value:
+        whole = self.value(Place(file, node.value), env)
+        index = self.value(Place(file, node.slice), env)
+        return assumed(self._element(self.trees.expanded(settled(whole)), settled(index)), whole, index)
+
+    def _element(self, whole: Value, key: Value) -> Value:
+        found = [self._element_of(option, key) for option in options(whole)]
+        if any(isinstance(option, Leaves) for option in options(whole)):
+            found = [
+                one for one in found if not isinstance(one, Unknown)
+            ]  # the part of a tree, not of a leaf
+        return choice(found)
+
+    def _element_of(self, base: Value, key: Value) -> Value:
+        if isinstance(base, Leaves):
+            return choice([base.of, base])  # a leaf of the tree, or a part of it
+        if isinstance(key, Constant):
+            if isinstance(base, Items) and isinstance(key.value, int) and not base.open:
+                try:
+                    return base.items[key.value]
+                except IndexError:
+                    return Unknown("an index out of range")
+            if isinstance(base, Table) and not base.open:
+                return base.get(key.value) or Unknown("a key that is not there")
+        elif not isinstance(key, Items) and isinstance(base, Table) and not base.open and base.entries:
+            return choice([value for _, value in base.entries])  # one of them
+        return Unknown("an element of something unknown")
+
+    # names
+
+    def name(self, file: FileFacts, use: ast.AST, name: str, env: Environment | None = None) -> Value:
+        """The value of a name where it is used."""
+        bindings, scope = lookup(file, use, name)
+        if scope is None:
+            starred = self.linker.starred(file, name)
+            if starred is not None:
+                return starred
+            return (
+                Api(f"builtins.{name}", name) if name in _BUILTINS else Unknown(f"{name} is not defined here")
+            )
+        if scope.kind == "module" and file.home(use) is not scope and name in file.rebound_globals:
+            return Unknown(f"{name} is rebound through `global`")
+        if any(binding.kind == "more" for binding in bindings):
+            return Unknown(f"{name} is bound in more places than are followed")
+        values = []
+        for binding in bindings:
+            bound = binding.kind in ("param", "comprehension") and env is not None
+            given = env.get(name) if bound and env is not None else None
+            if given is not None:
+                values.append(
+                    self._annotated(file, binding) or given if isinstance(given, Unknown) else given
+                )
+            else:
+                # An environment speaks of the parameters of the innermost function only.
+                inner = env if env is not None and scope is file.home(use) else None
+                values.append(grown(file, binding, name, self.binding(file, binding, inner)))
+        if len(values) > 1 and any(replaces_none(file, binding) for binding in bindings):
+            values = [option for value in values for option in options(value) if option != Constant(None)]
+        return choice(values)
+
+    def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
+        """The value a binding gives its name."""
+        place = Place(file, binding.node)
+        match binding.kind:
+            case "import":
+                assert isinstance(binding.node, ast.alias)
+                dotted = binding.node.name if binding.node.asname else binding.node.name.partition(".")[0]
+                return self.linker.module(dotted, file)
+            case "from":
+                return self.linker.taken(file, binding)
+            case "def":
+                return self._defined(place)
+            case "class":
+                return ClassValue(place)
+            case "assign" | "walrus" if binding.value is not None:
+                return self.value(Place(file, binding.value), env)
+            case "with" if binding.value is not None and binding.index is None:
+                return self._entered(Place(file, binding.value), env)
+            case "unpack" if binding.value is not None and binding.index is not None:
+                whole = self.value(Place(file, binding.value), env)
+                if isinstance(whole, Items) and not whole.open and binding.index < len(whole.items):
+                    return whole.items[binding.index]
+                return Unknown("part of something unknown")
+            case "for" | "comprehension":
+                return self.trees.element(file, binding, env)
+            case "param":
+                return self._parameter(place, binding)
+        return Unknown(f"bound by {binding.kind}")
+
+    def _entered(self, place: Place, env: Environment | None) -> Value:
+        value = self.value(place, env)
+        if isinstance(value, Made) and value.api in ("jax.sharding.Mesh", "jax.make_mesh"):
+            return value  # Mesh.__enter__ returns the mesh
+        return Unknown("what a context manager returned")
+
+    def _parameter(self, place: Place, binding: Binding) -> Value:
+        self.rests_on_call()
+        scope = binding.scope
+        if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) and scope.parent is not None:
+            args = [*scope.node.args.posonlyargs, *scope.node.args.args]
+            if scope.parent.kind == "class" and args and args[0] is binding.node:
+                decorators = {called_name(decorator) for decorator in scope.node.decorator_list}
+                if "staticmethod" not in decorators:
+                    cls = ClassValue(Place(place.file, scope.parent.node))
+                    return cls if "classmethod" in decorators else Made(cls, None)
+        return self._annotated(place.file, binding) or Parameter(place, binding.name)
+
+    def _annotated(self, file: FileFacts, binding: Binding) -> Made | None:
+        """An instance of the class of the project that a parameter is annotated with."""
+        if binding.annotation is None:
+            return None
+        named = annotated(self, Place(file, binding.annotation))
+        classes = [one for one in named if one != Constant(None)]
+        return Made(classes[0], None) if len(classes) == 1 and isinstance(classes[0], ClassValue) else None
+
+    def _defined(self, place: Place) -> Value:
+        node = place.node
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if self.jit_decorators:
+            dotted = f"{self.project.module_name(place.file.path)}.{node.name}"
+            if dotted in self.jit_decorators:
+                return Api(api.USER_JIT, dotted)
+        result: Value = self.function(place.file, node)
+        for decorator in reversed(node.decorator_list):
+            result = self.decorated(Place(place.file, decorator), result)
+        return result
+
+    def decorated(self, decorator: Place, inner: Value) -> Value:
+        """A function through one decorator."""
+        value = self.value(decorator)
+        if isinstance(value, Api):
+            return (
+                Wrapped(value, inner, CallArguments(decorator, (), {}))
+                if value.name in api.TRANSFORMS
+                else _opaque(inner, value)
+            )
+        if (
+            isinstance(value, Wrapped)
+            and isinstance(value.inner, Api)
+            and value.api.name == "functools.partial"
+        ) and value.inner.name in api.TRANSFORMS:
+            return Wrapped(value.inner, inner, value.call)
+        if isinstance(value, Made) and isinstance(value.by, Api) and value.by.name in api.TRANSFORMS:
+            return Wrapped(value.by, inner, value.call)
+        return _opaque(inner, value)
+
+    # attributes
+
+    def _attribute(self, file: FileFacts, node: ast.Attribute, env: Environment | None) -> Value:
+        base = self.value(Place(file, node.value), env)
+        return choice([self.attribute(option, node.attr) for option in options(base)])
+
+    def attribute(self, base: Value, name: str) -> Value:
+        """An attribute of a value."""
+        match base:
+            case Assumed(value=inner):
+                return assumed(self.attribute(inner, name), base)
+            case Api():
+                member = self.linker.library(f"{base.written}.{name}")
+                return Constant(api.CONSTANTS[member.name]) if member.name in api.CONSTANTS else member
+            case Table() | Leaves() if name in TABLE_METHODS:
+                return TableMethod(base, name)
+            case ModuleValue():
+                return self.linker.member(base.file, name)
+            case ClassValue():
+                return self.classes.member(base, name, None)
+            case Made(by=ClassValue() as cls):
+                return self.classes.member(cls, name, base)
+            case Made(by=Api(), call=CallArguments() as call):
+                argument = call.get(name, api.SIGNATURES.get(base.api, ()))
+                if argument is not None and base.api.startswith("jax.sharding."):
+                    return self.value(argument, call.environment)
+        return Unknown(f"attribute {name} of something unknown")
+
+
+def _opaque(inner: Value, decorator: Value) -> Value:
+    """A function behind a decorator we know nothing of: kept, so that its calls can still be told."""
+    written = decorator.written if isinstance(decorator, Api) else "an unknown decorator"
+    return Wrapped(Api("", written), inner, None)
+
+
+def scope_label(scope: Scope) -> str:
+    """How messages name a function: `` `step` `` or "a lambda"."""
+    if scope.kind == "function":
+        return f"`{scope.name}`"
+    return scope.name
+
+
+def _number(value: int) -> Value:
+    return Constant(value) if abs(value) < LARGEST else Unknown("a number larger than any size or index")

@@ -1,0 +1,104 @@
+"""Imports: the module or name that an import statement brings, a library's or the project's."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardlint.model import api
+from shardlint.model.values import Api, ModuleValue, Unknown, Value, choice
+from shardlint.syntax import Binding, FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model.evaluator.evaluate import Evaluator
+
+
+class Linker:
+    """Follows imports, for an evaluator."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+
+    def taken(self, file: FileFacts, binding: Binding) -> Value:
+        """What `from module import name` binds."""
+        alias = binding.node
+        statement = file.parent(alias)
+        assert isinstance(alias, ast.alias)
+        assert isinstance(statement, ast.ImportFrom)
+        module = self.imported(file, statement)
+        if isinstance(module, ModuleValue):
+            member = self.member(module.file, alias.name)
+            if isinstance(member, Unknown):
+                dotted = f"{statement.module}.{alias.name}" if statement.module else alias.name
+                if statement.level:
+                    submodule = self.evaluator.project.relative(file.path, statement.level, dotted)
+                else:
+                    submodule = self.evaluator.project.resolve(dotted, file.path)
+                return self._module_value(submodule) or member
+            return member
+        if isinstance(module, Api):
+            dotted = f"{module.written}.{alias.name}" if module.written else alias.name
+            # A folder without __init__.py is a package too: its files are found under their whole names.
+            in_library = module.written.partition(".")[0] in api.LIBRARIES
+            submodule = None if in_library else self.evaluator.project.resolve(dotted, file.path)
+            return self._module_value(submodule) or self.library(dotted)
+        return Unknown(f"{alias.name} is imported from a module that is not here")
+
+    def imported(self, file: FileFacts, statement: ast.ImportFrom) -> Value:
+        """The module a `from` statement takes names from."""
+        if statement.level:
+            path = self.evaluator.project.relative(file.path, statement.level, statement.module or "")
+            return self._module_value(path) or Unknown("a relative import of a module that is not here")
+        return self.module(statement.module or "", file)
+
+    def module(self, dotted: str, file: FileFacts) -> Value:
+        """A module by absolute name: a library, or a file of the project."""
+        if dotted.partition(".")[0] not in api.LIBRARIES:
+            found = self._module_value(self.evaluator.project.resolve(dotted, file.path))
+            if found is not None:
+                return found
+        return Api(api.canonical(dotted), dotted)
+
+    def library(self, dotted: str) -> Api:
+        """A dotted name of a library, under its canonical name."""
+        return Api(api.USER_JIT if dotted in self.evaluator.jit_decorators else api.canonical(dotted), dotted)
+
+    def _module_value(self, path: Path | None) -> Value | None:
+        if path is None:
+            return None
+        facts = self.evaluator.project.facts(path)
+        return ModuleValue(facts) if facts is not None else Unknown("a module that does not parse")
+
+    def member(self, file: FileFacts, name: str) -> Value:
+        """A name of a module, as its importers see it."""
+        return self.evaluator.ask((file, name), lambda: self._member(file, name))
+
+    def _member(self, file: FileFacts, name: str) -> Value:
+        bindings = [b for b in file.bindings(file.module, name) if b.kind not in ("declared", "delete")]
+        if not bindings:
+            starred = self.starred(file, name)
+            if starred is not None:
+                return starred
+            if file.path.name == "__init__.py":
+                submodule = self._module_value(self.evaluator.project.relative(file.path, 1, name))
+                if submodule is not None:
+                    return submodule
+            return Unknown(f"{name} is not in {file.path.name}")
+        if all(file.statement_in_block(b.node, file.module) is not None for b in bindings):
+            bindings = bindings[-1:]
+        return choice([self.evaluator.binding(file, binding) for binding in bindings])
+
+    def starred(self, file: FileFacts, name: str) -> Value | None:
+        """A name that `from module import *` may bring; None where no such import has it."""
+        for binding in file.bindings(file.module, "*"):
+            statement = file.parent(binding.node)
+            assert isinstance(statement, ast.ImportFrom)
+            module = self.imported(file, statement)
+            if isinstance(module, ModuleValue) and module.file is not file:
+                member = self.member(module.file, name)
+                if not isinstance(member, Unknown):
+                    return member
+            elif isinstance(module, Api):
+                return Unknown(f"{name} may come from `from {module.written} import *`")
+        return None

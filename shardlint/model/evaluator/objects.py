@@ -1,0 +1,116 @@
+"""Instances of the project's classes: what their fields hold, told by the call that made them, or by a default."""
+
+from __future__ import annotations
+
+import ast
+from typing import TYPE_CHECKING
+
+from shardlint.model.needs import Remembered
+from shardlint.model.values import (
+    Api,
+    Assumed,
+    CallArguments,
+    ClassValue,
+    Constant,
+    Environment,
+    Function,
+    Made,
+    Place,
+    Unknown,
+    Value,
+)
+from shardlint.syntax import Binding
+
+if TYPE_CHECKING:
+    from shardlint.model.evaluator.evaluate import Evaluator
+
+# What describes a field instead of being its default: `dataclasses.field`, `eqx.field`, `struct.field`, `Field`.
+_FIELD = ("field", "Field", "static_field")
+
+
+class Objects:
+    """Looks up fields, for an evaluator."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self._fields: Remembered[ast.AST, dict[str, tuple[Binding, ClassValue]]] = Remembered(
+            evaluator.project.needs
+        )
+
+    def fields(self, cls: ClassValue) -> dict[str, tuple[Binding, ClassValue]]:
+        """The annotated fields, in the order in which a generated `__init__` takes them; the nearest class wins."""
+        if cls.node in self._fields:
+            return self._fields[cls.node]
+        cuts, needs = self.evaluator.cuts, self.evaluator.project.needs
+        before = needs.begin()
+        try:
+            found = self._found(cls)
+        finally:
+            needed = needs.end(before)
+        if self.evaluator.cuts == cuts:
+            self._fields.keep(cls.node, found, needed)
+        return found
+
+    def _found(self, cls: ClassValue) -> dict[str, tuple[Binding, ClassValue]]:
+        found: dict[str, tuple[Binding, ClassValue]] = {}
+        for owner in reversed(self.evaluator.lineage(cls)):
+            file = owner.place.file
+            for name, bindings in file.bound(file.scope(owner.node)).bindings.items():
+                annotated = [one for one in bindings if one.annotation is not None]
+                if annotated and "ClassVar" not in file.text(annotated[-1].annotation or annotated[-1].node):
+                    found[name] = (annotated[-1], owner)
+        return found
+
+    def init(self, cls: ClassValue) -> Function | None:
+        """The `__init__` written in the class or the nearest of its bases."""
+        for owner in self.evaluator.lineage(cls):
+            file = owner.place.file
+            for binding in file.bindings(file.scope(owner.node), "__init__"):
+                if isinstance(binding.node, ast.FunctionDef):
+                    return Function(Place(file, binding.node), True, cls)
+        return None
+
+    def made_with(self, cls: ClassValue, call: CallArguments) -> tuple[Function, Environment] | None:
+        """The written `__init__` of a class, and its parameters in the call that makes an instance."""
+        init = self.init(cls)
+        return (init, self.evaluator.parameters(init, call)) if init is not None else None
+
+    def field(self, cls: ClassValue, instance: Made, name: str) -> Value:
+        """What a field of an instance holds when it has been made by the `__init__` that is generated for it."""
+        binding, owner = self.fields(cls)[name]
+        place = Place(owner.place.file, binding.node)
+        call = instance.call
+        if call is not None:
+            names = tuple(self.fields(cls))
+            given = call.get(name, names)
+            if given is not None:
+                return self.evaluator.value(given, call.environment)
+            if not call.may_have(name, names):
+                return self.default(binding, place) or Unknown(f"{name} has no default")
+        default = self.default(binding, place)
+        if default is None:
+            return Unknown(f"{name} is given when the object is made")
+        self.evaluator.rests_on_call()
+        return Assumed(default, f"`{name}` of `{cls.node.name}` has this default")
+
+    def default(self, binding: Binding, place: Place) -> Value | None:
+        """The default of a field, if it has one; unknown where it is made in a way that the text does not tell."""
+        if binding.value is None:
+            return None
+        value = self.evaluator.value(Place(place.file, binding.value))
+        if not isinstance(value, Made) or value.call is None or not isinstance(value.by, Api):
+            return value
+        if value.api.rpartition(".")[2] not in _FIELD:
+            return value
+        call = value.call
+        if "default" in call.keywords:
+            return self.evaluator.value(call.keywords["default"], call.environment)
+        factory = call.keywords.get("default_factory")
+        if factory is not None:
+            made = self.evaluator.value(factory, call.environment)
+            return self.evaluator.apply(made, CallArguments(call.place, (), {}, environment=call.environment))
+        first = call.positional[0] if call.positional and value.api.endswith(".Field") else None  # pydantic
+        if first is not None:
+            default = self.evaluator.value(first, call.environment)
+            return None if default == Constant(...) else default
+        return Unknown("a field without a default") if call.open_keywords else None

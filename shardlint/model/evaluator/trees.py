@@ -1,0 +1,322 @@
+"""Trees and sequences of values: what `jax.tree.map` makes, what a loop goes over, what a comprehension collects."""
+
+from __future__ import annotations
+
+import ast
+from collections import ChainMap
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from shardlint.model.values import (
+    Api,
+    Assumed,
+    CallArguments,
+    ClassValue,
+    Constant,
+    Environment,
+    Function,
+    Items,
+    Leaves,
+    Made,
+    Place,
+    Table,
+    Unknown,
+    Value,
+    Wrapped,
+    choice,
+    options,
+)
+from shardlint.syntax import Binding, FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model.evaluator.evaluate import Evaluator
+
+Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+TABLE_METHODS = ("items", "keys", "values", "get")
+# What maps over a tree, and what the function is given before its leaves.
+_MAPS: dict[str, tuple[Value, ...]] = {
+    "jax.tree.map": (),
+    "jax.tree.map_with_path": (Unknown("a path"),),
+}
+# A loop over more elements tells of any of them only what holds for a leaf.
+_ELEMENTS = 16
+
+
+class Trees:
+    """Evaluates what goes over the elements of trees and sequences, for an evaluator."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self._open: set[ast.AST] = set()
+        """The calls being expanded: in a loop, `x = tree.map(f, x)` is made of itself."""
+
+    # jax.tree.map
+
+    def expanded(self, value: Value) -> Value:
+        """A value with the result of `jax.tree.map` seen as the tree it is; any other value as it is."""
+        return choice([self._expanded(option) for option in options(value)])
+
+    def _expanded(self, value: Value) -> Value:
+        if isinstance(value, Made) and value.api in _MAPS and value.call is not None:
+            return self._mapped(value.call, _MAPS[value.api])
+        return value
+
+    def _mapped(self, arguments: CallArguments, first: tuple[Value, ...]) -> Value:
+        """The result of `jax.tree.map(f, tree, *rest)`, of the same structure where that is written out.
+
+        `first` is what `f` is given before the leaves.
+        """
+        node = arguments.place.node
+        if len(arguments.positional) < 2 or node in self._open:
+            return Unknown("a tree that is not given here")
+        self._open.add(node)
+        try:
+            return self._result(arguments, first)
+        finally:
+            self._open.discard(node)
+
+    def _result(self, arguments: CallArguments, first: tuple[Value, ...]) -> Value:
+        function, *trees = (
+            self.evaluator.value(place, arguments.environment) for place in arguments.positional
+        )
+        return self._over(function, [self.expanded(tree) for tree in trees], arguments, first)
+
+    def _over(
+        self, function: Value, trees: Sequence[Value], arguments: CallArguments, first: tuple[Value, ...]
+    ) -> Value:
+        match trees[0]:
+            case Items(kind=kind, items=items, open=False):
+                parts = [
+                    self._over(function, [_item(tree, index) for tree in trees], arguments, first)
+                    for index in range(len(items))
+                ]
+                return Items(kind, tuple(parts))
+            case Table(entries=entries, open=False):
+                return Table(
+                    tuple(
+                        (key, self._over(function, [_entry(tree, key) for tree in trees], arguments, first))
+                        for key, _ in entries
+                    )
+                )
+            case Constant(value=None):
+                return Constant(None)  # no leaf
+            case Leaves():
+                return Leaves(self.applied(function, [*first, *map(_leaf, trees)], arguments))
+            case Made(by=Api()) | Constant():
+                return self.applied(function, [*first, *trees], arguments)
+        leaves = [*first, Unknown("a leaf"), *(_leaf(tree) for tree in trees[1:])]
+        return Leaves(self.applied(function, leaves, arguments))
+
+    def applied(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
+        """What a function value makes of values. `arguments` is the call that applies it."""
+        return choice([self._applied(option, given, arguments) for option in options(function)])
+
+    def _applied(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
+        match function:
+            case Function():
+                return self.evaluator.calls.returned(function, lambda: self._environment(function, given))
+            case Wrapped(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
+                if isinstance(inner, Function):
+                    return self.evaluator.calls.returned(inner, lambda: self._partial(inner, earlier, given))
+                return Made(inner, _behind(earlier)) if isinstance(inner, Api) else Unknown("a partial")
+            case Made(by=ClassValue()):
+                method = self.evaluator.attribute(function, "__call__")
+                return self.applied(method, given, arguments) if isinstance(method, Function) else method
+            case Api(name="builtins.tuple" | "builtins.list") if given:
+                return given[0]
+            case Api():
+                return Made(function, _unseen(arguments))
+        return Unknown("the result of an unknown function")
+
+    def _environment(self, function: Function, given: Sequence[Value]) -> Environment:
+        arguments = CallArguments(function.place, (), {}, open_positional=True)
+        known = dict(self.evaluator.parameters(function, arguments).values)
+        known.update(zip(_names(function), given, strict=False))
+        return Environment(known)
+
+    def _partial(self, function: Function, earlier: CallArguments, given: Sequence[Value]) -> Environment:
+        before = CallArguments(
+            earlier.place, earlier.positional[1:], earlier.keywords, True, False, earlier.environment
+        )
+        known = dict(self.evaluator.parameters(function, before).values)
+        known.update(zip(_names(function)[len(before.positional) :], given, strict=False))
+        return Environment(known)
+
+    def got(self, table: Value, arguments: CallArguments) -> Value:
+        """What `table.get(key, default)` gives."""
+        given = [self.evaluator.value(place, arguments.environment) for place in arguments.positional]
+        key, default = given[0], given[1] if len(given) > 1 else Constant(None)
+        if isinstance(table, Leaves):
+            return choice([table.of, default])
+        if not isinstance(table, Table) or table.open:
+            return Unknown("an entry of something unknown")
+        if isinstance(key, Constant):
+            return table.get(key.value) or default
+        return choice([*(value for _, value in table.entries), default])
+
+    # loops and comprehensions
+
+    def listed(self, value: Value) -> Items | None:
+        """The elements of a value, as `list(value)` gives them; None where they are not known."""
+        match self.expanded(value):
+            case Items() as items:
+                return items
+            case Table(open=False) as table:
+                keys = of_table(table, "keys")
+                return keys if isinstance(keys, Items) else None
+        return None
+
+    def element(self, file: FileFacts, binding: Binding, env: Environment | None) -> Value:
+        """What a `for` target, of a loop or a comprehension, stands for."""
+        if binding.value is None:
+            return Unknown("an element of something unknown")
+        found = self._elements(Place(file, binding.value), env)
+        if binding.index is None:
+            return found
+        return choice([_part(option, binding.index) for option in options(found)])
+
+    def _elements(self, place: Place, env: Environment | None) -> Value:
+        """Any element of what an expression goes over."""
+        file, node = place.file, place.node
+        if isinstance(node, ast.Call):
+            callee = self.evaluator.value(Place(file, node.func), env)
+            parts = [Place(file, argument) for argument in node.args]
+            if isinstance(callee, Api) and not node.keywords:
+                match callee.name.rpartition(".")[2], parts:
+                    case "enumerate", [one, *_]:
+                        return Items("tuple", (Unknown("an index"), self._elements(one, env)))
+                    case "zip", [_, *_]:
+                        return Items("tuple", tuple(self._elements(one, env) for one in parts))
+                    case (("reversed" | "sorted" | "list" | "tuple" | "leaves" | "tree_leaves"), [one]):
+                        return self._elements(one, env)
+        return _any(self.expanded(self.evaluator.value(place, env)))
+
+    def collected(self, file: FileFacts, node: Comprehension, env: Environment | None) -> Value:
+        """What a comprehension makes: a value for each element where those are known, else leaves like one."""
+        generator = node.generators[0]
+        if len(node.generators) == 1 and not generator.ifs:
+            elements = self._listed(Place(file, generator.iter), env)
+            if elements is not None:
+                return self._each(file, node, elements, env)
+        made = self.evaluator.value(
+            Place(file, node.value if isinstance(node, ast.DictComp) else node.elt), env
+        )
+        return Leaves(made, "dict") if isinstance(node, ast.DictComp) else Items("list", (), True, (made,))
+
+    def _listed(self, place: Place, env: Environment | None) -> list[Value] | None:
+        """All elements of what an expression goes over, in order; None where they are not known or many."""
+        value = self.listed(self.evaluator.value(place, env))
+        if isinstance(value, Items) and not value.open and len(value.items) <= _ELEMENTS:
+            return list(value.items)
+        return None
+
+    def _each(
+        self, file: FileFacts, node: Comprehension, elements: list[Value], env: Environment | None
+    ) -> Value:
+        made: list[Value] = []
+        keys: list[Value] = []
+        for element in elements:
+            outer = env.values if env is not None else {}
+            inner = Environment(ChainMap(_targets(node, element), outer))  # type: ignore[arg-type]
+            if isinstance(node, ast.DictComp):
+                keys.append(self.evaluator.value(Place(file, node.key), inner))
+                made.append(self.evaluator.value(Place(file, node.value), inner))
+            else:
+                made.append(self.evaluator.value(Place(file, node.elt), inner))
+            if env is not None:
+                env.asked += inner.asked
+        if not isinstance(node, ast.DictComp):
+            return Items("set" if isinstance(node, ast.SetComp) else "list", tuple(made))
+        named = [key.value for key in keys if isinstance(key, Constant)]
+        if len(named) < len(keys):
+            return Leaves(choice(made), "dict")
+        return Table(tuple(zip(named, made, strict=True)))
+
+
+def _behind(earlier: CallArguments) -> CallArguments:
+    """The arguments of a partial, and some more that are not seen."""
+    return CallArguments(
+        earlier.place,
+        earlier.positional[1:],
+        earlier.keywords,
+        True,
+        earlier.open_keywords,
+        earlier.environment,
+    )
+
+
+def _unseen(arguments: CallArguments) -> CallArguments:
+    return CallArguments(arguments.place, (), {}, True, False, arguments.environment)
+
+
+def _targets(node: Comprehension, element: Value) -> dict[str, Value]:
+    """The names that the target of a comprehension binds for one element."""
+    target = node.generators[0].target
+    if isinstance(target, ast.Name):
+        return {target.id: element}
+    if isinstance(target, ast.Tuple | ast.List):
+        return {
+            part.id: _part(element, index)
+            for index, part in enumerate(target.elts)
+            if isinstance(part, ast.Name)
+        }
+    return {}
+
+
+def _names(function: Function) -> list[str]:
+    args = function.node.args
+    names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
+    return names[1:] if function.bound else names
+
+
+def _item(tree: Value, index: int) -> Value:
+    if isinstance(tree, Items) and not tree.open and index < len(tree.items):
+        return tree.items[index]
+    return tree.of if isinstance(tree, Leaves) else Unknown("an item of something unknown")
+
+
+def _entry(tree: Value, key: object) -> Value:
+    if isinstance(tree, Table):
+        return tree.get(key) or Unknown("a key that is not there")
+    return tree.of if isinstance(tree, Leaves) else Unknown("an entry of something unknown")
+
+
+def _leaf(tree: Value) -> Value:
+    return tree.of if isinstance(tree, Leaves) else Unknown("a leaf")
+
+
+def _any(value: Value) -> Value:
+    """Any element of a value that is gone over."""
+    match value:
+        case Items(items=items, open=False) if 0 < len(items) <= _ELEMENTS:
+            return choice(list(items))
+        case Items(items=(), repeated=repeated) if repeated:
+            return choice(list(repeated))
+        case Table(entries=entries, open=False) if 0 < len(entries) <= _ELEMENTS:
+            return choice([Constant(key) for key, _ in entries])
+        case Assumed(value=inner, why=why):
+            return Assumed(_any(inner), why)
+    return Unknown("an element of something unknown")
+
+
+def of_table(table: Value, method: str) -> Value:
+    """What `table.items()`, `.keys()` or `.values()` gives: all of them in order, or one that stands for any."""
+    match table:
+        case Table(entries=entries, open=False):
+            pairs = [(Constant(key), value) for key, value in entries]
+            chosen: dict[str, list[Value]] = {
+                "items": [Items("tuple", pair) for pair in pairs],
+                "keys": [key for key, _ in pairs],
+            }
+            return Items("list", tuple(chosen.get(method, [value for _, value in pairs])))
+        case Leaves(of=leaf):
+            key = Unknown("a key")
+            chosen = {"items": [Items("tuple", (key, leaf))], "keys": [key]}
+            return Items("list", (), True, tuple(chosen.get(method, [leaf])))
+    return Unknown("an element of something unknown")
+
+
+def _part(value: Value, index: int) -> Value:
+    if isinstance(value, Items) and not value.open and index < len(value.items):
+        return value.items[index]
+    return Unknown("part of something unknown")

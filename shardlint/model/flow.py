@@ -1,0 +1,517 @@
+"""Where a function ends up being called.
+
+A function value is followed forward from its definition: through decorators, transforms, assignments, attributes and
+arguments, to the calls that run it. Both "why is this traced" and "under which mesh" are read off these ends.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal
+
+from shardlint.model import api
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.needs import Remembered
+from shardlint.model.project import Project
+from shardlint.model.reach import lookup, may_refer
+from shardlint.model.values import (
+    Api,
+    ClassValue,
+    Function,
+    Made,
+    ModuleValue,
+    Place,
+    Value,
+    Wrapped,
+    options,
+)
+from shardlint.syntax import FileFacts, last_name
+
+_DEPTH = 12
+_MAX_ENDS = 200
+_MODULES = ("flax.linen.Module", "flax.nnx.Module", "equinox.Module")
+# Methods of linen's that run a module's `__call__`.
+_RUNS_A_MODULE = ("apply", "init", "init_with_output")
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A transform a function went through: what it does, its name as people write it, where, and its canonical name."""
+
+    effect: str
+    name: str
+    place: Place
+    how: str = "wrapped by"
+    api: str = ""
+
+
+@dataclass(frozen=True)
+class End:
+    """One thing that becomes of a function.
+
+    `wrapped`: it went into a staging transform at `place`: whatever calls the result, the function runs traced.
+    `called`: it is run by the call at `place`, through `wrappers` (outermost last).
+    `escaped`: it is lost sight of; `why` tells how.
+    """
+
+    kind: Literal["wrapped", "called", "escaped"]
+    place: Place
+    wrappers: tuple[Wrapper, ...]
+    why: str = ""
+
+    @property
+    def staged(self) -> bool:
+        """Whether the function runs traced, however it is called from here."""
+        return any(wrapper.effect == "staged" for wrapper in self.wrappers)
+
+
+@dataclass
+class Ends:
+    """All the ends found. `cut` says that following was stopped before all was seen."""
+
+    found: list[End] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every call of the function is known."""
+        return not self.cut and not any(end.kind == "escaped" for end in self.found)
+
+    @property
+    def lost(self) -> bool:
+        """Whether there may be calls, not through a staging transform, that we do not see."""
+        return self.cut or any(end.kind == "escaped" and not end.staged for end in self.found)
+
+    def stops(self, wrappers: tuple[Wrapper, ...]) -> bool:
+        """Whether following a function further, through these wrappers, could prove nothing more."""
+        return self.lost or (not self.complete and any(wrapper.effect == "staged" for wrapper in wrappers))
+
+    def add(self, end: End) -> None:
+        """Record an end."""
+        if len(self.found) < _MAX_ENDS:
+            self.found.append(end)
+        else:
+            self.cut = True
+
+
+class Flow:
+    """Follows functions of a project to their calls. Answers are remembered."""
+
+    def __init__(self, project: Project, evaluator: Evaluator) -> None:
+        self.project = project
+        self.evaluator = evaluator
+        self._ends: Remembered[ast.AST, Ends] = Remembered(project.needs)
+
+    def ends(self, file: FileFacts, node: ast.AST) -> Ends:
+        """Where the function or lambda defined by `node` is called."""
+        if isinstance(node, ast.Lambda):
+            return self._found(node, lambda ends: self._expression(Place(file, node), (), ends, 0))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            return self._found(node, lambda ends: self._definition(file, node, ends))
+        return Ends()
+
+    def _found(self, node: ast.AST, follow: Callable[[Ends], None]) -> Ends:
+        """The ends of a node, followed once. Asked for on its own way, those found so far."""
+        if node in self._ends:
+            return self._ends[node]
+        ends = Ends()
+        self._ends.begin(node, ends)
+
+        def whole() -> Ends:
+            follow(ends)
+            return ends
+
+        return self._ends.make(node, whole)
+
+    def class_ends(self, file: FileFacts, node: ast.ClassDef) -> Ends:
+        """Where a class is called, that is, its instances are made."""
+
+        def follow(ends: Ends) -> None:
+            for decorator in node.decorator_list:
+                ends.add(End("escaped", Place(file, decorator), (), "a class decorator may call it"))
+            self._name(file, node, node.name, (), ends, 0)
+
+        return self._found(node, follow)
+
+    def calls(self, place: Place) -> Ends:
+        """Where what an expression makes (`jax.jit(f)`) is called."""
+        return self._found(place.node, lambda ends: self._expression(place, (), ends, 0))
+
+    def _definition(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, ends: Ends) -> None:
+        wrappers: tuple[Wrapper, ...] = ()
+        for decorator in reversed(node.decorator_list):
+            place = Place(file, decorator)
+            wrapper = self._decorator(place)
+            if wrapper is None:
+                ends.add(End("escaped", place, wrappers, f"the decorator {place.text()} may call it"))
+            else:
+                wrappers += (wrapper,)
+                if wrapper.effect == "staged":
+                    ends.add(End("wrapped", place, wrappers))
+        scope = file.home(node)
+        if scope.kind == "class":
+            self._method(file, node, ClassValue(Place(file, scope.node)), wrappers, ends)
+        else:
+            self._name(file, node, node.name, wrappers, ends, 0)
+
+    def _decorator(self, place: Place) -> Wrapper | None:
+        value = self.evaluator.value(place)
+        name: Api | None = None
+        if isinstance(value, Api):
+            name = value
+        elif (
+            isinstance(value, Wrapped)
+            and isinstance(value.inner, Api)
+            and value.api.name == "functools.partial"
+        ):
+            name = value.inner
+        elif isinstance(value, Made) and isinstance(value.by, Api):
+            name = value.by
+        if name is None:
+            return None
+        transform = api.TRANSFORMS.get(name.name)
+        if transform is None:
+            return None
+        return Wrapper(transform.effect, spelled(place), place, "decorated with", name.name)
+
+    # following a name
+
+    def _name(
+        self,
+        file: FileFacts,
+        binder: ast.AST,
+        name: str,
+        wrappers: tuple[Wrapper, ...],
+        ends: Ends,
+        depth: int,
+    ) -> None:
+        """Uses of a name bound by `binder`, in its own file and, for a module's name, in its importers."""
+        scope = file.home(binder)
+        self._reads(file, binder, name, wrappers, ends, depth)
+        if scope.kind == "module":
+            self._importers(file, name, wrappers, ends, depth)
+        elif scope.kind == "class":
+            ends.add(End("escaped", Place(file, binder), wrappers, "a class attribute"))
+
+    def _reads(
+        self,
+        file: FileFacts,
+        binder: ast.AST,
+        name: str,
+        wrappers: tuple[Wrapper, ...],
+        ends: Ends,
+        depth: int,
+    ) -> None:
+        home = file.home(binder)
+        local = home.kind in ("function", "lambda") and name not in home.outer_names
+        for node in file.mentions_in(home, name) if local else file.mentions(name):
+            if (
+                isinstance(node, ast.Name)
+                and isinstance(node.ctx, ast.Load)
+                and self._refers(file, node, name, binder, ends)
+            ):
+                self._expression(Place(file, node), wrappers, ends, depth + 1)
+
+    def _refers(self, file: FileFacts, use: ast.Name, name: str, binder: ast.AST, ends: Ends) -> bool:
+        if not may_refer(file, use, name, binder):
+            return False
+        bindings, _ = lookup(file, use, name)
+        if any(binding.kind == "more" for binding in bindings):
+            ends.cut = True
+        return any(binding.node is binder for binding in bindings)
+
+    def _importers(
+        self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        if ends.stops(wrappers):
+            return  # it may have callers we cannot see, so reading more files would prove nothing
+        if depth > _DEPTH:
+            ends.cut = True
+            return
+        for other in self.project.importing(file.path, name):
+            if other is None:
+                ends.cut = True
+            if other is None or ends.stops(wrappers):
+                return
+            starred = self._imports_all(other, file)
+            if starred and other.path.name == "__init__.py":
+                ends.add(End("escaped", Place(other, other.tree), wrappers, "exported by its package"))
+            for node in other.mentions(name):
+                if isinstance(node, ast.Name) and starred and lookup(other, node, name)[1] is None:
+                    self._expression(Place(other, node), wrappers, ends, depth + 1)
+                elif isinstance(node, ast.alias):
+                    if self._imports(other, node, file, name):
+                        if other.path.name == "__init__.py":
+                            ends.add(End("escaped", Place(other, node), wrappers, "exported by its package"))
+                        self._name(other, node, node.asname or node.name, wrappers, ends, depth + 1)
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    base = self.evaluator.value(Place(other, node.value))
+                    if isinstance(base, ModuleValue) and base.file.path == file.path:
+                        self._expression(Place(other, node), wrappers, ends, depth + 1)
+
+    def _imports_all(self, other: FileFacts, file: FileFacts) -> bool:
+        """Whether a file holds `from file import *`."""
+        for binding in other.bindings(other.module, "*"):
+            statement = other.parent(binding.node)
+            if isinstance(statement, ast.ImportFrom):
+                module = self.evaluator.imported(other, statement)
+                if isinstance(module, ModuleValue) and module.file.path == file.path:
+                    return True
+        return False
+
+    def _imports(self, other: FileFacts, alias: ast.alias, file: FileFacts, name: str) -> bool:
+        statement = other.parent(alias)
+        if not isinstance(statement, ast.ImportFrom) or alias.name != name:
+            return False
+        module = self.evaluator.imported(other, statement)
+        return isinstance(module, ModuleValue) and module.file.path == file.path
+
+    # following a method
+
+    def _method(
+        self,
+        file: FileFacts,
+        node: ast.FunctionDef | ast.AsyncFunctionDef,
+        cls: ClassValue,
+        wrappers: tuple[Wrapper, ...],
+        ends: Ends,
+    ) -> None:
+        if node.name == "__call__" and self._is_module(cls):
+            self._instances(cls, wrappers, ends)
+            return
+        if node.name.startswith("__") and node.name.endswith("__"):
+            if node.name == "__call__":
+                self._instances(cls, wrappers, ends)
+            ends.add(End("escaped", Place(file, node), wrappers, f"Python calls {node.name} itself"))
+            return
+        self._reads(file, node, node.name, wrappers, ends, 0)  # `step = jax.jit(_step)` in the class body
+        self._attribute(file, node.name, cls, wrappers, ends, 0)
+
+    def _is_module(self, cls: ClassValue) -> bool:
+        """Whether a class is a Module of a library: such instances are made and called in plain sight."""
+        bases = [
+            self.evaluator.value(Place(one.place.file, base))
+            for one in self.evaluator.lineage(cls)
+            for base in one.node.bases
+        ]
+        return any(isinstance(base, Api) and base.name in _MODULES for base in bases)
+
+    def _instances(self, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
+        """Calls of the instances of a Module: of what its own calls make."""
+        made = self.class_ends(cls.place.file, cls.node)
+        if made.cut or not made.found:
+            ends.cut = True
+        for end in made.found:
+            if end.kind == "called" and not end.wrappers:
+                self._expression(end.place, wrappers, ends, 1)
+            else:
+                ends.add(End("escaped", end.place, wrappers, "made somewhere out of sight"))
+
+    def _attribute(
+        self,
+        file: FileFacts,
+        name: str,
+        cls: ClassValue,
+        wrappers: tuple[Wrapper, ...],
+        ends: Ends,
+        depth: int,
+    ) -> None:
+        """Uses of an attribute of the instances of a class; a receiver of unknown type may be one of them."""
+        if depth > _DEPTH:
+            ends.cut = True
+            return
+        for other in self.project.with_attribute(file, name):
+            if other is None:
+                ends.cut = True
+            if other is None or ends.stops(wrappers):
+                return
+            for node in other.mentions(name):
+                if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+                    continue
+                related = self._receiver(other, node, cls)
+                if related is True:
+                    self._expression(Place(other, node), wrappers, ends, depth + 1)
+                elif related is None:
+                    ends.add(End("escaped", Place(other, node), wrappers, f"{other.text(node)} may be it"))
+
+    def _receiver(self, file: FileFacts, node: ast.Attribute, cls: ClassValue) -> bool | None:
+        """Whether the receiver is an instance (or the class itself); None when that is not known."""
+        answer: bool | None = False
+        for option in options(self.evaluator.value(Place(file, node.value))):
+            found: ClassValue | None = None
+            if isinstance(option, Made) and isinstance(option.by, ClassValue):
+                found = option.by
+            elif isinstance(option, ClassValue):
+                found = option
+            if found is not None:
+                if cls in self.evaluator.lineage(found) or found in self.evaluator.lineage(cls):
+                    return True
+            elif not isinstance(option, Api | ModuleValue | Function | Wrapped):
+                answer = None
+        return answer
+
+    # following an expression that is the function
+
+    def _expression(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
+        if depth > _DEPTH:
+            ends.cut = True
+            return
+        file, node = place.file, place.node
+        parent = file.parent(node)
+        match parent:
+            case ast.Call() if parent.func is node:
+                ends.add(End("called", Place(file, parent), wrappers))
+            case ast.Call():
+                self._argument(place, parent, wrappers, ends, depth)
+            case ast.keyword():
+                call = file.parent(parent)
+                if isinstance(call, ast.Call):
+                    self._argument(place, call, wrappers, ends, depth)
+                else:
+                    ends.add(End("escaped", place, wrappers, "a class keyword"))
+            case ast.List() | ast.Tuple() if isinstance(file.parent(parent), ast.Call | ast.keyword):
+                self._expression(Place(file, parent), wrappers, ends, depth + 1)  # lax.switch(i, [f, g])
+            case ast.Assign():
+                for target in parent.targets:
+                    self._assigned(file, target, wrappers, ends, depth)
+            case ast.AnnAssign():
+                self._assigned(file, parent.target, wrappers, ends, depth)
+            case ast.NamedExpr():
+                self._assigned(file, parent.target, wrappers, ends, depth)
+                self._expression(Place(file, parent), wrappers, ends, depth + 1)
+            case ast.IfExp():
+                self._expression(Place(file, parent), wrappers, ends, depth + 1)
+            case ast.Attribute():
+                self._through_attribute(place, parent, wrappers, ends, depth)
+            case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
+                ends.add(End("escaped", place, wrappers, "used as a decorator"))
+            case ast.Expr() | ast.Compare() | ast.Assert() | ast.Delete():
+                pass  # it is looked at, not called
+            case ast.Return():
+                self._returned(place, wrappers, ends, depth)
+            case _:
+                ends.add(End("escaped", place, wrappers, f"stored by {type(parent).__name__.lower()}"))
+
+    def _returned(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
+        """What a function returns is what its calls are: `jax.grad(make_loss(spec))`."""
+        file = place.file
+        maker = file.home(place.node)
+        plain = isinstance(maker.node, ast.FunctionDef) and not maker.node.decorator_list
+        if not plain or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(maker.node)):
+            ends.add(End("escaped", place, wrappers, "returned"))
+            return
+        made = self.ends(file, maker.node)
+        if made.lost or not made.found:
+            ends.add(End("escaped", place, wrappers, "returned"))
+        for end in made.found:
+            if end.kind == "called" and not end.wrappers:
+                self._expression(end.place, wrappers, ends, depth + 1)
+            elif end.kind == "called":
+                ends.add(End("escaped", end.place, wrappers, "returned through a transform"))
+
+    def _through_attribute(
+        self, place: Place, parent: ast.Attribute, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        file = place.file
+        if parent.attr in (
+            "__name__",
+            "__doc__",
+            "__wrapped__",
+            "clear_cache",
+            "_cache_size",
+            "__qualname__",
+        ):
+            return
+        # `jit(f).lower(x)`, `.trace`, `.compile`, `custom_vjp.defvjp(fwd, bwd)`: run as the wrapped function would be.
+        call = file.parent(parent)
+        if (
+            isinstance(call, ast.Call)
+            and call.func is parent
+            and parent.attr in ("lower", "trace", "eval_shape", "__call__")
+        ):
+            ends.add(End("called", Place(file, call), wrappers))
+        elif parent.attr in _RUNS_A_MODULE:
+            if isinstance(call, ast.Call) and any(one.arg in (None, "method") for one in call.keywords):
+                ends.add(End("escaped", place, wrappers, "another method may be run"))
+            else:
+                self._expression(Place(file, parent), wrappers, ends, depth + 1)
+        elif parent.attr not in ("defvjp", "defjvp", "defjvps", "def_partition"):
+            ends.add(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
+
+    def _assigned(
+        self, file: FileFacts, target: ast.expr, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        if isinstance(target, ast.Name):
+            self._name(file, target, target.id, wrappers, ends, depth + 1)
+            return
+        if isinstance(target, ast.Attribute):
+            owner = self.evaluator.value(Place(file, target.value))
+            if isinstance(owner, Made) and isinstance(owner.by, ClassValue):
+                self._attribute(file, target.attr, owner.by, wrappers, ends, depth + 1)
+                return
+        ends.add(End("escaped", Place(file, target), wrappers, f"stored in {file.text(target)}"))
+
+    def _argument(
+        self, place: Place, call: ast.Call, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        file = place.file
+        where = Place(file, call)
+        for option in options(self.evaluator.value(Place(file, call.func))):
+            transform, name = _transform_of(option)
+            if (
+                isinstance(option, Wrapped)
+                and option.api.name == "functools.partial"
+                and isinstance(option.inner, Api)
+            ):
+                transform, name = api.TRANSFORMS.get(option.inner.name), option.inner
+            if transform is None or name is None:
+                ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
+                continue
+            if not _is_function_argument(call, place.node, transform):
+                if name.name == "functools.partial":
+                    ends.add(End("escaped", place, wrappers, "an argument bound by functools.partial"))
+                elif not name.name.startswith("jax.tree"):
+                    ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
+                continue
+            how = "passed to" if transform.now else "wrapped by"
+            wrapper = Wrapper(transform.effect, spelled(where), where, how, name.name)
+            if name.name == "functools.partial":
+                self._expression(where, (*wrappers, wrapper), ends, depth + 1)
+            elif transform.now:
+                ends.add(End("called", where, (*wrappers, wrapper)))
+            else:
+                if wrapper.effect == "staged":
+                    ends.add(End("wrapped", where, (*wrappers, wrapper)))
+                self._expression(where, (*wrappers, wrapper), ends, depth + 1)
+
+
+def _transform_of(value: Value) -> tuple[api.Transform | None, Api | None]:
+    if isinstance(value, Api):
+        return api.TRANSFORMS.get(value.name), value
+    # `eqx.filter_jit(donate="all")(f)`: a factory called with settings.
+    if isinstance(value, Made) and isinstance(value.by, Api):
+        return api.TRANSFORMS.get(value.by.name), value.by
+    return None, None
+
+
+def _is_function_argument(call: ast.Call, node: ast.AST, transform: api.Transform) -> bool:
+    for where in transform.functions:
+        if isinstance(where, int):
+            if where < len(call.args) and call.args[where] is node:
+                return True
+        elif any(keyword.arg == where and keyword.value is node for keyword in call.keywords):
+            return True
+    # A factory called with the function as its only positional argument.
+    return len(call.args) == 1 and call.args[0] is node and 0 in transform.functions
+
+
+def spelled(place: Place) -> str:
+    """A transform as the user wrote it: `eqx.filter_jit`, `jax.jit` (through `partial` too)."""
+    node = place.node
+    while isinstance(node, ast.Call):
+        inner = node.args[0] if node.args else None
+        last = last_name(node.func)
+        node = inner if last == "partial" and inner is not None else node.func
+    return place.file.text(node)

@@ -1,0 +1,228 @@
+"""Code that is guarded: version tests, `try/except ImportError`, `hasattr`, and errors that a test expects."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+
+from shardlint.syntax import FileFacts, called_name
+
+_IMPORT_ERRORS = {
+    "ImportError",
+    "ModuleNotFoundError",
+    "AttributeError",
+    "Exception",
+    "BaseException",
+    "TypeError",
+}
+_EXPECTING = {
+    "raises",
+    "assertRaises",
+    "assertRaisesRegex",
+    "assert_raises",
+    "assertWarns",
+    "assertWarnsRegex",
+    "warns",
+    "deprecated_call",
+}
+# One of these stands in every file in which an error or a warning is expected.
+_EXPECTING_TEXTS = ("aises", "assert_raises", "arns", "deprecated_call", "xfail")
+_VERSION_WORDS = ("version", "TYPE_CHECKING", "find_spec", "signature", "_is_available", "sys.modules")
+_ASKING = ("hasattr", "getattr")
+
+
+def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
+    """Whether the code stands in a block or call that expects an error or warning (`pytest.raises`, `assertRaises`)."""
+    return file.remembered("expected to fail", node, lambda: _expected_to_fail(file, node))
+
+
+def _expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
+    if not any(map(file.says, _EXPECTING_TEXTS)):
+        return False
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.With | ast.AsyncWith):
+            if any(called_name(item.context_expr) in _EXPECTING for item in outer.items):
+                return True
+        elif (isinstance(outer, ast.Call) and called_name(outer) in _EXPECTING) or (
+            isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef)
+            and any("xfail" in file.text(decorator) for decorator in outer.decorator_list)
+        ):
+            return True
+    # A function made only to be called inside such a block.
+    function = file.home(node).function()
+    if function is not None and function.kind == "function" and function.parent is not None:
+        uses = [use for use in file.mentions(function.name) if isinstance(use, ast.Name)]
+        if uses and function.parent.kind == "function":
+            return all(_expects(file, use) for use in uses)
+    return False
+
+
+def _expects(file: FileFacts, node: ast.AST) -> bool:
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.With) and any(
+            called_name(item.context_expr) in _EXPECTING for item in outer.items
+        ):
+            return True
+        if isinstance(outer, ast.Call) and called_name(outer) in _EXPECTING:
+            return True
+    return False
+
+
+def guarded(file: FileFacts, node: ast.AST) -> bool:
+    """Whether the code runs only on some releases: in a try that catches its failure, or behind a version test."""
+    return file.remembered("guarded", node, lambda: _guarded(file, node))
+
+
+def _guarded(file: FileFacts, node: ast.AST) -> bool:
+    """An expression is asked about up to its statement; what is said of a statement is kept for all in it."""
+    inner = node
+    for outer in file.ancestors(node):
+        if isinstance(inner, ast.stmt):
+            break
+        if _guards(file, outer, inner):
+            return True
+        inner = outer
+    if isinstance(inner, ast.stmt) and _in_a_guard(file, inner):
+        return True
+    return _early_exit(file, node)
+
+
+def _in_a_guard(file: FileFacts, statement: ast.stmt) -> bool:
+    """Kept for the statements on the way out too: each arm of a long `elif` stands in the ones before."""
+    known = file.in_a_guard
+    passed: list[ast.stmt] = []
+    inner: ast.AST = statement
+    found = False
+    for outer in itertools.chain(file.ancestors(statement), (None,)):
+        if isinstance(inner, ast.stmt):
+            if inner in known:
+                found = known[inner]
+                break
+            passed.append(inner)
+        if outer is None:
+            break
+        if _guards(file, outer, inner):
+            found = True
+            break
+        inner = outer
+    known.update(dict.fromkeys(passed, found))
+    return found
+
+
+def _guards(file: FileFacts, outer: ast.AST, inner: ast.AST) -> bool:
+    """Whether a node makes one that stands right in it run on some releases only."""
+    if isinstance(outer, ast.Try | ast.TryStar):
+        catches = any(_catches(handler) for handler in outer.handlers)
+        # The handler is a guarded place too: it is what runs when the try did not work.
+        return catches and (inner in outer.body or inner in outer.handlers or inner in outer.orelse)
+    if isinstance(outer, ast.With):
+        return any(_suppresses(item.context_expr) for item in outer.items)
+    if isinstance(outer, ast.If | ast.IfExp):
+        return inner is not outer.test and _tests_version(file, outer.test)
+    if isinstance(outer, ast.While):
+        return _tests_version(file, outer.test)
+    if isinstance(outer, ast.Lambda | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return _chosen_by_version(file, outer)
+    return False
+
+
+def _chosen_by_version(file: FileFacts, function: ast.AST) -> bool:
+    decorators = getattr(function, "decorator_list", [])
+    return any("skip" in file.text(decorator) and _tests_version(file, decorator) for decorator in decorators)
+
+
+def _early_exit(file: FileFacts, node: ast.AST) -> bool:
+    """`if jax.__version__ < ...: return` earlier in the same function guards what follows."""
+    function = file.home(node).function()
+    body = function.body if function is not None else file.module.body
+    scope = function or file.module
+    if scope not in file.exits:
+        exits = (one.lineno for one in body if isinstance(one, ast.If) and _leaves_by_version(file, one))
+        file.exits[scope] = next(exits, None)
+    first = file.exits[scope]
+    return first is not None and first < getattr(node, "lineno", 0)
+
+
+def _leaves_by_version(file: FileFacts, statement: ast.If) -> bool:
+    last = statement.body[-1]
+    leaves = isinstance(last, ast.Return | ast.Raise | ast.Continue) or (
+        isinstance(last, ast.Expr) and called_name(last.value) in ("skip", "exit", "skipTest", "importorskip")
+    )
+    return leaves and _tests_version(file, statement.test)
+
+
+def _tests_version(file: FileFacts, test: ast.expr) -> bool:
+    """Remembered: all that stands under a test asks for it."""
+    if test not in file.version_tests:
+        file.version_tests[test] = _is_version_test(file, test)
+    return file.version_tests[test]
+
+
+def _is_version_test(file: FileFacts, test: ast.expr) -> bool:
+    if _speaks_of_release(file, test):
+        return True
+    # A flag set from such a test: `if HAS_SHARD_MAP:`
+    for part in ast.walk(test):
+        if isinstance(part, ast.Name):
+            for binding in file.bindings(file.module, part.id):
+                if binding.kind == "assign" and binding.value is not None:
+                    if _speaks_of_release(file, binding.value) or isinstance(binding.value, ast.Constant):
+                        return len(file.bindings(file.module, part.id)) > 1 or not isinstance(
+                            binding.value, ast.Constant
+                        )
+    return False
+
+
+def _speaks_of_release(file: FileFacts, node: ast.expr) -> bool:
+    """Whether an expression asks for a version, or whether a module has something (not whether `self` has)."""
+    text = file.text(node).lower()
+    if any(word.lower() in text for word in _VERSION_WORDS):
+        return True
+    if not any(word in text for word in _ASKING):
+        return False
+    asked = [
+        part.args[0]
+        for part in ast.walk(node)
+        if isinstance(part, ast.Call) and called_name(part) in _ASKING and part.args
+    ]
+    return any(not (isinstance(subject, ast.Name) and subject.id in ("self", "cls")) for subject in asked)
+
+
+def _suppresses(context: ast.expr) -> bool:
+    """`with contextlib.suppress(ImportError)`."""
+    return (
+        isinstance(context, ast.Call)
+        and called_name(context) == "suppress"
+        and any(called_name(kind) in _IMPORT_ERRORS for kind in context.args)
+    )
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(called_name(kind) in _IMPORT_ERRORS for kind in types)
+
+
+def tested(file: FileFacts, node: ast.AST) -> bool:
+    """Whether a branch around a node, or one that returns before it, asks about a parameter of its function.
+
+    Then a call that is seen may be one that does not come this way.
+    """
+    function = file.home(node).function()
+    if function is None:
+        return False
+    args = getattr(function.node, "args", None)
+    names = {arg.arg for arg in ast.walk(args) if isinstance(arg, ast.arg)} if args is not None else set()
+    line = getattr(node, "lineno", 0)
+    around = set(file.ancestors(node))
+    for part in ast.walk(function.node):
+        if isinstance(part, ast.If | ast.IfExp | ast.While | ast.Match):
+            test = part.subject if isinstance(part, ast.Match) else part.test
+            leaves = isinstance(part, ast.If) and isinstance(
+                part.body[-1], ast.Return | ast.Raise | ast.Continue
+            )
+            if part in around or (leaves and part.lineno < line):
+                if any(isinstance(name, ast.Name) and name.id in names for name in ast.walk(test)):
+                    return True
+    return False

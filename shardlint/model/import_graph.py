@@ -1,0 +1,326 @@
+"""Which files of a project may run together: those that import a file, and all that these import.
+
+Read off the bytes of files, for every file of a project is asked. What is imported under a name that no file seems
+to have is each file whose path ends in it, for scripts extend `sys.path`.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property
+
+from shardlint.source.patterns import regex
+
+SOURCE_FOLDERS = ("", "src", "lib", "python")
+"""The folders of a root that its modules are looked for in."""
+ANY = "*"
+"""Among the imports of a file: it imports what the text does not name."""
+_FOREIGN = frozenset(sys.stdlib_module_names) | {
+    "jax",
+    "jaxlib",
+    "flax",
+    "equinox",
+    "haliax",
+    "numpy",
+    "optax",
+}
+_WORD = rb"[\w.\x80-\xff]"
+_IMPORT = regex(rb"import(?![\w\x80-\xff])[ \t]*")
+# How a statement begins, up to the word `import`.
+_HEAD = regex(rb"(?:^|[;:])[ \t\f]*(?:from[ \t]*((?:\.[ \t]*)*" + _WORD + rb"*)[ \t]*)?$")
+_LOOK_BACK = 200
+_IN_BRACKETS = regex(rb"\(((?:[^()#]|#[^\n]*)*)\)")
+_ON_LINE = regex(rb"[^\n;#]*")
+_NAME = regex(_WORD + rb"+")
+_DYNAMIC = regex(
+    rb"(?:import_module|__import__|run_module|run_path|spec_from_file_location)\("
+    rb"[ \t\n]*(?:(['\"])([A-Za-z_][\w.]*)\1[ \t\n]*[,)])?"
+)
+# A name of a module in a string, or the start of one that is put together.
+_QUOTED = regex(rb"['\"]([A-Za-z_][\w.]*?)(\.\{|\.['\"]|['\"])")
+_COMMENT = regex(rb"#[^\n]*")
+# How many bits the known sets of files may have together before they are let go of.
+_MOST_BITS = 500_000_000
+
+
+def imports_of(data: bytes) -> tuple[str, ...]:
+    """The modules that a file may import, by what its bytes say: dotted names, relative ones with their dots.
+
+    `from a import b` is `a.b`, for `b` may be a module. What ends in `.*` is all below a package.
+    """
+    found: set[bytes] = set()
+    if b"import" in data:
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        if b"\\\n" in data:
+            data = data.replace(b"\\\n", b" ")
+        for match in _IMPORT.finditer(data):
+            found.update(_stated(data, match))
+    if b"import_" in data or b"run_" in data or b"spec_from" in data:
+        found.update(_dynamic(data))
+    return tuple(sorted(name.decode("utf-8", "replace") for name in found))
+
+
+def _stated(data: bytes, match: re.Match[bytes]) -> Iterator[bytes]:
+    """What the statement around the word `import` imports, if it is one."""
+    at = match.start()
+    begin = data.rfind(b"\n", max(0, at - _LOOK_BACK), at) + 1 or max(0, at - _LOOK_BACK)
+    head = _HEAD.search(data[begin:at])
+    if head is None:
+        return
+    module = head[1]
+    listed = _IN_BRACKETS.match(data, match.end()) if module is not None else None
+    text = _COMMENT.sub(b"", listed[1]) if listed else _ON_LINE.match(data, match.end())[0]  # type: ignore[index]
+    names = [name[0] for name in (_NAME.search(part) for part in text.split(b",")) if name is not None]
+    if module is None:
+        yield from names
+        return
+    module = module.replace(b" ", b"").replace(b"\t", b"")
+    joint = b"" if module.endswith(b".") else b"."
+    yield module
+    yield from (module + joint + name for name in names)
+
+
+def _dynamic(data: bytes) -> Iterator[bytes]:
+    """What calls such as `import_module(...)` import. Without a name in them, what the strings of the file name."""
+    hidden = False
+    for match in _DYNAMIC.finditer(data):
+        if match[2] is not None:
+            yield match[2]
+        hidden = hidden or match[2] is None
+    if hidden:
+        yield ANY.encode()
+        for quoted in _QUOTED.finditer(data):
+            yield quoted[1] if len(quoted[2]) == 1 else quoted[1] + b".*"
+
+
+class ImportGraph:
+    """The files of a project and what each imports."""
+
+    def __init__(self, root: str, imports: Mapping[str, Iterable[str]]) -> None:
+        self.root = root.rstrip("/")
+        self.paths = list(imports)
+        self.imports = imports
+        self._place = {path: place for place, path in enumerate(self.paths)}
+        self._above: dict[int, int] = {}
+        self._below: dict[int, int] = {}
+        """By the bits of the files that import: what those import."""
+        self._together: dict[int, int] = {}
+        self._joined: dict[int, int] = {}
+        self._resolved: dict[tuple[str, str], frozenset[int]] = {}
+        self._tops: dict[str, str] = {}
+
+    def together(self, path: str) -> int:
+        """The files that may run in one program with a file, as bits by their places in `paths`.
+
+        All of them for a file that is not among these.
+        """
+        place = self._place.get(path)
+        if place is None:
+            return self.all
+        if place not in self._together:
+            if len(self._together) * len(self.paths) > _MOST_BITS:
+                for known in (self._above, self._below, self._together):
+                    known.clear()
+            above = self._reach((place,), self._importers, self._above)
+            self._above[place] = above
+            if above not in self._below:
+                hidden = above & self._hidden
+                self._below[above] = self.all if hidden else self._reach(self._places(above), self._edges, {})
+            self._together[place] = self._below[above]
+        return self._together[place]
+
+    def below(self, path: str) -> int:
+        """A file and what it imports, and what these import; all where one imports what its text does not name."""
+        place = self._place.get(path)
+        if place is None:
+            return self.all
+        found = self._reach((place,), self._edges, {})
+        return self.all if found & self._hidden else found
+
+    def resolves(self, folder: str, name: str) -> bool:
+        """Whether a module imported in a folder is a file of the project, or a library that is known by name."""
+        return name.partition(".")[0] in _FOREIGN or any(True for _ in self._find(folder, name))
+
+    def joined(self, path: str) -> int:
+        """The files that may run with a file, with one of those, and so on."""
+        place = self._place.get(path)
+        if place is None:
+            return self.all
+        if place not in self._joined:
+            found = self._reach((place,), self._both, {})
+            meets = self.all if found & self._hidden else found  # what a computed name imports may be any of them
+            self._joined.update(dict.fromkeys(self._places(found), meets))
+        return self._joined[place]
+
+    def names(self, mask: int) -> frozenset[str]:
+        """The paths that bits stand for."""
+        return frozenset(self.paths[place] for place in self._places(mask))
+
+    def holds(self, mask: int, path: str) -> bool:
+        """Whether a file is among those that bits stand for."""
+        return path not in self._place or bool(mask >> self._place[path] & 1)
+
+    @cached_property
+    def all(self) -> int:
+        """Every file."""
+        return (1 << len(self.paths)) - 1
+
+    @cached_property
+    def _hidden(self) -> int:
+        """The files that import what their text does not name: there is no telling what runs with them."""
+        return sum(1 << place for place, path in enumerate(self.paths) if ANY in self.imports[path])
+
+    @staticmethod
+    def _places(mask: int) -> Iterator[int]:
+        digits = bin(mask)
+        at = digits.rfind("1")
+        while at >= 2:
+            yield len(digits) - 1 - at
+            at = digits.rfind("1", 0, at)
+
+    @staticmethod
+    def _reach(start: Iterable[int], edges: list[frozenset[int]], known: Mapping[int, int]) -> int:
+        found = 0
+        todo = list(start)
+        seen = set(todo)
+        while todo:
+            place = todo.pop()
+            if found >> place & 1:
+                continue
+            found |= known.get(place, 1 << place)
+            if place not in known:
+                new = edges[place] - seen
+                seen |= new
+                todo += new
+        return found
+
+    @cached_property
+    def _edges(self) -> list[frozenset[int]]:
+        return [self._imported(place, path) for place, path in enumerate(self.paths)]
+
+    @cached_property
+    def _importers(self) -> list[frozenset[int]]:
+        found: list[set[int]] = [set() for _ in self.paths]
+        for place, targets in enumerate(self._edges):
+            for target in targets:
+                found[target].add(place)
+        return list(map(frozenset, found))
+
+    @cached_property
+    def _both(self) -> list[frozenset[int]]:
+        return [below | above for below, above in zip(self._edges, self._importers, strict=True)]
+
+    def _imported(self, place: int, path: str) -> frozenset[int]:
+        folder = path.rpartition("/")[0]
+        found: set[int] = set()
+        for name in self.imports[path]:
+            if name == ANY:  # it may as well be any module of its package
+                found.update(self._inside(folder) if f"{folder}/__init__.py" in self._place else ())
+                continue
+            if (folder, name) not in self._resolved:
+                self._resolved[folder, name] = frozenset(self._find(folder, name))
+            found |= self._resolved[folder, name]
+        found.update(self._packages(folder))
+        if _is_test(path):
+            found.update(self._conftests(folder))
+        found.discard(place)
+        return frozenset(found)
+
+    def _inside(self, folder: str) -> Iterator[int]:
+        top = folder
+        while f"{top.rpartition('/')[0]}/__init__.py" in self._place:
+            top = top.rpartition("/")[0]
+        yield from self._below_folder(top)
+
+    def _below_folder(self, folder: str) -> Iterator[int]:
+        return (place for path, place in self._place.items() if path.startswith(f"{folder}/"))
+
+    def _packages(self, folder: str) -> Iterator[int]:
+        """The `__init__.py` of a folder and of those around it: whoever imports a module runs them first."""
+        while (place := self._place.get(f"{folder}/__init__.py")) is not None:
+            yield place
+            folder = folder.rpartition("/")[0]
+
+    def _conftests(self, folder: str) -> Iterator[int]:
+        while folder.startswith(self.root):
+            place = self._place.get(f"{folder}/conftest.py")
+            if place is not None:
+                yield place
+            if not folder:
+                break
+            folder = folder.rpartition("/")[0]
+
+    def _find(self, folder: str, name: str) -> Iterator[int]:
+        """The files that a name imported in a folder may stand for, and the packages around them."""
+        whole = name.endswith(".*")
+        name = name.removesuffix(".*")
+        dotted = name.lstrip(".")
+        level = len(name) - len(dotted)
+        parts = dotted.split(".") if dotted else []
+        if level:
+            for _ in range(level - 1):
+                folder = folder.rpartition("/")[0]
+            bases = [folder]
+            yield from self._packages(folder)
+        else:
+            bases = list(self._bases(folder))
+        known = False
+        for count in range(len(parts), 0, -1):
+            for place in self._at(bases, "/".join(parts[:count]), whole and count == len(parts)):
+                known = True
+                yield place
+        if not known and parts and not level and parts[0] not in _FOREIGN:
+            yield from self._by_ending(parts)
+
+    def _at(self, bases: list[str], relative: str, whole: bool) -> Iterator[int]:
+        for base in bases:
+            if whole:
+                yield from self._below_folder(f"{base}/{relative}")
+            for path in (f"{base}/{relative}.py", f"{base}/{relative}/__init__.py"):
+                place = self._place.get(path)
+                if place is not None:
+                    yield place
+                    yield from self._packages(path.rpartition("/")[0])
+                    return
+
+    def _bases(self, folder: str) -> Iterator[str]:
+        """The folders that absolute names are looked for in, as `Project.resolve` does."""
+        if folder not in self._tops:
+            top = folder
+            while f"{top}/__init__.py" in self._place:
+                top = top.rpartition("/")[0]
+            self._tops[folder] = top
+        base = self._tops[folder]
+        while base.startswith(self.root) and len(base) > len(self.root):
+            yield base
+            base = base.rpartition("/")[0]
+        yield from (f"{self.root}/{inside}".rstrip("/") for inside in SOURCE_FOLDERS)
+
+    def _by_ending(self, parts: list[str]) -> Iterator[int]:
+        """Files whose path ends in a name, or in as much of its beginning as any does."""
+        for count in range(len(parts), 0, -1):
+            ending = "/" + "/".join(parts[:count])
+            found = [place for path, place in self._named.get(parts[count - 1], ()) if path.endswith(ending)]
+            for place in found:
+                yield place
+                yield from self._packages(self.paths[place].rpartition("/")[0])
+            if found:
+                return
+
+    @cached_property
+    def _named(self) -> dict[str, list[tuple[str, int]]]:
+        """The files by the last part of what they are imported as, with the path up to it."""
+        found: dict[str, list[tuple[str, int]]] = {}
+        for path, place in self._place.items():
+            module = path.removesuffix("/__init__.py").removesuffix(".py")
+            found.setdefault(module.rpartition("/")[2], []).append((module, place))
+        return found
+
+
+def _is_test(path: str) -> bool:
+    """Whether pytest may load a file, and the conftests above it with it."""
+    name = path.rpartition("/")[2]
+    return name.startswith("test_") or name.endswith("_test.py") or name == "conftest.py"

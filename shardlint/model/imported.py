@@ -1,0 +1,57 @@
+"""The files of a project that run together with one: those it imports, those that import it, and what they import."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.evaluator.linking import Linker
+from shardlint.model.project import Project
+from shardlint.model.values import ModuleValue
+from shardlint.syntax import FileFacts
+
+_DEPTH = 4
+_FILES = 80
+
+
+def imports_of(linker: Linker, file: FileFacts) -> Iterator[FileFacts]:
+    """The files of the project that a file's own block imports."""
+    for binding in file.imports:
+        statement = file.parent(binding.node)
+        if isinstance(statement, ast.ImportFrom):
+            module = linker.imported(file, statement)
+            member = linker.taken(file, binding) if binding.name != "*" else None
+            found = [one for one in (module, member) if isinstance(one, ModuleValue)]
+        elif isinstance(binding.node, ast.alias):
+            module = linker.module(binding.node.name, file)
+            found = [module] if isinstance(module, ModuleValue) else []
+        else:
+            found = []
+        yield from (one.file for one in found)
+
+
+def together(linker: Linker, project: Project, home: FileFacts) -> Iterator[FileFacts]:
+    """The file, what it imports, what imports it, and what those import, the nearest first; tests aside, at most 80."""
+    seen = {home.path}
+    level = [home]
+    yield home
+    for depth in range(_DEPTH):
+        following: list[FileFacts] = []
+        for file in level:
+            near = [*imports_of(linker, file)]
+            if depth == 0:
+                near += _importers(project, home)
+            for other in near:
+                if other.path in seen or project.is_test(other.path) or len(seen) >= _FILES:
+                    continue
+                seen.add(other.path)
+                following.append(other)
+                yield other
+        level = following
+
+
+def _importers(project: Project, home: FileFacts) -> Iterator[FileFacts]:
+    stem = home.path.parent.name if home.path.stem == "__init__" else home.path.stem
+    for other in project.importing(home.path, stem):
+        if other is not None:
+            yield other

@@ -1,0 +1,182 @@
+"""Names and the buffers they hold, at one point of a function.
+
+What a name holds is a buffer, an object of its own that other names may hold too; donating it marks it dead for
+all of them. Where ways meet with different answers nothing more is known of a name.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from shardlint.model.lifetime.donation import Argument, DonatingCall
+from shardlint.model.lifetime.reads import Reading, read_object
+
+# A name, and the attributes and constant keys that lead from it to a part: ("state", "params", "[w]").
+Path = tuple[str, ...]
+
+
+class Buffer:
+    """One array or tree of arrays, told apart from all others. `node` is the expression that made it, if seen.
+
+    `source` is what it is the same array as, if that is one of jax's: `jnp.asarray(x)` of a numpy array is not.
+    """
+
+    __slots__ = ("kind", "node", "source")
+
+    def __init__(
+        self,
+        node: ast.expr | None,
+        kind: Literal["made", "given", "iterated", "unknown"],
+        source: tuple[Buffer, Path] | None = None,
+    ) -> None:
+        self.node = node
+        self.kind = kind
+        self.source = source
+
+
+# A buffer, or a part of one.
+Held = tuple[Buffer, Path]
+
+
+@dataclass(frozen=True)
+class Death:
+    """A donation: by which call, as which argument. `must` is False where only some ways lead through it."""
+
+    call: DonatingCall
+    argument: Argument
+    held: Held
+    must: bool = True
+
+
+@dataclass(frozen=True)
+class Use:
+    """A read of what was donated before."""
+
+    node: ast.expr
+    held: Held
+    death: Death
+    reading: Reading
+
+    @property
+    def below(self) -> Path:
+        """The attributes and keys that lead from what was donated to what is read."""
+        if self.held[0] is not self.death.held[0]:
+            return self.held[1]
+        found = self.held[1][len(self.death.held[1]) :]
+        return found[:-1] if read_object(self.node) is not self.node else found
+
+    @property
+    def again(self) -> bool:
+        """Whether the call that donated it is what reads it, in a later turn of its loop."""
+        return any(part is self.node for part in ast.walk(self.death.call.call))
+
+
+@dataclass(frozen=True)
+class Twice:
+    """One buffer given twice to a donating call, as `donor` (donated) and as `other`."""
+
+    call: DonatingCall
+    donor: Argument
+    other: Argument
+    nodes: tuple[ast.expr, ast.expr]
+    """The expressions in the call, the later one second."""
+    held: Held
+
+
+@dataclass
+class Story:
+    """What happened in a function."""
+
+    uses: list[Use] = field(default_factory=list)
+    twice: list[Twice] = field(default_factory=list)
+
+
+def path_of(node: ast.expr) -> Path | None:
+    """The path of a name, attribute or element with a constant key."""
+    match node:
+        case ast.Name():
+            return (node.id,)
+        case ast.Attribute():
+            base = path_of(node.value)
+            return (*base, node.attr) if base is not None else None
+        case ast.Subscript(slice=ast.Constant(value=str() | int() as key)):
+            base = path_of(node.value)
+            return (*base, f"[{key}]") if base is not None else None
+    return None
+
+
+def meets(one: Held, two: Held) -> bool:
+    """Whether one of two parts of buffers holds the other."""
+    length = min(len(one[1]), len(two[1]))
+    return one[0] is two[0] and one[1][:length] == two[1][:length]
+
+
+@dataclass
+class Memory:
+    """What each name holds, and what is dead. `entries` are the buffers names held when the function was entered."""
+
+    entries: dict[str, Buffer]
+    holds: dict[Path, Held] = field(default_factory=dict)
+    dead: dict[Held, Death] = field(default_factory=dict)
+
+    def copy(self) -> Memory:
+        """What one of several ways starts with."""
+        return Memory(self.entries, dict(self.holds), dict(self.dead))
+
+    def held(self, path: Path) -> Held:
+        """What a path holds: a buffer of its own, or a part of what its beginning holds."""
+        for length in range(len(path), 0, -1):
+            found = self.holds.get(path[:length])
+            if found is not None:
+                return found[0], (*found[1], *path[length:])
+        return self.entries.setdefault(path[0], Buffer(None, "given")), path[1:]
+
+    def bind(self, path: Path, held: Held | Buffer) -> None:
+        """Give a path something else to hold."""
+        for known in [known for known in self.holds if known[: len(path)] == path]:
+            del self.holds[known]
+        self.holds[path] = (held, ()) if isinstance(held, Buffer) else held
+
+    def inside(self, path: Path) -> Iterator[Held]:
+        """What is known to be held at places inside a path."""
+        for known, held in self.holds.items():
+            if len(known) > len(path) and known[: len(path)] == path:
+                yield held
+
+    def death(self, held: Held) -> Death | None:
+        """The donation that what is held, or a part of it, died of."""
+        found = next((death for dead, death in self.dead.items() if meets(dead, held)), None)
+        source = held[0].source
+        return (
+            self.death((source[0], (*source[1], *held[1]))) if found is None and source is not None else found
+        )
+
+    def revive(self, held: Held) -> None:
+        """Code that is not seen may have changed it in place: it is no longer known to be dead."""
+        for dead in [dead for dead in self.dead if meets(dead, held)]:
+            del self.dead[dead]
+
+    def changed(self, roots: Collection[str]) -> None:
+        """Code that is not seen may have changed what objects hold."""
+        for path in self.holds:
+            if path[0] in roots and len(path) > 1:
+                self.holds[path] = (Buffer(None, "unknown"), ())
+
+
+def merged(ends: list[Memory]) -> Memory | None:
+    """What is known where ways meet; None where none arrives."""
+    if len(ends) < 2:
+        return ends[0] if ends else None
+    memory = Memory(ends[0].entries)
+    for path in {path for end in ends for path in end.holds}:
+        found = {end.held(path) for end in ends}
+        memory.holds[path] = found.pop() if len(found) == 1 else (Buffer(None, "unknown"), ())
+    for held in {held for end in ends for held in end.dead}:
+        deaths = [end.dead.get(held) for end in ends]
+        death = next(death for death in deaths if death is not None)
+        must = all(one is not None and one.must for one in deaths)
+        memory.dead[held] = death if must else Death(death.call, death.argument, death.held, False)
+    return memory

@@ -1,0 +1,298 @@
+"""What a call donates, and how far the text tells that the compiled program takes it.
+
+`jax.jit`, `pjit`, `pmap` and `eqx.filter_jit` take the buffers of donated arguments for their outputs: the arrays are
+deleted by the call. That happens only where an output can use the buffer (`updates` looks for one).
+What becomes of a donated name afterwards is told by `buffers`.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, replace
+
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.lifetime.handed_on import bound_again, donated_inside
+from shardlint.model.lifetime.updates import Updates
+from shardlint.model.needs import Remembered
+from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, names, numbers, positions
+from shardlint.model.values import (
+    Api,
+    CallArguments,
+    Constant,
+    Function,
+    Made,
+    Place,
+    Value,
+    Wrapped,
+    options,
+)
+from shardlint.syntax import FileFacts
+
+PMAP = "jax.pmap"
+FILTER_JIT = "equinox.filter_jit"
+DONATING = (*JITS, PMAP, FILTER_JIT)
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument of a call: the expression, and the position or parameter it fills.
+
+    `taken` tells whether the compiled program takes its buffer: True where the function returns an update of it, False
+    where it returns something else or is not known.
+    """
+
+    node: ast.expr
+    position: int | None
+    name: str | None
+    donated: bool
+    static: bool
+    taken: bool
+    parts: tuple[str, ...] = ()
+    """Where only attributes of it are seen to be updated: which."""
+    array: bool = False
+    """Whether the function treats it as one array."""
+    used: bool | None = None
+    """Whether the function uses it at all; None where its body is not known."""
+    behind: bool = False
+    """Whether only a negative position asks for its donation, which does nothing before jax 0.12."""
+
+
+@dataclass(frozen=True)
+class DonatingCall:
+    """A call that donates: `by` is the wrapper (jit, decorator) that asked for it, `api` its canonical name."""
+
+    call: ast.Call
+    by: Place
+    api: str
+    arguments: tuple[Argument, ...]
+    placed: bool
+    """Whether the wrapper has shardings: arguments placed otherwise are copied, and the copy is donated."""
+
+    @property
+    def donated(self) -> tuple[Argument, ...]:
+        """The donated arguments."""
+        return tuple(argument for argument in self.arguments if argument.donated)
+
+
+class Donations:
+    """Answers about the calls of a program; remembered a file at a time."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self.updates = Updates(evaluator)
+        self._calls: Remembered[ast.AST, DonatingCall | None] = Remembered(evaluator.project.needs)
+
+    def of(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
+        """What a call donates; None where it donates nothing, or not on every way, or the text does not tell."""
+        if call not in self._calls:
+            self._calls.begin(call, None)  # a call inside its own answer tells nothing
+            self._calls.make(call, lambda: self._of(file, call))
+        return self._calls[call]
+
+    def _of(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
+        if isinstance(call.func, ast.Lambda):
+            return None
+        callee = self.evaluator.value(Place(file, call.func))
+        arguments = self.evaluator.arguments(Place(file, call))
+        if arguments.open_positional or arguments.open_keywords:
+            return None
+        found: DonatingCall | None = None
+        for option in options(callee):
+            one = self._option(file, call, option, arguments)
+            if one is None:
+                return None
+            found = one if found is None else _both(found, one)
+        return found if found is not None and found.donated else None
+
+    def _option(
+        self, file: FileFacts, call: ast.Call, value: Value, arguments: CallArguments
+    ) -> DonatingCall | None:
+        if isinstance(value, Function):
+            return self._helper(file, call, value, arguments)
+        shift, value = self._through_partial(value)
+        if not isinstance(value, Wrapped) or value.call is None:
+            return None
+        function = jitted(value, self.evaluator, DONATING)
+        if function is None or _abstract(file, call):
+            return None
+        function_given = self._given(function, call, arguments, shift)
+        if function_given is None:
+            return None
+        placed = any(function.setting(name) is not None for name in SHARDING_SETTINGS)
+        by = _asked(function)
+        return DonatingCall(call, by, function.api, function_given, placed)
+
+    def _helper(
+        self, file: FileFacts, call: ast.Call, function: Function, arguments: CallArguments
+    ) -> DonatingCall | None:
+        """What a function of the project donates of its own arguments."""
+        found = list(donated_inside(self, file, function, arguments))
+        if not found:
+            return None
+        first = found[0][0]
+        own = tuple(
+            replace(
+                argument,
+                node=node,
+                taken=argument.taken
+                or bound_again(function.place.file, inner.call, ast.unparse(argument.node)),
+            )
+            for inner, argument, node in found
+            if inner.by == first.by
+        )
+        return DonatingCall(call, first.by, first.api, own, first.placed)
+
+    def _through_partial(self, value: Value) -> tuple[int, Value]:
+        """How many positions partials have filled around a jitted function."""
+        shift = 0
+        while isinstance(value, Wrapped) and value.api.name == "functools.partial" and value.call is not None:
+            if value.call.open_positional or value.call.open_keywords:
+                return 0, value.inner if isinstance(value.inner, Api) else Constant(None)
+            shift += len(value.call.positional) - 1
+            value = value.inner
+        return shift, value
+
+    def _given(
+        self, function: Jitted, call: ast.Call, arguments: CallArguments, shift: int
+    ) -> tuple[Argument, ...] | None:
+        donated = self._donated(function)
+        static = positions(function, "static", self.evaluator)
+        if function.api == PMAP:
+            broadcast = function.setting("static_broadcasted_argnums")
+            found = numbers(broadcast, function.settings, self.evaluator)
+            static = frozenset(found) if found is not None else None
+        if donated is None or static is None:
+            return None
+        parameters = function.parameters
+        slots: list[tuple[ast.expr, int | None, str | None]] = []
+        offset = shift
+        if function.late:
+            if not isinstance(call.func, ast.Attribute):
+                return None
+            slots.append((call.func.value, 0, None))
+            offset += 1
+        for index, place in enumerate(arguments.positional):
+            assert isinstance(place.node, ast.expr)
+            slots.append((place.node, index + offset, None))
+        for name, place in arguments.keywords.items():
+            assert isinstance(place.node, ast.expr)
+            index_of = None
+            if parameters is not None and name in parameters.positional and function.api != PMAP:
+                index_of = parameters.positional.index(name)
+            slots.append((place.node, index_of, name))
+        result = []
+        for node, position, keyword in slots:
+            known = keyword
+            if parameters is not None and position is not None and position < len(parameters.positional):
+                known = parameters.positional[position]
+            is_static = position in static
+            given = donated.has(position, known) and not is_static
+            update = self.updates.of(function.inner, known) if not is_static else None
+            result.append(
+                Argument(
+                    node,
+                    position,
+                    known,
+                    given,
+                    is_static,
+                    update is not None and update.whole,
+                    update.parts if update is not None else (),
+                    update is not None and update.array,
+                    update.used if update is not None else None,
+                    given and position in donated.behind,
+                )
+            )
+        return tuple(result)
+
+    def _donated(self, function: Jitted) -> _Donated | None:
+        """Which arguments a jitted function donates."""
+        settings = function.settings
+        if settings.open_keywords:
+            return None
+        if function.api == FILTER_JIT:
+            place = function.setting("donate")
+            mode = (
+                self.evaluator.value(place, settings.environment) if place is not None else Constant("none")
+            )
+            if not isinstance(mode, Constant) or function.settings.open_positional:
+                return None
+            if mode.value in ("all", "warn"):
+                return _Donated(every=True)
+            if mode.value in ("all-except-first", "warn-except-first"):
+                return _Donated(every=True, but_first=True) if function.parameters is not None else None
+            return None
+        by_position = positions(function, "donate", self.evaluator)
+        by_number = numbers(function.setting("donate_argnums"), settings, self.evaluator)
+        by_name = names(function.setting("donate_argnames"), settings, self.evaluator)
+        if by_position is None or by_name is None or by_number is None:
+            return None
+        behind = by_position - frozenset(number for number in by_number if number >= 0)
+        if function.parameters is not None:
+            behind -= {index for index, one in enumerate(function.parameters.positional) if one in by_name}
+        if function.api == PMAP:
+            by_position -= behind  # pmap takes negative positions for none
+        return _Donated(by_position, frozenset(by_name), behind=behind)
+
+
+@dataclass(frozen=True)
+class _Donated:
+    positions: frozenset[int] = frozenset()
+    names: frozenset[str] = frozenset()
+    every: bool = False
+    but_first: bool = False
+    behind: frozenset[int] = frozenset()
+
+    def has(self, position: int | None, name: str | None) -> bool:
+        if self.every:
+            return not (self.but_first and position == 0)
+        return position in self.positions or name in self.names
+
+
+def _both(one: DonatingCall, two: DonatingCall) -> DonatingCall | None:
+    """What two ways of a call donate alike."""
+    if len(one.arguments) != len(two.arguments):
+        return None
+    both = []
+    for first, second in zip(one.arguments, two.arguments, strict=True):
+        if first.node is not second.node:
+            return None
+        both.append(
+            Argument(
+                first.node,
+                first.position,
+                first.name,
+                first.donated and second.donated,
+                first.static or second.static,
+                first.taken and second.taken,
+                tuple(part for part in first.parts if part in second.parts),
+                first.array and second.array,
+                first.used if first.used == second.used else None,
+                first.behind or second.behind,
+            )
+        )
+    return DonatingCall(one.call, one.by, one.api, tuple(both), one.placed or two.placed)
+
+
+def _abstract(file: FileFacts, call: ast.Call) -> bool:
+    """Donation does nothing while jit is disabled, and a test of it knows what it does."""
+    return file.says("disable_jit") or "is_deleted" in file.text(call)
+
+
+def fresh(value: Value) -> bool:
+    """Whether a value is surely an array just made, on one device and not bound to it."""
+    return isinstance(value, Made) and value.api.startswith(_MAKING) and not value.api.endswith(_NOT_ARRAYS)
+
+
+_MAKING = ("jax.numpy.", "jax.random.")
+_NOT_ARRAYS = (".dtype", ".shape", ".ndim", ".finfo", ".iinfo", ".result_type", ".dtypes", ".vectorize")
+
+
+def _asked(function: Jitted) -> Place:
+    """The call in which donation was asked for: `jax.jit(...)`, or the `partial` that is applied later."""
+    for name in ("donate_argnums", "donate_argnames", "donate"):
+        given = function.setting(name)
+        keyword = given.file.parent(given.node) if given is not None else None
+        call = given.file.parent(keyword) if given is not None and isinstance(keyword, ast.keyword) else None
+        if given is not None and isinstance(call, ast.Call):
+            return Place(given.file, call)
+    return function.settings.place

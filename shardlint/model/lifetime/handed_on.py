@@ -1,0 +1,79 @@
+"""Functions of the project that donate what they are given: `def run(state, batch): return step(state, batch)`."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from shardlint.model.signatures import of_definition
+from shardlint.model.values import CallArguments, Function, Place
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
+
+# A loop that never runs is of no interest; a branch may be one that is never taken.
+_STRAIGHT = (ast.With, ast.AsyncWith, ast.For, ast.While, ast.Assign, ast.AnnAssign, ast.Expr, ast.Return)
+
+
+def donated_inside(
+    donations: Donations, file: FileFacts, function: Function, arguments: CallArguments
+) -> Iterator[tuple[DonatingCall, Argument, ast.expr]]:
+    """The donations of a function's parameters, on its straight way: the call, and what a caller gave for each."""
+    node = function.node
+    if not isinstance(node, ast.FunctionDef) or node.decorator_list or not function.place.file.says("donate"):
+        return
+    parameters = of_definition(node)
+    given = (parameters.without_first() if function.bound else parameters).bind(arguments)
+    if given is None:
+        return
+    inside = function.place.file
+    for call in inside.walked(inside.scope(node)).calls:
+        names = [
+            one.id for one in (*call.args, *(k.value for k in call.keywords)) if isinstance(one, ast.Name)
+        ]
+        if not given.keys() & set(names) or not straight(inside, call, node):
+            continue
+        found = donations.of(inside, call)
+        for argument in found.donated if found is not None else ():
+            place = _given_for(inside, node, argument.node, given)
+            if (
+                found is not None
+                and place is not None
+                and place.file is file
+                and isinstance(place.node, ast.expr)
+            ):
+                yield found, argument, place.node
+
+
+def bound_again(file: FileFacts, call: ast.Call, name: str) -> bool:
+    """Whether the result of a call is bound to the name it was given: what it takes is an update of that."""
+    statement = file.parent(call)
+    targets = statement.targets if isinstance(statement, ast.Assign) else []
+    return any(isinstance(part, ast.Name) and part.id == name for one in targets for part in ast.walk(one))
+
+
+def straight(file: FileFacts, call: ast.AST, function: ast.AST) -> bool:
+    """Whether every way through a function comes to a call."""
+    for outer in file.ancestors(call):
+        if outer is function:
+            return True
+        if isinstance(outer, ast.stmt) and not isinstance(outer, _STRAIGHT):
+            return False
+        if isinstance(outer, ast.Lambda | ast.IfExp | ast.BoolOp):
+            return False
+    return False
+
+
+def _given_for(
+    file: FileFacts, function: ast.FunctionDef, node: ast.expr, given: Mapping[str, Place]
+) -> Place | None:
+    """What a caller gave for a parameter that is handed on as it is."""
+    if not isinstance(node, ast.Name):
+        return None
+    for binding in file.bindings(file.scope(function), node.id):
+        begins = getattr(binding.node, "lineno", 0)
+        if binding.kind != "param" and begins < file.statement(node).lineno:
+            return None
+    return given.get(node.id)

@@ -1,0 +1,224 @@
+"""What becomes of arrays over time in one function: aliases, rebinding, donation, and reads of what was donated.
+
+A walk over the statements in the order they run, with every way of a branch and two turns of a loop. Where an
+outer loop comes to it again one turn is enough, and nesting costs no more than its depth.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.model.lifetime.buffers import Buffer, Memory, Story, Use, merged
+from shardlint.model.lifetime.donation import Donations
+from shardlint.model.lifetime.order import Evaluation
+from shardlint.model.lifetime.reads import Reading
+from shardlint.model.needs import Remembered
+from shardlint.syntax import FileFacts, Scope, last_name
+
+_Loop = ast.For | ast.AsyncFor | ast.While
+_SWALLOWING = ("raises", "assertRaises", "assert_raises", "suppress", "subTest")
+
+
+class Lifetimes:
+    """The stories of a program's functions; remembered."""
+
+    def __init__(self, donations: Donations) -> None:
+        self.donations = donations
+        self._known: Remembered[ast.AST, Story] = Remembered(donations.evaluator.project.needs)
+
+    def story(self, file: FileFacts, scope: Scope) -> Story:
+        """What happens in one function or module."""
+        return self._known.get(scope.node, lambda: _Walk(file, file.walked(scope), self.donations).run())
+
+    def stories(self, file: FileFacts) -> list[tuple[Scope, Story]]:
+        """The functions of a file in which something is donated, and what happens there."""
+        found = []
+        for scope in file.inner_scopes(file.module):
+            if scope.kind in ("module", "function") and any(
+                self.donations.of(file, call) is not None for call in _calls(scope)
+            ):
+                found.append((scope, self.story(file, scope)))
+        return found
+
+
+def _calls(scope: Scope) -> list[ast.Call]:
+    """The calls of a function, those in its comprehensions too."""
+    found = list(scope.calls)
+    for child in scope.children:
+        if child.kind == "comprehension":
+            found += _calls(child)
+    return found
+
+
+class _Walk(Evaluation):
+    """One pass over a scope."""
+
+    def __init__(self, file: FileFacts, scope: Scope, donations: Donations) -> None:
+        super().__init__(file, scope, donations)
+        self.breaks: list[list[Memory]] = []
+        self.continues: list[list[Memory]] = []
+
+    def run(self) -> Story:
+        """Walk the whole body."""
+        self._block(self.scope.body)
+        self.story.uses = _strongest(self.story.uses)
+        seen = {(id(twice.nodes[0]), id(twice.nodes[1])): twice for twice in reversed(self.story.twice)}
+        self.story.twice = list(reversed(seen.values()))
+        return self.story
+
+    def _block(self, statements: list[ast.stmt]) -> None:
+        for statement in statements:
+            if self.memory is None:
+                return
+            self._statement(statement)
+
+    def _statement(self, node: ast.stmt) -> None:
+        match node:
+            case ast.Assign():
+                held = self.expression(node.value)
+                for target in node.targets:
+                    self.target(target, node.value, held)
+            case ast.AnnAssign() if node.value is not None:
+                self.target(node.target, node.value, self.expression(node.value))
+            case ast.AugAssign():
+                self.expression(node.value)
+                self.read(node.target)
+                self.forget(node.target)
+            case ast.Return() | ast.Raise():
+                for child in ast.iter_child_nodes(node):
+                    if isinstance(child, ast.expr):
+                        self.expression(child)
+                self.memory = None
+            case ast.Break() | ast.Continue():
+                stack = self.breaks if isinstance(node, ast.Break) else self.continues
+                if stack and self.memory is not None:
+                    stack[-1].append(self.memory)
+                self.memory = None
+            case ast.If():
+                self.expression(node.test)
+                self._ways([node.body, node.orelse])
+            case ast.For() | ast.AsyncFor() | ast.While():
+                self._loop(node)
+            case ast.With() | ast.AsyncWith():
+                self._with(node)
+            case ast.Try() | ast.TryStar():
+                self._try(node)
+            case ast.Match():
+                self.expression(node.subject)
+                self._ways([*(case.body for case in node.cases), []])
+            case ast.Delete():
+                for target in node.targets:
+                    self.forget(target)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                self.bind((node.name,), Buffer(None, "unknown"))
+            case ast.Expr():
+                self.expression(node.value)
+            case ast.Assert():
+                self.expression(node.test)
+
+    def _ways(self, blocks: list[list[ast.stmt]]) -> None:
+        assert self.memory is not None
+        before, ends = self.memory, []
+        for block in blocks:
+            self.memory = before.copy()
+            self._block(block)
+            if self.memory is not None:
+                ends.append(self.memory)
+        self.memory = merged(ends)
+
+    def _loop(self, node: _Loop) -> None:
+        assert self.memory is not None
+        if not isinstance(node, ast.While):
+            self.expression(node.iter)
+        before = self.memory.copy()
+        ends: list[Memory] = []
+        self.breaks.append([])
+        for _ in range(1 if _runs_once(node) else self.turns(node)):
+            self.continues.append([])
+            if isinstance(node, ast.While):
+                self.expression(node.test)
+            else:
+                self.iterate(node.target)
+            self._block(node.body)
+            reached = self.continues.pop()
+            if self.memory is not None:
+                reached.append(self.memory)
+            self.memory = merged(reached)
+            if self.memory is None:
+                break
+            ends.append(self.memory.copy())
+        left = self.breaks.pop()
+        # A loop that never runs is of no interest: the way round it is not looked at.
+        self.memory = None if isinstance(node, ast.While) and _always(node.test) else merged(ends)
+        if self.memory is not None:
+            self._block(node.orelse)
+        self.memory = merged([*left, self.memory] if self.memory is not None else left)
+        if self.memory is None and not (isinstance(node, ast.While) and _always(node.test)):
+            self.memory = before
+
+    def _with(self, node: ast.With | ast.AsyncWith) -> None:
+        for item in node.items:
+            self.expression(item.context_expr)
+            if item.optional_vars is not None:
+                self.target(item.optional_vars, None, None)
+        before = self.memory.copy() if self.memory is not None else None
+        self._block(node.body)
+        if before is not None and any(_may_swallow(item.context_expr) for item in node.items):
+            self.memory = merged([before, self.memory] if self.memory is not None else [before])
+
+    def _try(self, node: ast.Try | ast.TryStar) -> None:
+        assert self.memory is not None
+        before = self.memory.copy()
+        self.probing += bool(node.handlers)
+        self._block(node.body)
+        self.probing -= bool(node.handlers)
+        # The body may stop anywhere: what it rebinds or donates is not known in the handlers.
+        stopped = [before] if self.memory is None else [before, self.memory.copy()]
+        self._block(node.orelse)
+        ends = [self.memory] if self.memory is not None else []
+        for handler in node.handlers:
+            self.memory = merged([memory.copy() for memory in stopped])
+            self._block(handler.body)
+            if self.memory is not None:
+                ends.append(self.memory)
+        self.memory = merged(ends)
+        goes_on = self.memory is not None
+        if not goes_on:
+            self.memory = merged([memory.copy() for memory in stopped])
+        self._block(node.finalbody)
+        if not goes_on:
+            self.memory = None
+
+
+def _strongest(uses: list[Use]) -> list[Use]:
+    """One use a read: what a later turn of a loop tells may be more certain than the first."""
+    order = (Reading.PERHAPS, Reading.IF_ARRAY, Reading.DATA)
+    found: dict[ast.expr, Use] = {}
+    for use in uses:
+        known = found.get(use.node)
+        if known is None or order.index(use.reading) > order.index(known.reading):
+            found[use.node] = use
+    return list(found.values())
+
+
+def _runs_once(node: _Loop) -> bool:
+    if isinstance(node, ast.While):
+        return False
+    iterated = node.iter
+    if isinstance(iterated, ast.Tuple | ast.List):
+        return len(iterated.elts) < 2 and not any(isinstance(one, ast.Starred) for one in iterated.elts)
+    if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.func.id == "range":
+        only = iterated.args[0] if len(iterated.args) == 1 else None
+        return isinstance(only, ast.Constant) and only.value in (0, 1)
+    return False
+
+
+def _always(test: ast.expr) -> bool:
+    return isinstance(test, ast.Constant) and bool(test.value)
+
+
+def _may_swallow(context: ast.expr) -> bool:
+    """Whether a `with` may go on after an error in its body."""
+    name = context.func if isinstance(context, ast.Call) else context
+    last = last_name(name)
+    return str(last).startswith(_SWALLOWING)

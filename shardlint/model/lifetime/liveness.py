@@ -1,0 +1,78 @@
+"""What becomes of a result: used, dropped on the spot, or bound to a name that nobody reads."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import Literal
+
+from shardlint.model.reach import lookup, may_refer, reaching
+from shardlint.syntax import FileFacts, Scope
+
+Fate = Literal["used", "dropped", "never read"]
+
+
+def fate(file: FileFacts, call: ast.expr) -> tuple[Fate, str | None]:
+    """The fate of a call's result, and the name it was bound to.
+
+    Only certain answers: a name at module or class level may be read by others, `_` says it is meant, and a name that
+    a nested function, `global`, `locals()` or `del` touches counts as used.
+    """
+    parent = file.parent(call)
+    if isinstance(parent, ast.Expr):
+        return "dropped", None
+    if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
+        return "used", None
+    target = parent.targets[0]
+    scope = file.home(target)
+    if not isinstance(target, ast.Name) or scope.kind != "function":
+        return "used", None
+    if target.id.startswith("_") or target.id in scope.outer_names or _reflects(file, scope):
+        return "used", target.id
+    key = scope, target.id
+    if key not in file.read:
+        file.read[key] = frozenset(_read(file, scope, target))
+    return ("used" if target in file.read[key] else "never read"), target.id
+
+
+def _read(file: FileFacts, scope: Scope, target: ast.Name) -> Iterator[ast.AST]:
+    """Of all that binds the name of a target in a scope, what somebody reads."""
+    name = target.id
+    for node in file.mentions_in(scope, name):
+        if not isinstance(node, ast.Name):
+            continue
+        if isinstance(node.ctx, ast.Store) and not isinstance(file.parent(node), ast.AugAssign):
+            continue
+        home = file.home(node)
+        if isinstance(node.ctx, ast.Del):
+            if home is scope:
+                yield from (binding.node for binding in file.bindings(scope, name))
+            continue
+        if not may_refer(file, node, name, target):
+            continue
+        bindings, owner = lookup(file, node, name)
+        if owner is not scope:
+            continue
+        if home is not scope and home.function() is not scope:  # a nested function reads it some time
+            bindings = file.bindings(scope, name)
+        yield from (binding.node for binding in bindings)
+
+
+def _reflects(file: FileFacts, scope: Scope) -> bool:
+    return any(
+        file.home(node) is scope and isinstance(file.parent(node), ast.Call)
+        for name in ("locals", "vars", "eval", "exec")
+        for node in file.mentions_in(scope, name)
+        if isinstance(node, ast.Name)
+    )
+
+
+def reads_after(file: FileFacts, scope: Scope, target: ast.Name) -> list[ast.Name]:
+    """The reads that this binding of a name can reach, in its own scope."""
+    bindings = file.bindings(scope, target.id)
+    found = []
+    for node in file.mentions_in(scope, target.id):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and file.home(node) is scope:
+            if any(binding.node is target for binding in reaching(file, node, bindings)):
+                found.append(node)
+    return found

@@ -1,0 +1,300 @@
+"""The expressions of a function in the order they are evaluated: which buffers they read, donate and hand on."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Sequence
+
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.lifetime.buffers import (
+    Buffer,
+    Death,
+    Held,
+    Memory,
+    Path,
+    Story,
+    Twice,
+    Use,
+    meets,
+    merged,
+    path_of,
+)
+from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
+from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, reading
+from shardlint.model.values import Api, Made, Place, Wrapped, options
+from shardlint.syntax import FileFacts, Scope
+
+_SAME_ARRAY = ("jax.numpy.asarray", "jax.device_put", "jax.block_until_ready")
+_MAKING = ("jax.numpy.", "jax.random.", "jax.device_put")
+Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
+
+
+class Evaluation:
+    """Evaluates expressions against a memory; `memory` is None after a return, raise, break or continue."""
+
+    def __init__(self, file: FileFacts, scope: Scope, donations: Donations) -> None:
+        self.file = file
+        self.scope = scope
+        self.donations = donations
+        self.evaluator: Evaluator = donations.evaluator
+        self.story = Story()
+        self.memory: Memory | None = Memory({})
+        self.unstable = _rebound_elsewhere(file, scope)
+        self.probing = 0
+        self._turned: set[ast.AST] = set()
+
+    def turns(self, loop: ast.AST) -> int:
+        """How often to go through a loop: twice when it is met first, for what one turn does to the next."""
+        again = loop in self._turned
+        self._turned.add(loop)
+        return 1 if again else 2
+
+    def expression(self, node: ast.expr) -> Held | None:
+        """Evaluate: note reads and donations. What it is, where that was there before."""
+        if self.memory is None:
+            return None
+        if path_of(node) is not None:
+            return self.read(node)
+        match node:
+            case ast.Call():
+                return self._call(node)
+            case ast.Lambda():
+                return None
+            case ast.NamedExpr():
+                held = self.expression(node.value)
+                self.target(node.target, node.value, held)
+                return held
+            case ast.IfExp():
+                self.expression(node.test)
+                self._alternatives([[node.body], [node.orelse]])
+                return None
+            case ast.BoolOp():
+                self.expression(node.values[0])
+                self._alternatives([node.values[1:], []])
+                return None
+            case ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                self._comprehension(node)
+                return None
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self.expression(child)
+        return None
+
+    def _alternatives(self, ways: Sequence[Sequence[ast.expr]]) -> None:
+        assert self.memory is not None
+        before, ends = self.memory, []
+        for way in ways:
+            self.memory = before.copy()
+            for node in way:
+                self.expression(node)
+            ends.append(self.memory)
+        self.memory = merged(ends)
+
+    def _comprehension(self, node: Comprehension) -> None:
+        assert self.memory is not None
+        for generator in node.generators:
+            self.expression(generator.iter)
+        targets = [part for g in node.generators for part in ast.walk(g.target) if isinstance(part, ast.Name)]
+        outside = {(part.id,): self.memory.held((part.id,)) for part in targets}
+        results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        # Of a generator nobody may take a second item.
+        for _ in range(1 if isinstance(node, ast.GeneratorExp) else self.turns(node)):
+            for generator in node.generators:
+                self.iterate(generator.target)
+                for test in generator.ifs:
+                    self.expression(test)
+            for result in results:
+                self.expression(result)
+        for path, held in outside.items():
+            self.bind(path, held)
+
+    # calls
+
+    def _call(self, node: ast.Call) -> Held | None:
+        if isinstance(node.func, ast.Attribute) and path_of(node.func) is not None:
+            self.read(node.func)
+        elif isinstance(node.func, ast.Attribute):
+            self.expression(node.func.value)
+        elif not isinstance(node.func, ast.Name):
+            self.expression(node.func)
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        held = [self.expression(argument) for argument in given]
+        if self.memory is None:
+            return None
+        donating = self.donations.of(self.file, node)
+        if donating is not None:
+            self._donate(donating, self.memory)
+        elif self._same_array(node):
+            return held[0] if self._of_jax(node.args[0]) else None
+        elif not keeps_objects(self.evaluator, self.file, node):
+            self._changed(node, given, self.memory)
+        return None
+
+    def _changed(self, node: ast.Call, given: list[ast.expr], memory: Memory) -> None:
+        """A call of code not seen here may change objects it reaches: its receiver, and what it is given."""
+        names = {
+            part.id for one in (node.func, *given) for part in ast.walk(one) if isinstance(part, ast.Name)
+        }
+        memory.changed(names)
+        receiver = path_of(node.func.value) if isinstance(node.func, ast.Attribute) else None
+        if receiver is not None and len(receiver) > 1:
+            receiver = None
+        for path in (*map(path_of, given), receiver):
+            if path is not None and path[0] not in self.unstable:
+                memory.revive(memory.held(path))
+
+    def _donate(self, donating: DonatingCall, memory: Memory) -> None:
+        seen: list[tuple[Argument, ast.expr, Held]] = []
+        for argument in donating.arguments:
+            if argument.static:
+                continue
+            for node, held in self._leaves(argument.node, memory):
+                for other, first, before in seen:
+                    if meets(before, held) and (other.donated or argument.donated):
+                        donor, second = (other, argument) if other.donated else (argument, other)
+                        self.story.twice.append(Twice(donating, donor, second, (first, node), held))
+                seen.append((argument, node, held))
+            path = path_of(argument.node)
+            if argument.donated and path is not None and path[0] not in self.unstable:
+                whole = memory.held(path)
+                memory.dead.setdefault(whole, Death(donating, argument, whole))
+        for argument, _, held in seen:
+            if argument.donated:
+                memory.dead.setdefault(held, Death(donating, argument, held))
+
+    def _leaves(self, node: ast.expr, memory: Memory) -> list[tuple[ast.expr, Held]]:
+        """The buffers that an argument is, or is made of."""
+        path = path_of(node)
+        if path is not None:
+            if path[0] in self.unstable:
+                return []
+            # What is known to be inside it, or else it as a whole.
+            return [(node, part) for part in memory.inside(path)] or [(node, memory.held(path))]
+        match node:
+            case ast.Tuple() | ast.List():
+                return [found for element in node.elts for found in self._leaves(element, memory)]
+            case ast.Dict():
+                return [found for element in node.values for found in self._leaves(element, memory)]
+            case ast.Call() if self._same_array(node) and self._of_jax(node.args[0]):
+                return self._leaves(node.args[0], memory)
+        return []
+
+    # names
+
+    def read(self, node: ast.expr) -> Held | None:
+        """A read of a name or a part of it."""
+        path = path_of(node)
+        if path is None or self.memory is None or path[0] in self.unstable:
+            return None
+        held = self.memory.held(path)
+        death = self.memory.death(held)
+        if death is None:
+            death = next((d for part in self.memory.inside(path) if (d := self.memory.death(part))), None)
+        if death is not None:
+            kind = reading(self.evaluator, self.file, node)
+            # Who is given an object need not look at the part of it that is dead.
+            holds_it = death.held[0] is held[0] and len(held[1]) < len(death.held[1])
+            if kind is not Reading.NONE and not (holds_it and kind is Reading.PERHAPS):
+                weak = self.probing or not death.must
+                self.story.uses.append(Use(node, held, death, Reading.PERHAPS if weak else kind))
+        return held
+
+    def bind(self, path: Path, held: Held | Buffer) -> None:
+        """Rebind a path."""
+        if self.memory is not None and path[0] not in self.unstable:
+            self.memory.bind(path, held)
+
+    def iterate(self, target: ast.expr) -> None:
+        """The targets of a loop take new values."""
+        path = path_of(target)
+        paths = [path] if path is not None else [(n.id,) for n in ast.walk(target) if isinstance(n, ast.Name)]
+        for one in paths:
+            self.bind(one, Buffer(None, "iterated"))
+
+    def target(self, target: ast.expr, value: ast.expr | None, held: Held | None) -> None:
+        """Assign to a target. `held` is what the value is, where that was there before."""
+        if isinstance(target, ast.Tuple | ast.List):
+            self._unpack(target, value, held)
+            return
+        path = path_of(target.value if isinstance(target, ast.Starred) else target)
+        if path is None:
+            self.forget(target)
+            return
+        known = held if not isinstance(target, ast.Starred) else None
+        self.bind(path, known or self._made(value))
+        if isinstance(value, ast.Dict | ast.Tuple | ast.List) and held is None:
+            self._contents(path, value)
+
+    def _unpack(self, target: ast.Tuple | ast.List, value: ast.expr | None, held: Held | None) -> None:
+        parts: list[tuple[ast.expr | None, Held | None]] = [(value, None)] * len(target.elts)
+        starred = any(isinstance(element, ast.Starred) for element in target.elts)
+        if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(parts) and not starred:
+            # All of the right side is read before any name on the left changes.
+            parts = [(element, self.known(element)) for element in value.elts]
+        elif held is not None and not starred:
+            parts = [(None, (held[0], (*held[1], f"[{index}]"))) for index in range(len(parts))]
+        for element, (part, inner) in zip(target.elts, parts, strict=True):
+            self.target(element, part, inner)
+
+    def _contents(self, path: Path, value: ast.Dict | ast.Tuple | ast.List) -> None:
+        """What a display holds, by key."""
+        pairs: list[tuple[object, ast.expr]] = list(enumerate(getattr(value, "elts", ())))
+        if isinstance(value, ast.Dict):
+            items = zip(value.keys, value.values, strict=True)
+            pairs = [(key.value, element) for key, element in items if isinstance(key, ast.Constant)]
+        for key, element in pairs:
+            held = self.known(element)
+            self.bind((*path, f"[{key}]"), held or self._made(element))
+
+    def forget(self, target: ast.expr) -> None:
+        """Nothing more is known of what a target stands for: deleted, or changed at a place not told."""
+        node = target
+        while path_of(node) is None and isinstance(node, ast.Subscript | ast.Attribute):
+            if isinstance(node, ast.Subscript):
+                self.expression(node.slice)
+            node = node.value
+        path = path_of(node)
+        if path is not None:
+            self.bind(path, Buffer(None, "unknown"))
+
+    def known(self, node: ast.expr) -> Held | None:
+        """What an expression is, where that was there before; its reads are not noted."""
+        path = path_of(node)
+        if path is not None and self.memory is not None and path[0] not in self.unstable:
+            return self.memory.held(path)
+        if isinstance(node, ast.Call) and self._same_array(node) and self._of_jax(node.args[0]):
+            return self.known(node.args[0])
+        return None
+
+    def _made(self, value: ast.expr | None) -> Buffer:
+        if isinstance(value, ast.Call) and self._same_array(value):
+            return Buffer(value, "made", self.known(value.args[0]))
+        return Buffer(value, "made" if value is not None else "unknown")
+
+    def _same_array(self, node: ast.Call) -> bool:
+        """Whether a call returns the very array it is given, if that is one of jax's."""
+        if len(node.args) != 1 or node.keywords:
+            return False
+        found = options(self.evaluator.value(Place(self.file, node.func)))
+        return all(isinstance(option, Api) and option.name in _SAME_ARRAY for option in found)
+
+    def _of_jax(self, node: ast.expr) -> bool:
+        """Whether a value is surely an array of jax's, and no numpy array."""
+        found = options(self.evaluator.value(Place(self.file, node)))
+        return all(
+            isinstance(option, Made)
+            and (
+                option.api.startswith(_MAKING)
+                or (isinstance(option.by, Wrapped) and option.by.api.name in STAGED)
+            )
+            for option in found
+        )
+
+
+def _rebound_elsewhere(file: FileFacts, scope: Scope) -> frozenset[str]:
+    """Names that nested functions rebind, or that belong to another scope."""
+    names = set(scope.outer_names)
+    for inner in file.inner_scopes(scope):
+        if inner is not scope:
+            names |= inner.outer_names
+    return frozenset(names | file.rebound_globals if scope.kind == "module" else names)

@@ -1,0 +1,237 @@
+"""Does a function only run a model on its argument, so that no result is made of it, array for array?
+
+What a model computes from its weights is no weight, nor is a sum: where an argument only goes into such calls, no
+result is like it. Told by following names through the body; whatever is not known may be made of it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.signatures import Definition, parameters_of
+from shardlint.model.values import Api, Constant, Function, Place, Wrapped, options
+from shardlint.syntax import FileFacts
+
+__all__ = ["only_run"]
+
+_DEPTH = 4
+# Methods that run a model on the weights that are their first argument.
+_RUN = ("apply", "apply_fn", "apply_fun")
+# What is asked of an array and is none itself.
+_ASKED = frozenset("shape dtype ndim size sharding nbytes itemsize".split())
+_ASKING = frozenset(
+    """
+builtins.len builtins.isinstance builtins.hasattr builtins.type builtins.print jax.numpy.shape jax.eval_shape
+""".split()
+)
+_SCALAR = frozenset("sum mean min max prod any all argmax argmin std var item".split())
+_SAME = frozenset(("functools.partial", "jax.checkpoint", "jax.jit", "equinox.filter_jit"))
+
+
+def only_run(evaluator: Evaluator, function: Function, parameter: str) -> bool:
+    """Whether an argument is given to a model as its weights, and no result holds anything made of it in its shape."""
+    body = _Body(evaluator, function.place.file, function.node, parameter, 0)
+    return not body.returns() and body.ran
+
+
+class _Body:
+    def __init__(
+        self, evaluator: Evaluator, file: FileFacts, node: Definition, parameter: str, depth: int
+    ) -> None:
+        self.evaluator = evaluator
+        self.file = file
+        self.node = node
+        self.depth = depth
+        self.ran = False
+        """Whether it was met as the weights of a model."""
+        self.names = {parameter}
+        """Names of what may be made of it."""
+        self.objects = {parameter}
+        """Names of the argument itself, or of a part of it."""
+
+    def returns(self) -> bool:
+        if isinstance(self.node, ast.Lambda):
+            return self.made_of_it(self.node.body)
+        before = 0
+        while len(self.names) > before:  # a loop may carry a name back
+            before = len(self.names)
+            self._names(self.node.body)
+        scope = self.file.walked(self.file.scope(self.node))
+        return any(one.value is not None and self.made_of_it(one.value) for one in scope.returns)
+
+    def _names(self, statements: list[ast.stmt]) -> None:
+        for statement in statements:
+            for target, value in _bound(statement):
+                if self.made_of_it(value):
+                    self.names |= _roots(target)
+                    if isinstance(target, ast.Name) and self._object(value):
+                        self.objects.add(target.id)
+            for part in _expressions(statement):
+                self._called_with_it(part)
+            if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+                if self._mentioned(statement):
+                    self.names.add(statement.name)
+                continue
+            for field in ("body", "orelse", "finalbody"):
+                self._names(getattr(statement, field, []))
+            for handler in (*getattr(statement, "handlers", ()), *getattr(statement, "cases", ())):
+                self._names(handler.body)
+
+    def _called_with_it(self, expression: ast.expr) -> None:
+        """`results.append(x)` puts it into `results`; `(y := x)` names it."""
+        for part in ast.walk(expression):
+            if isinstance(part, ast.NamedExpr) and self.made_of_it(part.value):
+                self.names.add(part.target.id)
+            elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+                if part.func.attr not in _RUN and any(map(self.made_of_it, _arguments(part))):
+                    self.names |= _roots(part.func.value) & _locals(self.file, self.node)
+
+    def _mentioned(self, node: ast.AST) -> bool:
+        return any(isinstance(part, ast.Name) and part.id in self.names for part in ast.walk(node))
+
+    def made_of_it(self, node: ast.AST) -> bool:
+        """Whether an expression may hold arrays made of the argument."""
+        match node:
+            case ast.Name():
+                return node.id in self.names
+            case ast.Attribute():
+                return node.attr not in _ASKED and self.made_of_it(node.value)
+            case ast.Subscript():
+                return self.made_of_it(node.value)
+            case ast.Compare() | ast.Constant():
+                return False
+            case ast.Lambda() | ast.ListComp() | ast.SetComp() | ast.DictComp() | ast.GeneratorExp():
+                return self._mentioned(node)
+            case ast.Call():
+                return self._call(node)
+        return any(self.made_of_it(part) for part in ast.iter_child_nodes(node))
+
+    def _call(self, call: ast.Call) -> bool:
+        func = call.func
+        given = [part for part in _arguments(call) if self.made_of_it(part)]
+        inner, name = self._function(func), self._api(func)
+        if inner is None and self._runs_a_model(call):
+            self.ran = self.ran or call.args[0] in given
+            return any(part is not call.args[0] for part in given)
+        if not given:
+            if self._runs_it(func):
+                self.ran = True
+                return False
+            return not (_is_scalar(call) and not name) and self.made_of_it(func)
+        if name in _ASKING or (name.startswith("jax.numpy.") and name[10:] in _SCALAR and _alone(call)):
+            return False
+        if inner is not None:
+            bound = parameters_of(inner, self.evaluator)
+            found = (
+                bound.bind(self.evaluator.arguments(Place(self.file, call))) if bound is not None else None
+            )
+            if found is not None and len(found) == len(_arguments(call)):
+                return any(
+                    self._through(inner, parameter)
+                    for parameter, place in found.items()
+                    if place.node in given
+                )
+        return True
+
+    def _through(self, inner: Function, parameter: str) -> bool:
+        """Whether a function of the project returns what may be made of a parameter."""
+        if self.depth >= _DEPTH:
+            return True
+        body = _Body(self.evaluator, inner.place.file, inner.node, parameter, self.depth + 1)
+        found = body.returns()
+        self.ran = self.ran or body.ran
+        return found
+
+    def _object(self, node: ast.expr) -> bool:
+        while isinstance(node, ast.Attribute | ast.Subscript):
+            node = node.value
+        return isinstance(node, ast.Name) and node.id in self.objects
+
+    def _runs_it(self, func: ast.expr) -> bool:
+        """Whether the argument itself is called, as a model is: `model(x)`, `jax.vmap(model)(x)`."""
+        if isinstance(func, ast.Call) and self._api(func.func) == "jax.vmap" and len(func.args) == 1:
+            func = func.args[0]
+        return isinstance(func, ast.Name) and func.id in self.objects
+
+    def _runs_a_model(self, call: ast.Call) -> bool:
+        """`model.apply({"params": params}, x)`: the weights go in, and no variables come back."""
+        func = call.func
+        return (
+            isinstance(func, ast.Attribute)
+            and func.attr in _RUN
+            and len(call.args) > 0
+            and not self._mutable(call)
+        )
+
+    def _mutable(self, call: ast.Call) -> bool:
+        """Whether `apply` gives back variables too."""
+        given = next((one.value for one in call.keywords if one.arg == "mutable"), None)
+        stars = any(one.arg is None for one in call.keywords)
+        return stars or (
+            given is not None and self.evaluator.value(Place(self.file, given)) != Constant(False)
+        )
+
+    def _api(self, node: ast.expr) -> str:
+        value = self.evaluator.value(Place(self.file, node))
+        return value.name if isinstance(value, Api) else ""
+
+    def _function(self, node: ast.expr) -> Function | None:
+        found = options(self.evaluator.value(Place(self.file, node)))
+        value = found[0] if len(found) == 1 else None
+        while (
+            isinstance(value, Wrapped) and value.api.name in _SAME and value.api.name != "functools.partial"
+        ):
+            value = value.inner
+        return value if isinstance(value, Function) else None
+
+
+def _arguments(call: ast.Call) -> list[ast.expr]:
+    return [*call.args, *(keyword.value for keyword in call.keywords)]
+
+
+def _is_scalar(call: ast.Call) -> bool:
+    """`x.sum()`."""
+    func = call.func
+    return isinstance(func, ast.Attribute) and func.attr in _SCALAR and not _arguments(call)
+
+
+def _alone(call: ast.Call) -> bool:
+    return len(call.args) == 1 and not call.keywords
+
+
+def _bound(statement: ast.stmt) -> Iterator[tuple[ast.expr, ast.expr]]:
+    match statement:
+        case ast.Assign():
+            yield from ((target, statement.value) for target in statement.targets)
+        case ast.AnnAssign() if statement.value is not None:
+            yield statement.target, statement.value
+        case ast.AugAssign():
+            yield statement.target, statement.value
+        case ast.For() | ast.AsyncFor():
+            yield statement.target, statement.iter
+        case ast.With() | ast.AsyncWith():
+            for item in statement.items:
+                if item.optional_vars is not None:
+                    yield item.optional_vars, item.context_expr
+
+
+def _expressions(statement: ast.stmt) -> list[ast.expr]:
+    return [part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.expr)]
+
+
+def _roots(node: ast.expr) -> set[str]:
+    """The names that an assignment to a target changes, or what they hold."""
+    match node:
+        case ast.Name():
+            return {node.id}
+        case ast.Tuple() | ast.List():
+            return {name for element in node.elts for name in _roots(element)}
+        case ast.Starred() | ast.Attribute() | ast.Subscript():
+            return _roots(node.value)
+    return set()
+
+
+def _locals(file: FileFacts, node: Definition) -> set[str]:
+    return set(file.bound(file.scope(node)).bindings)

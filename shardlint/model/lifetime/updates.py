@@ -1,0 +1,300 @@
+"""Does a function return an update of its argument: an array (or tree of arrays) of the same shape and type?
+
+XLA takes a donated buffer only for such an output. A walk over the body in order, for what the text shows plainly:
+`params - rate * grads`, `optax.apply_updates(params, updates)`, `state.replace(...)`, `jax.tree.map(f, params, grads)`.
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.needs import Remembered
+from shardlint.model.signatures import Definition
+from shardlint.model.values import Api, Function, Made, Place, Value, Wrapped, options
+from shardlint.syntax import FileFacts, last_name
+
+_DEPTH = 3
+# The first argument comes back with its shape and type.
+_FIRST = frozenset(
+    """
+optax.tree.add_scale optax.tree.add optax.tree.sub optax.tree_utils.tree_add_scale optax.tree_utils.tree_add
+optax.tree_utils.tree_sub optax.tree_utils.tree_add_scalar_mul
+optax.apply_updates equinox.apply_updates dataclasses.replace jax.lax.with_sharding_constraint equinox.filter_shard
+jax.lax.optimization_barrier jax.lax.stop_gradient equinox.combine jax.numpy.copy optax.incremental_update
+jax.numpy.sin jax.numpy.cos jax.numpy.tanh jax.numpy.exp jax.numpy.log jax.numpy.sqrt jax.numpy.square jax.numpy.abs
+jax.numpy.negative jax.numpy.clip jax.numpy.roll jax.numpy.flip jax.numpy.sign jax.nn.relu jax.nn.gelu jax.nn.silu
+jax.nn.sigmoid jax.nn.softmax jax.lax.dynamic_update_slice jax.lax.dynamic_update_index_in_dim
+jax.lax.dynamic_update_slice_in_dim jax.numpy.zeros_like jax.numpy.ones_like
+""".split()
+)
+# The second one does.
+_SECOND = frozenset(("jax.tree.map", "jax.tree.map_with_path", "equinox.tree_at"))
+_CONSTRAINTS = ("with_sharding_constraint", "with_logical_constraint")
+_METHODS = frozenset(("apply_gradients", "replace", "_replace", "copy", "update_state"))
+_AT = frozenset(
+    ("set", "add", "multiply", "divide", "power", "min", "max", "apply", "mul", "sub", "subtract")
+)
+_GRADS = ("jax.grad", "equinox.filter_grad")
+_VALUE_AND_GRADS = ("jax.value_and_grad", "equinox.filter_value_and_grad")
+
+
+@dataclass(frozen=True)
+class Update:
+    """Whether the whole argument comes back updated, which of its attributes or items do, and how it is treated."""
+
+    whole: bool
+    parts: tuple[str, ...]
+    array: bool
+    used: bool
+
+
+# What a name stands for in a body: parts of the argument that it has the shape of. () is all of it.
+Parts = frozenset[tuple[str, ...]]
+_NONE: Parts = frozenset()
+
+
+class Updates:
+    """Answers for the parameters of functions; remembered."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+        self._known: Remembered[tuple[ast.AST, str], Update | None] = Remembered(evaluator.project.needs)
+
+    def of(self, function: Value, parameter: str | None, depth: int = 0) -> Update | None:
+        """What a function returns of one of its parameters; None where its body is not known."""
+        while isinstance(function, Wrapped) and function.api.name in ("functools.partial", "jax.checkpoint"):
+            function = function.inner
+        if not isinstance(function, Function) or parameter is None or depth > _DEPTH:
+            return None
+        key = (function.node, parameter)
+        if key not in self._known:
+            self._known.begin(key, None)  # a function inside its own answer tells nothing
+            body = _Body(self, function.place.file, function.node, parameter, depth)
+            self._known.make(key, body.update)
+        return self._known[key]
+
+
+class _Body:
+    def __init__(
+        self, updates: Updates, file: FileFacts, node: Definition, parameter: str, depth: int
+    ) -> None:
+        self.updates = updates
+        self.file = file
+        self.node = node
+        self.parameter = parameter
+        self.depth = depth
+        self.names: dict[str, Parts] = {parameter: frozenset([()])}
+        self.returned: list[Parts] = []
+        self.array = False
+        self.lambdas: dict[str, Parts] = {}
+
+    def update(self) -> Update:
+        file, node = self.file, self.node
+        scope = file.walked(file.scope(node))
+        used = any(
+            isinstance(mention, ast.Name) and isinstance(mention.ctx, ast.Load)
+            for inner in file.inner_scopes(scope)
+            for mention in inner.named.get(self.parameter, ())
+        )
+        if isinstance(node, ast.Lambda):
+            self.returned.append(self._holds(node.body))
+        else:
+            self._block(node.body)
+        if not self.returned:
+            return Update(False, (), self.array, used)
+        common = frozenset.intersection(*self.returned)
+        parts = {path[0] for path in common if path}
+        return Update(() in common, tuple(sorted(parts)), self.array, used)
+
+    def _block(self, statements: list[ast.stmt]) -> None:
+        for statement in statements:
+            match statement:
+                case ast.Assign():
+                    for target in statement.targets:
+                        self._bind(target, statement.value)
+                case ast.AnnAssign() if statement.value is not None:
+                    self._bind(statement.target, statement.value)
+                case ast.AugAssign():
+                    self._of(statement.target)
+                case ast.Return():
+                    value = statement.value
+                    if not (isinstance(value, ast.Constant) and value.value is None):
+                        self.returned.append(self._holds(value) if value is not None else _NONE)
+                case ast.If():
+                    before = dict(self.names)
+                    self._block(statement.body)
+                    after, self.names = self.names, before
+                    self._block(statement.orelse)
+                    for name in {*after, *self.names}:
+                        self.names[name] = after.get(name, _NONE) & self.names.get(name, _NONE)
+                case ast.For() | ast.While() | ast.With() | ast.Try():
+                    self._block(statement.body)
+
+    def _bind(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, ast.Name):
+            self.names[target.id] = self._of(value)
+        elif isinstance(target, ast.Tuple | ast.List):
+            if isinstance(value, ast.Tuple | ast.List) and len(value.elts) == len(target.elts):
+                found = [self._of(element) for element in value.elts]
+            else:
+                found = [self._element(value, index) for index in range(len(target.elts))]
+            for element, parts in zip(target.elts, found, strict=True):
+                if isinstance(element, ast.Name):
+                    self.names[element.id] = parts
+                elif isinstance(element, ast.Tuple | ast.List):
+                    for name in ast.walk(element):
+                        if isinstance(name, ast.Name):
+                            self.names[name.id] = _NONE
+
+    def _element(self, value: ast.expr, index: int) -> Parts:
+        """What one element of an unpacked value is."""
+        if isinstance(value, ast.Name | ast.Attribute | ast.Subscript):
+            return frozenset((*path, f"[{index}]") for path in self._of(value))
+        if isinstance(value, ast.Call):
+            name = self._api(value.func)
+            if name == "jax.lax.scan" and index == 0 and len(value.args) > 1:
+                return self._of(value.args[1])
+            if isinstance(value.func, ast.Attribute) and value.func.attr == "update" and index == 1:
+                # updates, opt_state = tx.update(grads, opt_state, params)
+                return self._of(value.args[1]) if len(value.args) > 1 else _NONE
+            for option in options(self.updates.evaluator.value(Place(self.file, value.func))):
+                if isinstance(option, Wrapped) and option.api.name in _VALUE_AND_GRADS and index == 1:
+                    return self._differentiated(option, value)
+        return _NONE
+
+    def _differentiated(self, gradient: Wrapped, call: ast.Call) -> Parts:
+        """Gradients have the shape of the argument that is differentiated."""
+        if gradient.call is None or "argnums" in gradient.call.keywords or not call.args:
+            return _NONE
+        return self._of(call.args[0]) if "has_aux" not in gradient.call.keywords else _NONE
+
+    def _holds(self, node: ast.expr) -> Parts:
+        """What a returned value has of it, inside displays and the objects it is packed into too."""
+        if isinstance(node, ast.Tuple | ast.List):
+            return frozenset(part for element in node.elts for part in self._holds(element))
+        if isinstance(node, ast.Dict):
+            return frozenset(part for element in node.values for part in self._holds(element))
+        if isinstance(node, ast.IfExp):
+            return self._holds(node.body) & self._holds(node.orelse)
+        return self._of(node)
+
+    def _of(self, node: ast.expr) -> Parts:
+        match node:
+            case ast.Name():
+                return self.names.get(node.id, _NONE)
+            case ast.Attribute():
+                return frozenset((*path, node.attr) for path in self._of(node.value))
+            case ast.Subscript(slice=ast.Constant(value=str() | int() as key)):
+                return frozenset((*path, f"[{key}]") for path in self._of(node.value))
+            case ast.BinOp():
+                return self._operation(node)
+            case ast.UnaryOp(op=ast.USub()):
+                return self._of(node.operand)
+            case ast.IfExp():
+                return self._of(node.body) & self._of(node.orelse)
+            case ast.NamedExpr():
+                parts = self._of(node.value)
+                self.names[node.target.id] = parts
+                return parts
+            case ast.Call():
+                return self._call(node)
+        return _NONE
+
+    def _operation(self, node: ast.BinOp) -> Parts:
+        left, right = self._of(node.left), self._of(node.right)
+        if isinstance(node.op, ast.MatMult) or not isinstance(
+            node.op, ast.Add | ast.Sub | ast.Mult | ast.Div | ast.Pow
+        ):
+            return _NONE
+        if () in left or () in right:
+            self.array = True
+        if left and right:
+            return left & right or left
+        # What is added to it, or scales it, has its shape or a smaller one.
+        if left:
+            return left
+        return right if isinstance(node.left, ast.Constant) else _NONE
+
+    def _call(self, call: ast.Call) -> Parts:
+        func = call.func
+        if isinstance(func, ast.Attribute) and func.attr in _AT and isinstance(func.value, ast.Subscript):
+            at = func.value.value
+            if isinstance(at, ast.Attribute) and at.attr == "at":
+                found = self._of(at.value)
+                self.array = self.array or () in found
+                return found
+        name = self._api(func)
+        if name in _FIRST and call.args:
+            found = self._of(call.args[0])
+            if name.startswith(("jax.numpy.", "jax.nn.")) and () in found:
+                self.array = True
+            return found
+        if name in _SECOND and len(call.args) > 1:
+            return self._of(call.args[1])
+        if name == "jax.lax.fori_loop" and len(call.args) > 3:
+            return self._of(call.args[3])
+        if name == "jax.lax.while_loop" and len(call.args) > 2:
+            return self._of(call.args[2])
+        if isinstance(func, ast.Attribute) and func.attr in _METHODS and not name:
+            return self._of(func.value)
+        found = self._through(call)
+        if not found and not name and call.args and last_name(func) in _CONSTRAINTS:
+            return self._of(call.args[0])  # the project's own, around jax's
+        return found
+
+    def _through(self, call: ast.Call) -> Parts:
+        """What a function of the project, or a gradient, returns of it."""
+        found: Parts | None = None
+        for option in options(self.updates.evaluator.value(Place(self.file, call.func))):
+            parts = _NONE
+            if isinstance(option, Wrapped) and option.api.name in _GRADS:
+                parts = self._differentiated(option, call)
+            elif isinstance(option, Wrapped | Function):
+                parts = self._called(option, call)
+            found = parts if found is None else found & parts
+        return found or _NONE
+
+    def _called(self, value: Value, call: ast.Call) -> Parts:
+        from shardlint.model.signatures import parameters_of
+
+        evaluator = self.updates.evaluator
+        parameters = parameters_of(value, evaluator)
+        while isinstance(value, Wrapped) and value.api.name in (
+            "jax.jit",
+            "jax.checkpoint",
+            "equinox.filter_jit",
+        ):
+            value = value.inner
+        if parameters is None or not isinstance(value, Function):
+            return _NONE
+        given = parameters.bind(evaluator.arguments(Place(self.file, call)))
+        if given is None or not _returns_one(value):
+            return _NONE
+        found: set[tuple[str, ...]] = set()
+        for name, place in given.items():
+            assert isinstance(place.node, ast.expr)
+            parts = self._of(place.node)
+            if parts:
+                update = self.updates.of(value, name, self.depth + 1)
+                if update is not None and update.whole:
+                    found |= parts
+        return frozenset(found)
+
+    def _api(self, node: ast.expr) -> str:
+        value = self.updates.evaluator.value(Place(self.file, node))
+        if isinstance(value, Made) and isinstance(value.by, Api):
+            return ""
+        return value.name if isinstance(value, Api) else ""
+
+
+def _returns_one(function: Function) -> bool:
+    """Whether a function returns one thing, and not several as a tuple."""
+    node = function.node
+    if isinstance(node, ast.Lambda):
+        return not isinstance(node.body, ast.Tuple)
+    returns = [part for part in ast.walk(node) if isinstance(part, ast.Return)]
+    return bool(returns) and not any(
+        isinstance(part.value, ast.Tuple | ast.Dict | ast.List) for part in returns
+    )

@@ -1,0 +1,135 @@
+"""What collectives do to what varies, for the body of a `shard_map` or `pmap`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardlint.model.manual.varying import (
+    HIDDEN,
+    NONE,
+    NOTHING,
+    Axes,
+    Axis,
+    Known,
+    Leaf,
+    Local,
+    Tree,
+    axes_of,
+    combined,
+    each,
+    leaves,
+)
+from shardlint.model.values import Place
+
+if TYPE_CHECKING:
+    from shardlint.model.manual.local_calls import LocalCalls
+
+REDUCING = ("psum", "pmean", "pmax", "pmin")
+# Where each collective has its axis.
+AXIS_AT = {
+    **dict.fromkeys((*REDUCING, "all_gather", "psum_scatter", "all_to_all", "ppermute", "pshuffle"), 1),
+    **dict.fromkeys(("pbroadcast", "pvary", "pcast"), 1),
+    "axis_index": 0,
+    "axis_size": 0,
+}
+COLLECTIVES = frozenset(f"jax.lax.{name}" for name in AXIS_AT)
+
+
+class Collectives:
+    """Applies collectives, for the calls of a body."""
+
+    def __init__(self, calls: LocalCalls) -> None:
+        self.calls = calls
+
+    def call(self, name: str, given: list[Local], named: dict[str, Local], place: Place) -> Local:
+        """The result of `jax.lax.<name>`."""
+        at = AXIS_AT[name]
+        found = named.get("axis_name") or (given[at] if at < len(given) else None)
+        axes = self._axes(found)
+        if name == "axis_size":
+            return NOTHING
+        if axes is None:
+            self.calls.note("collective", place, (), NOTHING, "unknown")
+            return (
+                each(combined(given[:1]), lambda leaf: replace(leaf, open=True, firm=NONE))
+                if given
+                else HIDDEN
+            )
+        over = frozenset(axes)
+        self.calls.note(
+            "collective", place, tuple(axes), NOTHING, "maybe" if self.calls.body.branches else name
+        )
+        if name == "axis_index":
+            return Leaf(over, traced=True, origin=place)
+        value = named.get("x") or (given[0] if given else HIDDEN)
+        if name in REDUCING:
+            return self._reduce(name, value, over, named, place)
+        if name == "all_gather":
+            kind = "gathered" if "tiled" not in named else ""
+            return each(value, lambda leaf: _reduced(leaf, over, kind, place))
+        if name in ("pvary", "pcast"):
+            # What is said to vary holds the same numbers still.
+            return each(value, lambda leaf: replace(leaf, maybe=leaf.maybe | (over - leaf.over)))
+        # Scattered, permuted and exchanged values vary; a ring of them may end with the same everywhere.
+        return each(
+            value,
+            lambda leaf: replace(
+                leaf.plain(),
+                over=leaf.over - over,
+                firm=leaf.firm - over,
+                maybe=leaf.maybe | over,
+                reduced=leaf.reduced | over,
+            ),
+        )
+
+    def _axes(self, value: Local | None) -> tuple[Axis, ...] | None:
+        match value:
+            case Known(value=found):
+                return axes_of(found)
+            case Tree(items=items):
+                parts = [self._axes(item) for item in items]
+                return None if None in parts else tuple(axis for part in parts if part for axis in part)
+        return None
+
+    def _reduce(self, name: str, value: Local, over: Axes, named: dict[str, Local], place: Place) -> Local:
+        if "axis_index_groups" in named:
+            return each(value, lambda leaf: replace(leaf, open=True, firm=NONE))
+        self._note(name, value, over, place)
+        marks: list[int] = []
+        for leaf in leaves(value):
+            if name == "psum" and leaf.kind == "mean" and leaf.over & over:
+                marks.append(self.calls.note("sum of means", place, tuple(leaf.over & over), leaf))
+                break
+        for leaf in leaves(value):
+            if name == "psum" and leaf.traced and leaf.kind != "gradient":
+                twice = tuple(axis for axis in over if leaf.same_over(axis))
+                if twice:
+                    again = "again" if any(axis in leaf.reduced for axis in twice) else "copies"
+                    marks.append(self.calls.note("equal copies", place, twice, leaf, again))
+                    break
+        added = frozenset(marks)
+        return each(value, lambda leaf: replace(_reduced(leaf, over, "", place), marks=leaf.marks | added))
+
+    def _note(self, name: str, value: Local, over: Axes, place: Place) -> None:
+        for leaf in leaves(value):
+            if name in ("psum", "pmean") and leaf.kind == "gradient" and leaf.reduced & over:
+                # The gradient was summed already, and whoever reduces it takes it for that of one device.
+                self.calls.note(
+                    "reduced gradient", leaf.origin or place, tuple(leaf.reduced & over), leaf, name
+                )
+            if name == "pmean" and leaf.kind in ("std", "masked"):
+                self.calls.note(f"mean of {leaf.kind}", place, tuple(leaf.over & over), leaf)
+
+
+def _reduced(leaf: Leaf, over: Axes, kind: str, place: Place) -> Leaf:
+    return replace(
+        leaf.plain(),
+        over=leaf.over - over,
+        firm=leaf.firm - over,
+        maybe=leaf.maybe - over,
+        reduced=leaf.reduced | over,
+        kind=kind,
+        spec=None,
+        origin=place if kind == "gathered" else leaf.origin,
+    )

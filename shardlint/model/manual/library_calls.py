@@ -1,0 +1,331 @@
+"""What library functions do to what varies, for the body of a `shard_map` or `pmap`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardlint.model import api
+from shardlint.model.manual.collectives import COLLECTIVES
+from shardlint.model.manual.varying import (
+    HIDDEN,
+    NONE,
+    NOTHING,
+    Axes,
+    Closure,
+    Known,
+    Leaf,
+    Local,
+    Record,
+    Through,
+    Tree,
+    combined,
+    each,
+    either,
+    kept_spec,
+    leaves,
+)
+from shardlint.model.values import Constant, Items, Place, Unknown
+
+if TYPE_CHECKING:
+    from shardlint.model.manual.local_calls import LocalCalls
+
+Named = dict[str, Local]
+# Libraries whose functions hold no collective, unless they are given a function that does.
+_PURE = (
+    "jax.numpy.",
+    "jax.lax.",
+    "jax.nn.",
+    "jax.scipy.",
+    "jax.random.",
+    "jax.image.",
+    "jax.ops.",
+    "numpy.",
+    "optax.",
+    "einops.",
+    "math.",
+    "builtins.",
+    "jax.tree.",
+    "jax.tree_util.",
+    "functools.",
+    "operator.",
+    "jax.ad_checkpoint.",
+)
+_FRESH = (
+    "zeros_like",
+    "ones_like",
+    "full_like",
+    "empty_like",
+    "shape",
+    "ndim",
+    "size",
+    "result_type",
+    "iinfo",
+    "finfo",
+)
+_MEANS = ("mean", "nanmean")
+_SUMS = ("sum", "nansum")
+_SPREADS = ("std", "var", "nanstd", "nanvar")
+_KEEPING = (
+    "jax.lax.stop_gradient",
+    "jax.ad_checkpoint.checkpoint_name",
+    "jax.lax.optimization_barrier",
+    "jax.numpy.asarray",
+    "jax.numpy.array",
+    "builtins.float",
+    "jax.block_until_ready",
+    "jax.lax.convert_element_type",
+    "jax.lax.with_sharding_constraint",
+)
+_KEYS = ("PRNGKey", "key", "split", "fold_in", "clone", "wrap_key_data")
+_UNSEEN = ("jax.lax.custom_root", "jax.lax.custom_linear_solve", "jax.lax.platform_dependent")
+_SILENT = (
+    "jax.debug.print",
+    "jax.debug.callback",
+    "builtins.print",
+    "builtins.isinstance",
+    "builtins.len",
+    "builtins.hasattr",
+    "builtins.callable",
+    "builtins.type",
+)
+
+
+class LibraryCalls:
+    """Applies library functions, for the calls of a body."""
+
+    def __init__(self, calls: LocalCalls) -> None:
+        self.calls = calls
+        self._special: dict[str, Callable[[list[Local], Named, Place], Local]] = {
+            "jax.tree.map": self._tree_map,
+            "jax.lax.scan": self._scan,
+            "jax.lax.fori_loop": self._fori_loop,
+            "jax.lax.while_loop": self._while_loop,
+            "jax.lax.cond": self._cond,
+            "jax.lax.switch": self._switch,
+            "jax.lax.map": self._map,
+            "builtins.tuple": self._same,
+            "builtins.list": self._same,
+            "builtins.dict": lambda given, named, _: given[0] if given else Record(tuple(named.items())),
+            "builtins.zip": self._zip,
+            "builtins.enumerate": self._enumerate,
+        }
+
+    def call(self, name: str, given: list[Local], named: Named, place: Place) -> Local:
+        """The result of calling a library function."""
+        if name in COLLECTIVES:
+            return self.calls.collectives.call(name.removeprefix("jax.lax."), given, named, place)
+        if name in self._special:
+            return self._special[name](given, named, place)
+        transform = api.TRANSFORMS.get(name)
+        if transform is not None and not transform.now and (given or "f" in named):
+            rest = {k: v for k, v in named.items() if k != "f"}
+            return Through(name, given[0] if given else named["f"], tuple(given[1:]), rest)
+        values = [*given, *named.values()]
+        if name == "jax.lax.with_sharding_constraint":
+            self.calls.note("constraint", place, (), combined(given[:1]))
+        if name in _SILENT:
+            return NOTHING
+        if name in _KEEPING and given:
+            return given[0] if not isinstance(given[0], Known) else NOTHING
+        if name.startswith("jax.random."):
+            return self._random(name.rpartition(".")[2], given, named, place)
+        if not name.startswith(_PURE) or name in _UNSEEN or _functions(values):
+            return (
+                combined([*values, HIDDEN])
+                if any(leaf.traced for v in values for leaf in leaves(v))
+                else Known(Unknown())
+            )
+        self.calls.met(*values)
+        return self._computed(name.rpartition(".")[2], given, named, place)
+
+    def _computed(self, last: str, given: list[Local], named: Named, place: Place) -> Local:
+        values = [*given, *named.values()]
+        if last in _FRESH:
+            return NOTHING
+        whole = "axis" not in named and len(given) == 1
+        if last in _MEANS and whole:
+            return combined(values, "masked" if "where" in named else "mean")
+        if last in _SUMS and whole:
+            return combined(values, "sum")
+        if last in _SPREADS and whole:
+            return combined(values, "std")
+        self._along(last, given, named, place)
+        if last in ("maximum", "clip") and given and isinstance(given[0], Leaf) and given[0].kind == "sum":
+            if all(isinstance(one, Known) for one in (*given[1:], *named.values())):
+                return given[0]  # a count that is kept from being 0
+        if last == "einsum":
+            return replace(combined(values), spec=_einsum_spec(given))
+        if last in ("divide", "true_divide") and given:
+            self.calls.body.cancelled |= combined(given[:1]).marks
+        if not any(leaf.traced for value in values for leaf in leaves(value)) and all(
+            isinstance(value, Known) for value in values
+        ):
+            return Known(Unknown("made in the body"))
+        result = self.calls.still_random(combined(values), *values)
+        return replace(result, spec=kept_spec(values)) if last in _ELEMENTWISE else result
+
+    def _along(self, last: str, given: list[Local], named: Named, place: Place) -> None:
+        """Note what goes along one dimension of an argument as it came, if that dimension is split."""
+        kept = named.get("keepdims")
+        again = isinstance(kept, Known) and kept.value == Constant(True) and "axis" in named
+        if last not in _ALONG and not (again and last in _STATISTICS):
+            return
+        if not given or not isinstance(given[0], Leaf) or given[0].spec is None:
+            return
+        axis = named.get("axis") or (
+            given[1] if len(given) > 1 and last not in ("top_k",) else Known(Constant(_ALONG.get(last)))
+        )
+        at = axis.value.value if isinstance(axis, Known) and isinstance(axis.value, Constant) else None
+        spec = given[0].spec
+        # There may be more dimensions than entries: what is last is known only of a spec that names several.
+        last_one = isinstance(at, int) and at < 0 and len(spec) > 1
+        index = at + len(spec) if isinstance(at, int) and last_one else at
+        if isinstance(index, int) and 0 <= index < len(spec) and spec[index]:
+            note = f"{last}?" if last_one else last
+            note += "" if last in _ALONG else "+"
+            self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], note)
+
+    def _random(self, last: str, given: list[Local], named: Named, place: Place) -> Local:
+        key = named.get("key") or (given[0] if given else NOTHING)
+        found = combined([key])
+        if last in _KEYS:
+            return replace(combined([*given, *named.values()], "key"), origin=place)
+        self.calls.met(*given[1:])
+        return replace(found, kind="mask", origin=place, spec=None)
+
+    # functions given to functions
+
+    def _apply(self, function: Local, given: list[Local], place: Place) -> Local:
+        return self.calls.apply(function, given, {}, place)
+
+    def _same(self, given: list[Local], named: Named, place: Place) -> Local:
+        return given[0] if given else Tree(())
+
+    def _zip(self, given: list[Local], named: Named, place: Place) -> Local:
+        rows = [_listed(one) for one in given]
+        if rows and all(row is not None for row in rows):
+            return Tree(tuple(Tree(one) for one in zip(*(row or () for row in rows), strict=False)))
+        return Tree((Tree(tuple(self.calls.body.element(one) for one in given)),))
+
+    def _enumerate(self, given: list[Local], named: Named, place: Place) -> Local:
+        row = _listed(given[0]) if given else None
+        if row is None:
+            return Tree((Tree((NOTHING, self.calls.body.element(given[0] if given else NOTHING))),))
+        return Tree(tuple(Tree((Known(Constant(i)), one)) for i, one in enumerate(row)))
+
+    def _tree_map(self, given: list[Local], named: Named, place: Place) -> Local:
+        if len(given) < 2:
+            return HIDDEN
+        function, first, rest = given[0], given[1], list(given[2:])
+        match first:
+            case Tree(items=items) if all(
+                isinstance(one, Tree) and len(one.items) == len(items) for one in rest
+            ):
+                rows = [one.items for one in rest if isinstance(one, Tree)]
+                return Tree(
+                    tuple(
+                        self._tree_map([function, item, *(row[i] for row in rows)], named, place)
+                        for i, item in enumerate(items)
+                    )
+                )
+            case Record(entries=entries) if not rest:
+                return Record(tuple((k, self._tree_map([function, v], named, place)) for k, v in entries))
+        leaf = [one if isinstance(one, Leaf) else combined([one]) for one in (first, *rest)]
+        return self._apply(function, list(leaf), place)
+
+    def _scan(self, given: list[Local], named: Named, place: Place) -> Local:
+        function = given[0] if given else named.get("f", HIDDEN)
+        carry = named.get("init") or (given[1] if len(given) > 1 else HIDDEN)
+        xs = named.get("xs") or (given[2] if len(given) > 2 else NOTHING)
+        item = xs if not isinstance(xs, Known) else NOTHING
+        ys: Local = NOTHING
+        for _ in range(2):
+            result = self._apply(function, [carry, item], place)
+            if not isinstance(result, Tree) or len(result.items) != 2:
+                return Tree((combined([carry, item, result, HIDDEN]),) * 2)
+            carry, ys = result.items
+        return Tree((carry, ys))
+
+    def _fori_loop(self, given: list[Local], named: Named, place: Place) -> Local:
+        function = given[2] if len(given) > 2 else named.get("body_fun", HIDDEN)
+        carry = given[3] if len(given) > 3 else named.get("init_val", HIDDEN)
+        for _ in range(2):
+            carry = self._apply(function, [NOTHING, carry], place)
+        return carry
+
+    def _while_loop(self, given: list[Local], named: Named, place: Place) -> Local:
+        function = given[1] if len(given) > 1 else named.get("body_fun", HIDDEN)
+        carry = given[2] if len(given) > 2 else named.get("init_val", HIDDEN)
+        for _ in range(2):
+            carry = either(carry, self._apply(function, [carry], place))
+        return carry
+
+    def _cond(self, given: list[Local], named: Named, place: Place) -> Local:
+        if len(given) < 3:
+            return combined([*given, *named.values(), HIDDEN])
+        operands = given[3:]
+        one, two = (self._apply(function, operands, place) for function in given[1:3])
+        return _chosen(given[0], either(one, two))
+
+    def _switch(self, given: list[Local], named: Named, place: Place) -> Local:
+        branches = given[1] if len(given) > 1 else HIDDEN
+        if not isinstance(branches, Tree) or not branches.items:
+            return combined([*given, *named.values(), HIDDEN])
+        found = [self._apply(function, given[2:], place) for function in branches.items]
+        result = found[0]
+        for other in found[1:]:
+            result = either(result, other)
+        return _chosen(given[0], result)
+
+    def _map(self, given: list[Local], named: Named, place: Place) -> Local:
+        return self._apply(given[0], [combined([given[1]])], place) if len(given) > 1 else HIDDEN
+
+
+_ELEMENTWISE = frozenset(
+    "exp expm1 log log1p sqrt rsqrt square power abs tanh negative where maximum minimum add subtract multiply divide "
+    "relu gelu silu swish softplus sigmoid clip astype float32 bfloat16".split()
+)
+_STATISTICS = ("mean", "var", "std", "sum", "max", "min")
+# What goes along a dimension, and which one unless told.
+_ALONG = {
+    "softmax": -1, "log_softmax": -1, "cumsum": None, "cumprod": None, "sort": -1, "argsort": -1, "standardize": -1,
+    "logsumexp": None, "cummax": 0, "argmax": None, "argmin": None, "top_k": -1,
+}  # fmt: skip
+
+
+def _einsum_spec(given: list[Local]) -> tuple[Axes, ...] | None:
+    """How the result of an einsum is split, by the letters of its arrays."""
+    form = given[0].value if given and isinstance(given[0], Known) else None
+    text = form.value.replace(" ", "") if isinstance(form, Constant) and isinstance(form.value, str) else ""
+    taken, arrow, result = text.partition("->")
+    if not arrow or "." in text or len(taken.split(",")) != len(given) - 1:
+        return None
+    split: dict[str, Axes] = {}
+    for letters, one in zip(taken.split(","), given[1:], strict=True):
+        if not isinstance(one, Leaf) or one.spec is None:
+            return None
+        for letter, axes in zip(letters, one.spec, strict=False):
+            split[letter] = split.get(letter, NONE) | axes
+    return tuple(split.get(letter, NONE) for letter in result)
+
+
+def _chosen(index: Local, result: Local) -> Local:
+    by = combined([index])
+    if isinstance(index, Known) or not (by.over or by.maybe or by.open):
+        return result
+    return each(result, lambda leaf: replace(combined([leaf, by]), kind=""))
+
+
+def _listed(value: Local) -> tuple[Local, ...] | None:
+    match value:
+        case Tree(items=items):
+            return items
+        case Known(value=Items(items=items, open=False)):
+            return tuple(Known(item) for item in items)
+    return None
+
+
+def _functions(values: list[Local]) -> bool:
+    return any(isinstance(value, Closure | Through) for value in values)

@@ -1,0 +1,270 @@
+"""Calls in the body of a `shard_map` or `pmap`: of functions of the project, through transforms, of methods."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardlint.model import api
+from shardlint.model.manual.collectives import Collectives
+from shardlint.model.manual.library_calls import LibraryCalls
+from shardlint.model.manual.local_transforms import LocalTransforms
+from shardlint.model.manual.varying import (
+    HIDDEN,
+    NOTHING,
+    Closure,
+    Event,
+    Frame,
+    Known,
+    Leaf,
+    Local,
+    Record,
+    Through,
+    Tree,
+    combined,
+    either,
+    leaves,
+)
+from shardlint.model.values import (
+    Api,
+    CallArguments,
+    ClassValue,
+    Constant,
+    Function,
+    Items,
+    Made,
+    ModuleValue,
+    Parameter,
+    Place,
+    Table,
+    TableMethod,
+    Unknown,
+    Value,
+    Wrapped,
+    options,
+)
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model.manual.local_values import LocalValues
+
+Named = dict[str, Local]
+# What an object of an unseen class does to its arguments, by the names that optimizers and states give it.
+_PURE_METHODS = frozenset(("update", "apply_gradients", "apply_updates", "replace", "_replace"))
+
+
+class LocalCalls:
+    """Applies functions, for a body."""
+
+    def __init__(self, body: LocalValues) -> None:
+        self.body = body
+        self.collectives = Collectives(self)
+        self.library = LibraryCalls(self)
+        self.transforms = LocalTransforms(self)
+
+    def call(self, file: FileFacts, node: ast.Call, frame: Frame) -> Local:
+        """The result of a call in a body."""
+        given: list[Local] = []
+        hidden = False
+        for argument in node.args:
+            value = self.body.expression(file, argument, frame)
+            if isinstance(argument, ast.Starred):
+                if isinstance(value, Tree):
+                    given.extend(value.items)
+                else:
+                    hidden = True
+                    given.append(combined([value]))
+            else:
+                given.append(value)
+        named: Named = {}
+        for keyword in node.keywords:
+            value = self.body.expression(file, keyword.value, frame)
+            if keyword.arg is not None:
+                named[keyword.arg] = value
+            elif isinstance(value, Record):
+                named.update({str(k): v for k, v in value.entries})
+            else:
+                hidden = True
+        place = Place(file, node)
+        if isinstance(node.func, ast.Attribute):
+            base = self.body.expression(file, node.func.value, frame)
+            if not isinstance(base, Known | Through):
+                method = self.body.bound(base, node.func.attr) if isinstance(base, Leaf) else None
+                if method is not None:
+                    return self.apply(method, given, named, place)
+                held = self.body.attribute(file, base, node.func) if isinstance(base, Leaf) else None
+                if isinstance(held, Leaf) and held.value is not None:
+                    return self.apply(held, given, named, place)  # a part of an object that is called
+                return self._method(base, node.func.attr, given, named, place)
+            callee = self.body.attribute(file, base, node.func)
+            if isinstance(callee, Known) and isinstance(callee.value, Unknown):
+                return self._unseen_method(base, node.func.attr, given, named, place)
+        else:
+            callee = self.body.expression(file, node.func, frame)
+        if hidden and not (isinstance(callee, Known) and isinstance(callee.value, Api)):
+            return combined([*given, *named.values(), HIDDEN])
+        return self.apply(callee, given, named, place)
+
+    def apply(self, callee: Local, given: Sequence[Local], named: Mapping[str, Local], place: Place) -> Local:
+        """The result of calling a value."""
+        arguments, keywords = list(given), dict(named)
+        match callee:
+            case Closure():
+                return self._run(callee, arguments, keywords, place)
+            case Through():
+                return self.transforms.apply(callee, arguments, keywords, place)
+            case Known(value=value):
+                results = [self._known(option, arguments, keywords, place) for option in options(value)]
+                result = results[0]
+                for other in results[1:]:
+                    result = either(result, other)
+                return result
+        if isinstance(callee, Leaf) and callee.value is not None:
+            method = self.body.bound(callee, "__call__")
+            if method is not None:
+                return self.apply(method, arguments, keywords, place)
+        self._handed_on(arguments, keywords, place)
+        return combined([callee, *arguments, *keywords.values(), HIDDEN])
+
+    def _known(self, value: Value, given: list[Local], named: Named, place: Place) -> Local:
+        match value:
+            case Function():
+                return self._run(value, given, named, place)
+            case Api():
+                return self.library.call(value.name, given, named, place)
+            case Wrapped():
+                return self.apply(self.unwrapped(value), given, named, place)
+            case ClassValue() if all(isinstance(one, Known) for one in (*given, *named.values())):
+                return Known(self.body.evaluator.value(place))
+            case ClassValue():
+                return combined([*given, *named.values()])
+            case Made(by=ClassValue()):
+                method = self.member(value, "__call__")
+                if not isinstance(method, Unknown):
+                    return self._known(method, given, named, place)
+            case Made(by=Api()) if value.api in api.TRANSFORMS:
+                return combined([*given, *named.values(), HIDDEN])
+            case TableMethod(table=Table() as table, name="get") if given:
+                key = given[0]
+                if isinstance(key, Known) and isinstance(key.value, Constant):
+                    return Known(table.get(key.value.value) or Constant(None))
+        self._handed_on(given, named, place)
+        if not any(leaf.traced for one in (*given, *named.values()) for leaf in leaves(one)):
+            return Known(Unknown("made outside of what is seen"))
+        return combined([*given, *named.values(), HIDDEN])
+
+    def _handed_on(self, given: Sequence[Local], named: Named, place: Place) -> None:
+        """Note keys that are the same on all devices and go, beside data that is not, to code that is not seen."""
+        found = [leaf for one in (*given, *named.values()) for leaf in leaves(one)]
+        for key in found:
+            if key.kind != "key":
+                continue
+            for axis in frozenset().union(*(leaf.over for leaf in found)):
+                if key.same_over(axis):
+                    self.note("key handed on", place, (axis,), key)
+
+    def _run(self, function: Function | Closure, given: list[Local], named: Named, place: Place) -> Local:
+        self.body.chain.append(place)
+        try:
+            return self.body.run(function, given, named)
+        finally:
+            self.body.chain.pop()
+
+    def unwrapped(self, value: Wrapped) -> Through:
+        """A function through a transform outside of the body."""
+        arguments: list[Local] = []
+        named: Named = {}
+        call = value.call
+        if isinstance(call, CallArguments):
+            first = 1 if call.positional else 0
+            asked = self.body.evaluator.value
+            arguments = [Known(asked(one, call.environment)) for one in call.positional[first:]]
+            named = {name: Known(asked(one, call.environment)) for name, one in call.keywords.items()}
+        return Through(value.api.name, Known(value.inner), tuple(arguments), named)
+
+    # objects
+
+    def member(self, value: Value, name: str) -> Value:
+        """An attribute of something outside of the body."""
+        return self.body.evaluator.attribute(value, name)
+
+    def _unseen_method(self, base: Local, name: str, given: list[Local], named: Named, place: Place) -> Local:
+        """A method of an object of which nothing is seen."""
+        values = [base, *given, *named.values()]
+        of = base.value if isinstance(base, Known) else None
+        optimizer = isinstance(of, Made) and of.api.startswith("optax.")
+        if name in _PURE_METHODS or optimizer:
+            return self._optimized(combined(values), values, place)
+        self._handed_on(given, named, place)
+        if isinstance(of, ModuleValue | Items | Table) or not any(
+            leaf.traced for value in values for leaf in leaves(value)
+        ):
+            return (
+                NOTHING if not any(leaf.over or leaf.open for v in values for leaf in leaves(v)) else HIDDEN
+            )
+        return combined([*values, HIDDEN])
+
+    def _optimized(self, result: Leaf, values: list[Local], place: Place) -> Leaf:
+        """What an optimizer makes of gradients: where they were never reduced, that is here."""
+        gradients = [
+            leaf for value in values for leaf in leaves(value) if leaf.kind == "gradient" and leaf.over
+        ]
+        if not gradients:
+            return result
+        axes = frozenset().union(*(leaf.sure - leaf.reduced for leaf in gradients))
+        if axes:
+            self.note("unreduced gradient", place, tuple(axes), gradients[0])
+        return replace(result, origin=place, kind="updated")
+
+    def _method(self, base: Local, name: str, given: list[Local], named: Named, place: Place) -> Local:
+        if isinstance(base, Record):
+            if name == "items":
+                return Tree(tuple(Tree((Known(Constant(k)), v)) for k, v in base.entries))
+            if name == "values":
+                return Tree(tuple(v for _, v in base.entries))
+            if (
+                name == "get"
+                and given
+                and isinstance(given[0], Known)
+                and isinstance(given[0].value, Constant)
+            ):
+                return base.get(given[0].value.value) or combined([base])
+        if name in ("mean", "sum", "std", "var", "argmax", "argmin", "cumsum", "cumprod") and isinstance(
+            base, Leaf
+        ):
+            return self.library.call(f"jax.numpy.{name}", [base, *given], named, place)
+        if name in ("astype", "block_until_ready") and isinstance(base, Leaf):
+            return base
+        values = [base, *given, *named.values()]
+        return self._optimized(combined(values), values, place) if name in _PURE_METHODS else combined(values)
+
+    # events
+
+    def note(self, kind: str, place: Place, axes: tuple[object, ...], leaf: Leaf, note: str = "") -> int:
+        """Record an event; its number."""
+        known = tuple(axis for axis in axes if isinstance(axis, str | Parameter))
+        event = Event(kind, place, tuple(self.body.chain), known, leaf, note)
+        for number, other in enumerate(self.body.events):
+            if (other.kind, other.place, other.axes) == (kind, place, known):
+                return number
+        self.body.events.append(event)
+        return len(self.body.events) - 1
+
+    def still_random(self, result: Leaf, *values: Local) -> Leaf:
+        """What is made of random numbers and of constants alone is random numbers still."""
+        masks = [one for one in values if isinstance(one, Leaf) and one.kind == "mask"]
+        if not masks or not all(isinstance(one, Known) or one in masks for one in values):
+            return result
+        return replace(result, kind="mask", origin=masks[0].origin)
+
+    def met(self, *values: Local) -> None:
+        """Note a random mask that is the same on devices whose data it meets is not."""
+        found = [leaf for value in values for leaf in leaves(value)]
+        for mask in found:
+            if mask.kind != "mask":
+                continue
+            for axis in sorted(frozenset().union(*(leaf.over for leaf in found)), key=str):
+                if mask.same_over(axis) and mask.origin is not None:
+                    self.note("same mask", mask.origin, (axis,), mask)

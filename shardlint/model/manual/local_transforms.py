@@ -1,0 +1,123 @@
+"""Transforms in the body of a `shard_map` or `pmap`: what `grad`, `vmap` and `partial` make of a function."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardlint.model.manual.varying import HIDDEN, Frame, Known, Leaf, Local, Through, Tree, combined, each
+from shardlint.model.signatures import KEEPING
+from shardlint.model.values import Api, Constant, Items, Place, Wrapped
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model.manual.local_calls import LocalCalls
+
+Named = dict[str, Local]
+_GRADS = (
+    "jax.grad",
+    "jax.value_and_grad",
+    "equinox.filter_grad",
+    "equinox.filter_value_and_grad",
+    "flax.nnx.grad",
+    "flax.nnx.value_and_grad",
+)
+_KEEPS = KEEPING - {*_GRADS, "jax.vmap", "equinox.filter_vmap"}
+
+
+class LocalTransforms:
+    """Applies transforms, for the calls of a body."""
+
+    def __init__(self, calls: LocalCalls) -> None:
+        self.calls = calls
+
+    def apply(self, made: Through, given: list[Local], named: Named, place: Place) -> Local:
+        """The result of calling a function that went through a transform."""
+        if made.api == "functools.partial":
+            return self.calls.apply(made.inner, [*made.arguments, *given], {**made.keywords, **named}, place)
+        if made.api in _GRADS:
+            return self._gradient(made, given, named, place)
+        if made.api in ("jax.vmap", "equinox.filter_vmap", "flax.nnx.vmap"):
+            # Whether a name is that of an axis of vmap, nobody but vmap knows.
+            if "axis_name" in made.keywords or "spmd_axis_name" in made.keywords:
+                return combined([*given, *named.values(), HIDDEN])
+            result = self.calls.apply(made.inner, given, named, place)
+            return combined([result]) if isinstance(result, Known) else _without_kinds(result)
+        if made.api in _KEEPS or made.api in (
+            "jax.checkpoint",
+            "flax.nnx.remat",
+            "equinox.filter_checkpoint",
+        ):
+            return self.calls.apply(made.inner, given, named, place)
+        return combined([*given, *named.values(), HIDDEN])
+
+    def _gradient(self, made: Through, given: list[Local], named: Named, place: Place) -> Local:
+        """What `jax.grad(f)(...)` gives: of arguments that do not vary, by release, summed over the devices."""
+        result = self.calls.apply(made.inner, given, named, place)
+        value = result.items[0] if isinstance(result, Tree) and result.items else result
+        has_aux = made.keywords.get("has_aux")
+        aux = isinstance(has_aux, Known) and has_aux.value == Constant(True)
+        loss = combined([value if aux else result])
+        kind = value.kind if isinstance(value, Leaf) else ""
+        which = _numbers(made.keywords.get("argnums") or (made.arguments[0] if made.arguments else None))
+        if which is None:
+            grads: Local = combined([loss, *given, HIDDEN])
+        else:
+            found = [self._of(given[i], loss, kind, place) if i < len(given) else HIDDEN for i in which[0]]
+            grads = Tree(tuple(found)) if which[1] else found[0]
+        if made.api.endswith("value_and_grad"):
+            return Tree((result, grads))
+        return Tree((grads, *result.items[1:])) if aux and isinstance(result, Tree) else grads
+
+    def _of(self, argument: Local, loss: Leaf, kind: str, place: Place) -> Local:
+        before = combined([argument])
+        summed = (
+            frozenset(axis for axis in loss.over if before.same_over(axis))
+            if self.calls.body.summed
+            else frozenset()
+        )
+        over = (loss.over | before.over) - summed
+        if not self.calls.body.summed:
+            # The derivative of a reduction is that of each device's own part.
+            over |= frozenset(axis for axis in loss.reduced if axis in self.calls.body.manual and loss.traced)
+        maybe = (loss.maybe | before.maybe) - over
+        firm = (loss.sure | before.sure) - summed
+        unseen = loss.open or before.open
+        leaf = Leaf(over, maybe, unseen, summed, "gradient", True, loss.marks, place, firm=firm)
+        if summed:
+            number = self.calls.note("summed gradient", place, tuple(summed), leaf, kind)
+            leaf = replace(leaf, marks=loss.marks | {number})
+        return leaf
+
+    def decorated(self, file: FileFacts, node: ast.expr, inner: Local, frame: Frame) -> Local:
+        """A function of the body through one of its decorators."""
+        made = self.calls.body.expression(file, node, frame)
+        name, named = "", dict[str, Local]()
+        arguments: tuple[Local, ...] = ()
+        match made:
+            case Known(value=Api(name=name)):
+                pass
+            case Known(value=Wrapped(api=Api(name="functools.partial"), inner=Api(name=name)) as partial):
+                through = self.calls.unwrapped(partial)
+                arguments, named = through.arguments, dict(through.keywords)
+            case Through(api="functools.partial", inner=Known(value=Api(name=name))):
+                arguments, named = made.arguments, dict(made.keywords)
+        return Through(name, inner, arguments, named)
+
+
+def _without_kinds(value: Local) -> Local:
+    return each(value, lambda leaf: leaf.plain())
+
+
+def _numbers(value: Local | None) -> tuple[list[int], bool] | None:
+    """The arguments a gradient is taken of, and whether it is a tuple."""
+    if value is None:
+        return [0], False
+    if isinstance(value, Known):
+        if isinstance(value.value, Constant) and isinstance(value.value.value, int):
+            return [value.value.value], False
+        if isinstance(value.value, Items) and not value.value.open:
+            found = [one.value for one in value.value.items if isinstance(one, Constant)]
+            return [one for one in found if isinstance(one, int)], True
+    return None

@@ -1,0 +1,314 @@
+"""What expressions in the body of a `shard_map` or `pmap` are on each device.
+
+The half of running a body (shardlint/model/manual/bodies.py) that knows no statements.
+"""
+
+from __future__ import annotations
+
+import ast
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from shardlint.model.manual.local_calls import LocalCalls
+from shardlint.model.manual.varying import (
+    HIDDEN,
+    NOTHING,
+    Axes,
+    Closure,
+    Event,
+    Frame,
+    Known,
+    Leaf,
+    Local,
+    Record,
+    Through,
+    Tree,
+    combined,
+    either,
+    kept_spec,
+)
+from shardlint.model.values import (
+    Constant,
+    Function,
+    Items,
+    Made,
+    Parameter,
+    Place,
+    Unknown,
+    Value,
+    options,
+)
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model.evaluator.evaluate import Evaluator
+
+STEPS = 6000
+"""How many expressions and turns of loops of a body are looked at, at most."""
+# Attributes of an array that are the same on all devices.
+_STATIC = frozenset(("shape", "dtype", "ndim", "size", "sharding", "itemsize", "nbytes", "aval", "weak_type"))
+
+
+class LocalValues(ABC):
+    """The values of a body. `summed` says that jax sums the gradients of what does not vary (jax 0.6.1, check on)."""
+
+    def __init__(self, evaluator: Evaluator, manual: Axes, summed: bool) -> None:
+        self.evaluator = evaluator
+        self.manual = manual
+        self.summed = summed
+        self.events: list[Event] = []
+        self.cancelled: set[int] = set()
+        self.chain: list[Place] = []
+        self.calls = LocalCalls(self)
+        self.branches = 0
+        """How many branches that may not be taken are open."""
+        self.steps = 0
+
+    @abstractmethod
+    def run(self, function: Function | Closure, given: Sequence[Local], named: dict[str, Local]) -> Local:
+        """What a function of the project returns for these arguments."""
+
+    def expression(self, file: FileFacts, node: ast.expr, frame: Frame) -> Local:
+        """What an expression is on each device."""
+        self.steps += 1
+        if self.steps > STEPS:
+            return HIDDEN
+        match node:
+            case ast.Constant():
+                return Known(Constant(node.value))
+            case ast.Name():
+                found = frame.find(node.id)
+                return found if found is not None else Known(self.evaluator.value(Place(file, node)))
+            case ast.Attribute():
+                return self.attribute(file, self.expression(file, node.value, frame), node)
+            case ast.Call():
+                return self.calls.call(file, node, frame)
+            case ast.Tuple() | ast.List():
+                return self._items(file, node.elts, frame)
+            case ast.Dict():
+                return self._table(file, node, frame)
+            case ast.Lambda():
+                return Closure(file, node, frame)
+            case ast.BinOp():
+                return self.arithmetic(
+                    node.op,
+                    self.expression(file, node.left, frame),
+                    self.expression(file, node.right, frame),
+                )
+            case ast.UnaryOp():
+                inner = self.expression(file, node.operand, frame)
+                if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+                    return Known(self.evaluator.value(Place(file, node)))
+                return inner if isinstance(inner, Leaf) else combined([inner])
+            case ast.Subscript():
+                return self._subscript(file, node, frame)
+            case ast.IfExp():
+                truth = self.truth(file, node.test, frame)
+                if truth is not None:
+                    return self.expression(file, node.body if truth else node.orelse, frame)
+                self.branches += 1
+                one, two = (self.expression(file, way, frame) for way in (node.body, node.orelse))
+                self.branches -= 1
+                return either(one, two)
+            case ast.NamedExpr():
+                value = self.expression(file, node.value, frame)
+                self.assign(file, node.target, value, frame)
+                return value
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp() | ast.DictComp():
+                return self._collected(file, node, frame)
+            case ast.Starred():
+                return self.expression(file, node.value, frame)
+        parts = [one for one in ast.iter_child_nodes(node) if isinstance(one, ast.expr)]
+        return combined([self.expression(file, one, frame) for one in parts])
+
+    def _items(self, file: FileFacts, nodes: Sequence[ast.expr], frame: Frame) -> Local:
+        found: list[Local] = []
+        for node in nodes:
+            value = self.expression(file, node, frame)
+            if isinstance(node, ast.Starred):
+                if not isinstance(value, Tree):
+                    return combined([value, *found])
+                found.extend(value.items)
+            else:
+                found.append(value)
+        if found and all(isinstance(one, Known) for one in found):
+            return Known(Items("tuple", tuple(one.value for one in found if isinstance(one, Known))))
+        return Tree(tuple(found))
+
+    def _table(self, file: FileFacts, node: ast.Dict, frame: Frame) -> Local:
+        entries: dict[object, Local] = {}
+        for key, value in zip(node.keys, node.values, strict=True):
+            found = self.expression(file, value, frame)
+            name = self.expression(file, key, frame) if key is not None else None
+            if isinstance(name, Known) and isinstance(name.value, Constant):
+                entries[name.value.value] = found
+            elif key is None and isinstance(found, Record):
+                entries.update(found.entries)
+            else:
+                return combined([self.expression(file, one, frame) for one in node.values])
+        return Record(tuple(entries.items()))
+
+    def arithmetic(self, op: ast.operator, left: Local, right: Local) -> Local:
+        """What an operator makes of two values."""
+        if isinstance(left, Tree) and isinstance(right, Tree) and isinstance(op, ast.Add):
+            return Tree(left.items + right.items)
+        self.calls.met(left, right)
+        if isinstance(op, ast.Div | ast.FloorDiv):
+            self.cancelled |= combined([left]).marks
+        kind = ""
+        if isinstance(left, Leaf) and isinstance(right, Leaf) and left.kind == right.kind:
+            kind = left.kind if isinstance(op, ast.Add | ast.Sub) else ""
+            if isinstance(op, ast.Div) and left.kind == "sum" and left.over & right.over:
+                kind = "masked"  # a sum by the number of what is valid in the shard
+        elif isinstance(op, ast.Mult | ast.Add | ast.Sub):
+            for one, other in ((left, right), (right, left)):
+                scale = isinstance(other, Known) and isinstance(other.value, Constant)
+                if scale and isinstance(one, Leaf) and one.kind in ("mean", "sum"):
+                    kind = one.kind
+        result = self.calls.still_random(combined([left, right], kind), left, right)
+        return result if isinstance(op, ast.MatMult) else replace(result, spec=kept_spec((left, right)))
+
+    def _subscript(self, file: FileFacts, node: ast.Subscript, frame: Frame) -> Local:
+        whole = self.expression(file, node.value, frame)
+        key = self.expression(file, node.slice, frame)
+        index = key.value.value if isinstance(key, Known) and isinstance(key.value, Constant) else None
+        if (
+            isinstance(whole, Tree)
+            and isinstance(index, int)
+            and -len(whole.items) <= index < len(whole.items)
+        ):
+            return whole.items[index]
+        if isinstance(whole, Record) and index is not None:
+            return whole.get(index) or combined([whole])
+        if isinstance(whole, Known) and isinstance(key, Known):
+            return Known(self.evaluator.value(Place(file, node))) if frame.parent is None else NOTHING
+        return combined([whole, key], whole.kind if isinstance(whole, Leaf) else "")
+
+    def attribute(self, file: FileFacts, base: Local, node: ast.Attribute) -> Local:
+        """An attribute of a value."""
+        if isinstance(base, Known):
+            found = [self.calls.member(option, node.attr) for option in options(base.value)]
+            return Known(found[0] if len(found) == 1 else Unknown("one of several"))
+        if node.attr in _STATIC:
+            return Known(Unknown("the shape of an array"))
+        if isinstance(base, Leaf) and base.value is not None:
+            bound = self.bound(base, node.attr)
+            inner = self.calls.member(base.value, node.attr)
+            return bound or replace(base.plain(), value=inner if isinstance(inner, Made) else None)
+        return base.plain() if isinstance(base, Leaf) else combined([base])
+
+    def bound(self, base: Leaf, name: str) -> Local | None:
+        """A method of an object that came as an argument."""
+        found = self.calls.member(base.value, name) if base.value is not None else Unknown()
+        if not isinstance(found, Function):
+            return None
+        return Through("functools.partial", Known(Function(found.place, False, found.owner)), (base,))
+
+    def element(self, whole: Local) -> Local:
+        """Any element of what is gone over."""
+        match whole:
+            case Tree(items=items) if items:
+                result = items[0]
+                for item in items[1:]:
+                    result = either(result, item)
+                return result
+            case Known(value=Items(items=items)) if len(items) == 1:
+                return Known(items[0])
+        return combined([whole])
+
+    def part(self, whole: Local, index: int, count: int) -> Local:
+        """One of the parts that a value is unpacked into."""
+        match whole:
+            case Tree(items=items) if index < len(items):
+                return items[index]
+            case Known(value=Items(items=items, open=False)) if index < len(items):
+                return Known(items[index])
+            case Leaf():
+                return whole
+        return combined([whole])
+
+    def _collected(
+        self,
+        file: FileFacts,
+        node: ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp,
+        frame: Frame,
+    ) -> Local:
+        inner = Frame({}, frame)
+        single = len(node.generators) == 1 and not node.generators[0].ifs
+        whole = self.expression(file, node.generators[0].iter, frame)
+        each = list(whole.items) if isinstance(whole, Tree) else None
+        if isinstance(whole, Known) and isinstance(whole.value, Items) and not whole.value.open:
+            each = [Known(one) for one in whole.value.items]
+        results = [node.key, node.value] if isinstance(node, ast.DictComp) else [node.elt]
+        if not single or each is None or not each:
+            for generator in node.generators:
+                self.assign(
+                    file, generator.target, self.element(self.expression(file, generator.iter, inner)), inner
+                )
+            return combined([self.expression(file, one, inner) for one in results])
+        found: list[list[Local]] = []
+        for item in each:
+            self.assign(file, node.generators[0].target, item, inner)
+            found.append([self.expression(file, one, inner) for one in results])
+        if not isinstance(node, ast.DictComp):
+            return Tree(tuple(one[0] for one in found))
+        entries = [
+            (k.value.value, v) for k, v in found if isinstance(k, Known) and isinstance(k.value, Constant)
+        ]
+        return Record(tuple(entries)) if len(entries) == len(found) else combined([v for _, v in found])
+
+    def truth(self, file: FileFacts, test: ast.expr, frame: Frame) -> bool | None:
+        """What a test comes to, where values outside of the body tell."""
+        match test:
+            case ast.UnaryOp(op=ast.Not()):
+                inner = self.truth(file, test.operand, frame)
+                return None if inner is None else not inner
+            case ast.Compare(left=left, ops=[ast.Is() | ast.IsNot() as op], comparators=[ast.Constant(None)]):
+                found = self.expression(file, left, frame)
+                if isinstance(found, Known):
+                    if _told(found.value):
+                        return (found.value == Constant(None)) is isinstance(op, ast.Is)
+                    return None
+                return isinstance(op, ast.IsNot)
+            case ast.Name() | ast.Attribute() | ast.Constant():
+                found = self.expression(file, test, frame)
+                if isinstance(found, Known) and isinstance(found.value, Constant):
+                    return bool(found.value.value)
+        return None
+
+    def assign(self, file: FileFacts, target: ast.expr, value: Local, frame: Frame) -> None:
+        """Bind what is assigned to."""
+        match target:
+            case ast.Name():
+                frame.names[target.id] = value
+            case ast.Tuple() | ast.List():
+                count = len(target.elts)
+                starred = any(isinstance(one, ast.Starred) for one in target.elts)
+                for index, element in enumerate(target.elts):
+                    part = self.element(value) if starred else self.part(value, index, count)
+                    inner = element.value if isinstance(element, ast.Starred) else element
+                    self.assign(file, inner, part, frame)
+            case ast.Subscript(value=ast.Name(id=name)):
+                base = frame.find(name)
+                key = self.expression(file, target.slice, frame)
+                if isinstance(base, Record) and isinstance(key, Known) and isinstance(key.value, Constant):
+                    rest = tuple((k, v) for k, v in base.entries if k != key.value.value)
+                    frame.names[name] = Record((*rest, (key.value.value, value)))
+                elif base is not None and not isinstance(base, Known):
+                    frame.names[name] = combined([base, value])
+            case (
+                ast.Attribute(value=ast.Name(id=name))
+                | ast.Subscript(value=ast.Attribute(value=ast.Name(id=name)))
+            ):
+                base = frame.find(name)
+                if base is not None and not isinstance(base, Known):
+                    frame.names[name] = combined([base, value])
+
+
+def _told(value: Value) -> bool:
+    """Whether a value is known for what it is."""
+    return (
+        not any(isinstance(one, Unknown | Parameter) for one in options(value)) and len(options(value)) == 1
+    )

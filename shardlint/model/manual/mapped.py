@@ -1,0 +1,326 @@
+"""`shard_map` and `pmap`: what they map, how its arguments are split, and what running the body tells."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Literal
+
+from shardlint.model import api
+from shardlint.model.manual.bodies import Body
+from shardlint.model.manual.varying import (
+    NONE,
+    Axes,
+    Axis,
+    Event,
+    Known,
+    Leaf,
+    Local,
+    Record,
+    Tree,
+    axes_of,
+    leaves,
+)
+from shardlint.model.mesh.meshes import Mesh, mesh_of, spec_of
+from shardlint.model.signatures import parameters_of, wrappings
+from shardlint.model.values import (
+    Api,
+    CallArguments,
+    Constant,
+    Function,
+    Items,
+    Made,
+    Place,
+    Table,
+    Unknown,
+    Value,
+    Wrapped,
+    options,
+)
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+MAPS = ("jax.shard_map", "jax.pmap")
+Check = Literal["on", "off", "unknown"]
+
+
+@dataclass(frozen=True)
+class Mapped:
+    """One function through `shard_map` or `pmap`. `check` says whether replication is checked; of pmap it never is."""
+
+    api: str
+    inner: Value
+    settings: CallArguments
+    mesh: Mesh | None
+    check: Check
+    in_specs: Value | None
+    out_specs: Value | None
+    axis: Axis | None
+    """The axis of a pmap."""
+
+
+@dataclass(frozen=True)
+class Ran:
+    """A body run: its result, what happened, and the events that were divided away."""
+
+    mapped: Mapped
+    result: Local
+    events: tuple[Event, ...]
+    cancelled: frozenset[int]
+    manual: Axes
+
+
+def mapped(program: Program, file: FileFacts, call: ast.Call, form: str) -> Iterator[Mapped]:
+    """The functions mapped by a `shard_map` or `pmap` call, decorator or partial, wherever the partial is called."""
+    found = list(wrappings(program, file, call, form, MAPS))
+    for one in found:
+        yield _read(program, one.api, one.inner, one.settings)
+    if found:
+        return
+    # A partial of it, or what a helper of the project makes: for the functions that it is called with.
+    made = program.evaluator.value(Place(file, call))
+    if (
+        isinstance(made, Wrapped)
+        and isinstance(made.inner, Api)
+        and made.inner.name in MAPS
+        and made.call is not None
+    ):
+        for inner in _mapped_by(program, file, call, 0):
+            yield _read(program, made.inner.name, inner, made.call)
+
+
+def _mapped_by(program: Program, file: FileFacts, node: ast.AST, depth: int) -> Iterator[Value]:
+    """The functions that something that maps functions is called with, or decorates."""
+    parent = file.parent(node)
+    match parent:
+        case ast.Call() if parent.func is node and parent.args:
+            yield program.evaluator.value(Place(file, parent.args[0]))
+        case ast.FunctionDef() if node in parent.decorator_list:
+            yield program.evaluator.function(file, parent)
+        case ast.Assign(targets=[ast.Name(id=name)]) if depth < 2:
+            for use in file.mentions(name):
+                if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+                    yield from _mapped_by(program, file, use, depth + 1)
+
+
+def _read(program: Program, name: str, inner: Value, settings: CallArguments) -> Mapped:
+    signature = api.SIGNATURES.get(name, ())
+
+    def given(*names: str) -> Value | None:
+        for one in names:
+            place = settings.get(one, signature)
+            if place is not None:
+                return program.evaluator.value(place, settings.environment)
+        return None
+
+    if name == "jax.pmap":
+        axis = axes_of(given("axis_name") or Unknown())
+        return Mapped(
+            name, inner, settings, None, "off", given("in_axes"), given("out_axes"), axis[0] if axis else ""
+        )
+    check = given("check_vma", "check_rep")
+    said: Check = "on" if check is None and not settings.open_keywords else "unknown"
+    if isinstance(check, Constant):
+        said = "on" if check.value else "off"
+    mesh = given("mesh")
+    found = (
+        [mesh_of(one, program.evaluator) for one in options(program.followed(mesh))]
+        if mesh is not None
+        else []
+    )
+    return Mapped(
+        name,
+        inner,
+        settings,
+        found[0] if len(found) == 1 else None,
+        said,
+        given("in_specs"),
+        given("out_specs"),
+        None,
+    )
+
+
+def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
+    """Run the body of a mapped function; None where it is not seen."""
+    inner = one.inner
+    while isinstance(inner, Wrapped) and inner.api.name in ("jax.jit", "jax.named_call"):
+        inner = inner.inner
+    parameters, written = parameters_of(inner, program.evaluator), _definition(program, inner)
+    if parameters is None or written is None:
+        return None
+    manual = _manual(program, one)
+    body = Body(program.evaluator, manual, summed and one.check == "on" and one.api == "jax.shard_map")
+    given = _given(program, one, parameters.positional, parameters.star, written)
+    if given is None:
+        return None
+    given = _told_by_calls(program, one, given)
+    place = one.settings.place
+    result = body.calls.apply(Known(inner), given, {}, place)
+    return Ran(one, result, tuple(body.events), frozenset(body.cancelled), manual)
+
+
+def collectives(program: Program, function: Value) -> tuple[Event, ...]:
+    """The collectives that running a function comes to, with no axis bound around it."""
+    takes, written = parameters_of(function, program.evaluator), _definition(program, function)
+    if takes is None or written is None:
+        return ()
+    body = Body(program.evaluator, NONE, False)
+    given = [Leaf(open=True, traced=True) for _ in takes.positional]
+    body.calls.apply(Known(function), given, {}, written)
+    return tuple(event for event in body.events if event.kind == "collective")
+
+
+def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Local]:
+    """The arguments, with the objects that the first call in sight of the mapped function gives."""
+    inner = one.inner
+    if not isinstance(inner, Function):
+        return given
+    for end in program.flow.ends(inner.place.file, inner.node).found:
+        if end.kind != "called" or not isinstance(end.place.node, ast.Call):
+            continue
+        nodes = end.place.node.args
+        if any(isinstance(node, ast.Starred) for node in nodes):
+            continue
+        values = [program.evaluator.value(Place(end.place.file, node)) for node in nodes]
+        return [
+            replace(local, value=value) if isinstance(local, Leaf) and isinstance(value, Made) else local
+            for local, value in zip_longest(given, values[: len(given)])
+            if local is not None
+        ]
+    return given
+
+
+def _definition(program: Program, value: Value) -> Place | None:
+    """Where the function is written that a value runs, through transforms and objects that are called."""
+    while isinstance(value, Wrapped):
+        value = value.inner
+    if isinstance(value, Made):
+        value = program.evaluator.attribute(value, "__call__")
+        while isinstance(value, Wrapped):
+            value = value.inner
+    return value.place if isinstance(value, Function) else None
+
+
+def _manual(program: Program, one: Mapped) -> Axes:
+    if one.api == "jax.pmap":
+        return frozenset([one.axis]) if one.axis is not None else NONE
+    named = frozenset(one.mesh.axis_names or ()) if one.mesh is not None else NONE
+    specs = [axis for value in (one.in_specs, one.out_specs) for axis in _named(program, value)]
+    return named | frozenset(specs)
+
+
+def _named(program: Program, value: Value | None) -> Iterator[Axis]:
+    for option in options(value) if value is not None else ():
+        match option:
+            case Items(items=items):
+                for item in items:
+                    yield from _named(program, item)
+            case Table(entries=entries):
+                for _, item in entries:
+                    yield from _named(program, item)
+            case _:
+                spec = spec_axes(program, option)
+                for entry in spec or ():
+                    yield from entry
+
+
+def spec_axes(program: Program, value: Value) -> tuple[Axes, ...] | None:
+    """The axes of each entry of a spec; None where they are not all told."""
+    spec = spec_of(value, program.evaluator)
+    if spec is None or spec.open or (isinstance(value, Made) and value.call and value.call.keywords):
+        return None  # `P(unreduced={"x"})` says of an axis what no entry does
+    found = [axes_of(entry.value) if not entry.unconstrained else None for entry in spec.entries]
+    return None if None in found else tuple(frozenset(one or ()) for one in found)
+
+
+def _given(
+    program: Program, one: Mapped, names: tuple[str, ...], star: bool, body: Place
+) -> list[Local] | None:
+    specs = one.in_specs
+    if one.api == "jax.pmap":
+        return [_pmapped(one, specs, index, name, body) for index, name in enumerate(names)]
+    if specs is None:
+        return None
+    if isinstance(specs, Items) and specs.kind in ("tuple", "list") and not specs.open:
+        if len(specs.items) != len(names) and not star:
+            return [as_given(program, item, body) for item in specs.items][: len(names)]
+        return [as_given(program, item, body) for item in specs.items]
+    return [as_given(program, specs, body)] * len(names)
+
+
+def _pmapped(one: Mapped, axes: Value | None, index: int, name: str, body: Place) -> Local:
+    value: Value = axes if axes is not None else Constant(0)
+    if isinstance(value, Items) and not value.open:
+        value = value.items[index] if index < len(value.items) else Unknown()
+    axis = frozenset([one.axis]) if one.axis is not None else NONE
+    if value == Constant(None):
+        return Leaf(traced=True)
+    if not isinstance(value, Constant):
+        return Leaf(maybe=axis, traced=True)
+    key = "key" if any(word in name.lower() for word in ("key", "rng")) else ""
+    if any(word in name.lower() for word in _STATES):
+        return Leaf(maybe=axis, traced=True)
+    return Leaf(axis, traced=True, kind=key, origin=body)
+
+
+# What is the same on all devices though it comes split into one copy for each: by what people call it.
+_STATES = ("state", "param", "variables", "opt", "model", "ema", "weights", "step", "lr", "config", "replica")
+
+
+def as_given(program: Program, spec: Value, body: Place) -> Local:
+    """An argument on each device, by its spec."""
+    match spec:
+        case Items(items=items, open=False) if spec.kind in ("tuple", "list"):
+            return Tree(tuple(as_given(program, item, body) for item in items))
+        case Table(entries=entries, open=False):
+            return Record(tuple((key, as_given(program, item, body)) for key, item in entries))
+        case Constant(value=None):
+            return Leaf(traced=True, kind="key")
+    found = [spec_axes(program, option) for option in options(spec)]
+    if any(one is None for one in found):
+        return Leaf(open=True, traced=True)
+    sets = [frozenset(axis for entry in one or () for axis in entry) for one in found]
+    over = frozenset.intersection(*sets)
+    every = frozenset.union(*sets)
+    # What is whole on every device may be a key; only what jax.random is given counts.
+    kind = "key" if not every else ""
+    dims = found[0] if len(found) == 1 else None
+    return Leaf(over, every - over, False, NONE, kind, True, frozenset(), body, dims if every else None)
+
+
+def against(program: Program, result: Local, specs: Value | None) -> Iterator[tuple[Leaf, Axes, Value]]:
+    """The leaves of a result, each with the axes its out spec names; those not told are left out."""
+    if specs is None:
+        return
+    if isinstance(specs, Items) and specs.kind in ("tuple", "list") and not specs.open:
+        if isinstance(result, Tree) and len(result.items) == len(specs.items):
+            for item, spec in zip(result.items, specs.items, strict=True):
+                yield from against(program, item, spec)
+        elif isinstance(result, Leaf):
+            for spec in specs.items:
+                yield from against(program, result, spec)
+        return
+    if isinstance(specs, Table):
+        for key, spec in specs.entries:
+            inner = (
+                result.get(key)
+                if isinstance(result, Record)
+                else result
+                if isinstance(result, Leaf)
+                else None
+            )
+            if inner is not None:
+                yield from against(program, inner, spec)
+        return
+    if len(options(specs)) > 1:
+        return
+    axes = spec_axes(program, specs)
+    if axes is None:
+        return
+    named = frozenset(axis for entry in axes for axis in entry)
+    for leaf in leaves(result):
+        yield leaf, named, specs

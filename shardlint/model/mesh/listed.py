@@ -1,0 +1,114 @@
+"""Lists that a project gives under a name: fields and keys of configurations, in Python and in YAML.
+
+`config.activation_axes` seldom leads to where it is set: it is read from a file. What the files hold under that name
+tells what it most likely is.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardlint.source.find import ALWAYS_EXCLUDED
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+_MAX_BYTES = 1_000_000
+_MAX_FILES = 400
+_DISPLAY = r"(\[[^\]#]*\]|\([^)#]*\))"
+_WORD = regex(r"[A-Za-z_]\w*")
+_CONSTANTS = ("None", "null", "True", "true", "False", "false")
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A list or tuple of texts and None under a name, and where it stands: a file's name and a line."""
+
+    items: tuple[str | None, ...]
+    file: str
+    line: int
+
+
+def listed(program: Program, file: FileFacts, name: str) -> tuple[Listed, ...]:
+    """What is listed under a name where a file runs, in code first, then in YAML files of the project."""
+    return program.once(
+        file,
+        ("listed", name),
+        lambda: (*_in_code(program, file.path, name), *_in_configs(program.project.root, name)),
+    )
+
+
+def _in_code(program: Program, path: Path, name: str) -> Iterator[Listed]:
+    """`config.name = [...]`, `name: list[str] = (...)`, `name=[...]`, `"name": [...]`."""
+    pattern = rf"\b{re.escape(name)}[\"']?\]?\s*(?::[^=\n]*=|[:=])\s*{_DISPLAY}"
+    for file in program.project.holding(path, (f"(?m){pattern}",)):
+        if file is None:
+            return
+        text = file.source.text
+        for match in re.finditer(pattern, text):
+            items = _literal(match[1])
+            if items is not None:
+                yield Listed(items, file.path.name, text.count("\n", 0, match.start()) + 1)
+
+
+def _in_configs(root: Path, name: str) -> Iterator[Listed]:
+    for path in _configs(root):
+        try:
+            text = path.read_text("utf-8") if path.stat().st_size <= _MAX_BYTES else ""
+        except (OSError, UnicodeDecodeError):
+            continue
+        for match in re.finditer(
+            rf"^([ \t]*){re.escape(name)}:[ \t]*(?:{_DISPLAY}|(?:#[^\n]*)?\n)", text, re.MULTILINE
+        ):
+            items = _literal(_quoted(match[2])) if match[2] else _block(text[match.end() :])
+            if items is not None:
+                yield Listed(items, path.name, text.count("\n", 0, match.start()) + 1)
+
+
+def _configs(root: Path) -> Iterator[Path]:
+    found = 0
+    for folder, folders, files in os.walk(root):
+        folders[:] = sorted(name for name in folders if name not in ALWAYS_EXCLUDED)
+        for name in sorted(files):
+            if name.endswith((".yml", ".yaml")):
+                yield Path(folder, name)
+                found += 1
+                if found >= _MAX_FILES:
+                    return
+
+
+def _quoted(text: str) -> str:
+    """A flow sequence of YAML as Python writes it."""
+    bare = _WORD.sub(
+        lambda word: word[0] if word[0] in _CONSTANTS else f'"{word[0]}"', re.sub(r"[\"']", "", text)
+    )
+    return re.sub(r"\b(null|~)\b", "None", bare)
+
+
+def _block(text: str) -> tuple[str | None, ...] | None:
+    """The items of a block sequence: `- data`, a line each."""
+    items: list[str | None] = []
+    for line in text.split("\n"):
+        match = re.match(r"[ \t]*-[ \t]+[\"']?(\w+|~)[\"']?[ \t]*(?:#.*)?$", line)
+        if match is None:
+            break
+        items.append(None if match[1] in ("null", "~") else match[1])
+    return tuple(items) or None
+
+
+def _literal(text: str) -> tuple[str | None, ...] | None:
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return None
+    if not isinstance(value, list | tuple) or not all(one is None or isinstance(one, str) for one in value):
+        return None
+    return tuple(value)

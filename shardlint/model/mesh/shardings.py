@@ -1,0 +1,161 @@
+"""Where arrays are: what a placement says, which shardings split, and which values are spread over a mesh.
+
+The one place that decides it. Rules ask it through `Site.shardings`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from shardlint.config.targets import Targets
+from shardlint.model import api, signatures
+from shardlint.model.evaluator.assume import Assuming
+from shardlint.model.mesh.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
+from shardlint.model.values import (
+    CallArguments,
+    Function,
+    Items,
+    Leaves,
+    Made,
+    Place,
+    Table,
+    Unknown,
+    Value,
+    Wrapped,
+    options,
+)
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+PLACING = {
+    "jax.device_put": "device",
+    "jax.lax.with_sharding_constraint": "shardings",
+    "jax.reshard": "out_shardings",
+    "equinox.filter_shard": "device_or_shardings",
+}
+"""Functions that place what they are given, and the parameter that says where."""
+JITS = (*signatures.JITS, "equinox.filter_jit")
+EXPLICIT_SINCE = {"jax.make_mesh": ">=0.9", "jax.sharding.AbstractMesh": ">=0.12"}
+"""Since which jax a mesh made without axis_types has Explicit axes."""
+_MADE_ON = {"jax.make_array_from_callback": 1, "jax.make_array_from_process_local_data": 0}
+_DEPTH = 6
+
+
+class Shardings:
+    """Questions about shardings and placed values, for one program on the releases of its project."""
+
+    def __init__(self, program: Program, targets: Targets) -> None:
+        self._program = program
+        self._evaluator = program.evaluator
+        self._targets = targets
+        # On one way to a place, of several values one that fits is enough.
+        self._assuming = isinstance(program.evaluator, Assuming)
+
+    def target(self, value: Made) -> Value:
+        """What the call that made a value says of where to put it."""
+        if value.call is None:
+            return Unknown()
+        place: Place | None = None
+        if value.api in PLACING:
+            place = value.call.get(PLACING[value.api], api.SIGNATURES.get(value.api, ()))
+        elif value.api in _MADE_ON:
+            index = _MADE_ON[value.api]
+            place = value.call.keywords.get("sharding")
+            if place is None and index < len(value.call.positional):
+                place = value.call.positional[index]
+        elif isinstance(value.by, Wrapped) and value.by.api.name in JITS and value.by.call is not None:
+            place = value.by.call.keywords.get("out_shardings")
+            if place is not None:
+                return self._evaluator.value(place, value.by.call.environment)
+        if place is None:
+            return Unknown()
+        return self._evaluator.value(place, value.call.environment)
+
+    def named(self, value: Value) -> tuple[Mesh | None, Spec] | None:
+        """Mesh and spec of a NamedSharding of which the spec is known; the mesh may not be."""
+        parts = sharding_parts(value, self._evaluator)
+        spec = spec_of(parts[1], self._evaluator) if parts is not None else None
+        if parts is None or spec is None:
+            return None
+        return mesh_of(parts[0], self._evaluator), spec
+
+    def meshes(self, value: Value) -> list[Mesh] | None:
+        """All meshes a value can be, if the text tells them and the names of their axes."""
+        found = [mesh_of(option, self._evaluator) for option in options(self._program.followed(value))]
+        known = [mesh for mesh in found if mesh is not None and mesh.axis_names is not None]
+        return known if len(known) == len(found) else None
+
+    def turned_explicit(self, maker: str) -> bool:
+        """Whether a mesh that `maker` makes without axis_types has Explicit axes on the project's release."""
+        since = EXPLICIT_SINCE.get(maker)
+        return since is not None and self._targets.allows("jax", since)
+
+    def axis_types(self, mesh: Mesh) -> Literal["auto", "explicit", "other"]:
+        """The type all axes of a mesh have on the project's release, if it is one and known."""
+        if mesh.axis_types == "default":
+            return "explicit" if self.turned_explicit(mesh.api) else "auto"
+        return mesh.axis_types if mesh.axis_types in ("auto", "explicit") else "other"
+
+    def on_auto_mesh(self, value: Value) -> bool:
+        """Whether a value is surely a NamedSharding over a mesh whose axes are Auto."""
+        for option in options(value):
+            parts = sharding_parts(option, self._evaluator)
+            mesh = mesh_of(parts[0], self._evaluator) if parts is not None else None
+            if mesh is None or self.axis_types(mesh) != "auto":
+                return False
+        return True
+
+    def shards(self, value: Value, auto: bool = False) -> bool:
+        """Whether a sharding, or every one of a tree of shardings, surely splits over an axis of a mesh.
+
+        `auto` asks for a mesh whose axes are surely Auto too.
+        """
+        found = leaves(self._evaluator.trees.expanded(value))
+        enough = any if self._assuming else all
+        return bool(found) and enough(self._splits(leaf, auto) for leaf in found)
+
+    def _splits(self, value: Value, auto: bool) -> bool:
+        parts = sharding_parts(value, self._evaluator)
+        if parts is None:
+            return False
+        specs = [spec_of(option, self._evaluator) for option in options(parts[1])]
+        enough = any if self._assuming else all
+        if not enough(self._names_an_axis(spec) for spec in specs):
+            return False
+        mesh = mesh_of(parts[0], self._evaluator)
+        return not auto or (mesh is not None and self.axis_types(mesh) == "auto")
+
+    def _names_an_axis(self, spec: Spec | None) -> bool:
+        if spec is None:
+            return False
+        computed = self._assuming and spec.open  # `P(*axes)`
+        return computed or any(entry.axes for entry in spec.entries)
+
+    def spread(self, value: Value, auto: bool = False, depth: int = 0) -> bool:
+        """Whether a value is surely spread over a mesh: an array, or all arrays of a tree."""
+        if depth > _DEPTH:
+            return False
+        match value:
+            case Items(items=items, open=False):
+                return bool(items) and all(self.spread(item, auto, depth + 1) for item in items)
+            case Table(entries=entries, open=False):
+                return bool(entries) and all(self.spread(item, auto, depth + 1) for _, item in entries)
+        found = options(value)
+        if len(found) > 1:
+            enough = any if self._assuming else all  # what a loop makes of it stays where it is
+            return enough(self.spread(option, auto, depth + 1) for option in found)
+        if isinstance(value, Leaves):
+            return self.spread(value.of, auto, depth + 1)
+        if not isinstance(value, Made) or value.call is None:
+            return False
+        if value.api == "jax.tree.map" and value.call.positional:
+            return self.spread(self.mapped(value.call), auto, depth + 1)
+        return self.shards(self.target(value), auto)
+
+    def mapped(self, call: CallArguments) -> Value:
+        """What the function of a `tree.map` makes of a leaf."""
+        function = self._evaluator.value(call.positional[0], call.environment)
+        if isinstance(function, Function):
+            return self._evaluator.apply(function, CallArguments(call.place, (), {}, open_positional=True))
+        return Unknown()

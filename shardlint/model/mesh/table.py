@@ -1,0 +1,222 @@
+"""The meshes that a project makes and hands around, tests aside: what a mesh that is not followed can be."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardlint.model.mesh.meshes import MESH_MAKERS, AxisTypes, Mesh, mesh_of
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import of_definition
+from shardlint.model.values import Api, Constant, Place, options
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+_WORDS = tuple(name.rpartition(".")[2] for name in MESH_MAKERS)
+_DEPTH = 4
+
+
+@dataclass(frozen=True)
+class SharedMesh:
+    """Where a mesh is made. It outlives the tree of its file."""
+
+    path: Path
+    line: int
+
+
+def shared_meshes(program: Program, path: Path, axis_types: AxisTypes) -> tuple[SharedMesh, ...]:
+    """Every mesh made where a file runs that may reach code elsewhere, if they are all made with axes of this type.
+
+    None at all where one is of another type or not known, or not all of the files are read. Left out are tests and
+    benchmarks, meshes that stay in the function that makes them, that stand in where none is given
+    (`mesh or default_mesh()`), and that are made only on demand of a flag which no call gives.
+    """
+    found: list[SharedMesh] = []
+    for file in program.project.calling(path, _WORDS):
+        if file is None:
+            return ()
+        if any(part.startswith("bench") for part in file.path.relative_to(program.project.root).parts):
+            continue
+        for call in _made(program, file):
+            if not _shared(program, file, call, 0) or _on_demand(program, file, call):
+                continue
+            made = [mesh_of(option, program.evaluator) for option in options(program.value(file, call))]
+            for mesh in made:
+                if mesh is None or mesh.axis_types != axis_types:
+                    return ()
+                found.append(SharedMesh(file.path, call.lineno))
+    return tuple(found)
+
+
+def _made(program: Program, file: FileFacts) -> Iterator[ast.Call]:
+    for word in _WORDS:
+        for node in file.mentions(word):
+            call = file.parent(node)
+            if isinstance(call, ast.Call) and call.func is node:
+                callee = options(program.value(file, node))
+                if any(isinstance(one, Api) and one.name in MESH_MAKERS for one in callee):
+                    yield call
+
+
+def _shared(program: Program, file: FileFacts, node: ast.AST, depth: int) -> bool:
+    """Whether what an expression gives may be met outside the function it stands in, as the mesh that was meant."""
+    if depth > _DEPTH:
+        return True
+    parent = file.parent(node)
+    if isinstance(parent, ast.IfExp | ast.BoolOp):
+        return not _stands_in(file, parent, node) and _shared(program, file, parent, depth + 1)
+    if isinstance(parent, ast.keyword):
+        node, parent = parent, file.parent(parent)
+    match parent:
+        case ast.Attribute() | ast.withitem() | ast.Compare() | ast.Expr():
+            named = parent.optional_vars if isinstance(parent, ast.withitem) else None
+            return isinstance(named, ast.Name) and _uses_shared(program, file, named, depth)
+        case ast.Call() if parent.func is not node:
+            callee = options(program.value(file, parent.func))
+            return not all(isinstance(one, Api) and not _keeps(one) for one in callee)
+        case ast.Assign() | ast.AnnAssign() | ast.NamedExpr():
+            targets = parent.targets if isinstance(parent, ast.Assign) else [parent.target]
+            if any(_for_want_of(file, parent, target) for target in targets):
+                return False
+            return any(
+                not isinstance(one, ast.Name) or _uses_shared(program, file, one, depth) for one in targets
+            )
+        case ast.Return():
+            return _result_shared(program, file, parent, depth)
+    return True
+
+
+def _keeps(callee: Api) -> bool:
+    """Whether what a library function gives holds on to its arguments and hands them to other code."""
+    return callee.name in ("functools.partial", "dataclasses.replace") or not callee.name.startswith(
+        ("jax.", "builtins.", "numpy.", "contextlib.", "logging.")
+    )
+
+
+def _uses_shared(program: Program, file: FileFacts, target: ast.Name, depth: int) -> bool:
+    scope = file.home(target)
+    if scope.kind in ("module", "class"):
+        return True
+    for use in file.mentions(target.id):
+        if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+            bindings, _ = lookup(file, use, target.id)
+            may_be = any(one.node is target or one.kind == "more" for one in bindings)
+            if may_be and _shared(program, file, use, depth + 1):
+                return True
+    return False
+
+
+def _result_shared(program: Program, file: FileFacts, statement: ast.Return, depth: int) -> bool:
+    """Whether the result of a function is shared: not where every call seen only stands in for a mesh not given."""
+    scope = file.home(statement).function()
+    if scope is None:
+        return True
+    calls = [end.place for end in program.flow.ends(file, scope.node).found if end.kind == "called"]
+    inside = [place for place in calls if not program.project.is_test(place.file.path)]
+    return not inside or any(_shared(program, place.file, place.node, depth + 1) for place in inside)
+
+
+def _stands_in(file: FileFacts, outer: ast.IfExp | ast.BoolOp, node: ast.AST) -> bool:
+    """`mesh if mesh is not None else node`, `mesh or node`."""
+    if isinstance(outer, ast.BoolOp):
+        return isinstance(outer.op, ast.Or) and node is not outer.values[0]
+    return node is not outer.test and "is" in file.text(outer.test) and "None" in file.text(outer.test)
+
+
+def _for_want_of(file: FileFacts, statement: ast.AST, target: ast.expr) -> bool:
+    """`if mesh is None: mesh = ...`."""
+    outer = file.parent(statement)
+    if not isinstance(outer, ast.If) or statement not in outer.body:
+        return False
+    written = file.text(target)
+    return file.text(outer.test) in (f"{written} is None", f"not {written}")
+
+
+def _on_demand(program: Program, file: FileFacts, call: ast.Call) -> bool:
+    """Whether a call stands in a branch that a flag with a default leads away from, and no call gives the flag."""
+    scope = file.home(call).function()
+    if scope is None or not isinstance(scope.node, ast.FunctionDef):
+        return False
+    inner: ast.AST = call
+    for outer in file.ancestors(call):
+        if outer is scope.node:
+            return False
+        if isinstance(outer, ast.If) and inner is not outer.test:
+            test, wanted = outer.test, inner in outer.body
+            if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+                test, wanted = test.operand, not wanted
+            if isinstance(test, ast.Name):
+                given = [one for one in file.bindings(scope, test.id) if one.kind == "param"]
+                default = given[0].value if len(given) == 1 else None
+                said = program.value(file, default) if default is not None else None
+                if isinstance(said, Constant) and bool(said.value) is not wanted:
+                    return not _ever_given(program, file, scope.node, test.id)
+        inner = outer
+    return False
+
+
+def _ever_given(program: Program, file: FileFacts, function: ast.FunctionDef, flag: str) -> bool:
+    """Whether a call of the function, tests aside, may say anything about one of its parameters."""
+    positional = of_definition(function).positional
+    index = positional.index(flag) if flag in positional else len(positional)
+    for other in (file, *program.project.importing(file.path, function.name)):
+        if other is None:
+            return True
+        if program.project.is_test(other.path):
+            continue
+        for node in other.mentions(function.name):
+            if isinstance(node, ast.alias) and (node.asname is None or node.asname == node.name):
+                continue
+            parent = other.parent(node)
+            if node is function or isinstance(node, ast.keyword | ast.arg):
+                continue
+            if not isinstance(parent, ast.Call) or parent.func is not node:
+                return True
+            given = program.evaluator.arguments(Place(other, parent))
+            hidden = given.open_keywords or given.open_positional
+            if hidden or flag in given.keywords or len(given.positional) > index:
+                return True
+    return False
+
+
+def made_meshes(program: Program, path: Path, tests: bool) -> Iterator[Mesh | None]:
+    """The meshes made in files that run with one, those of tests or all others; None where one cannot be told."""
+    for file in program.project.holding(path, tuple(f"{word}(" for word in _WORDS)):
+        if file is None:
+            yield None
+            return
+        if program.project.is_test(file.path) is tests:
+            for call in _made(program, file):
+                for option in options(program.value(file, call)):
+                    yield mesh_of(option, program.evaluator)
+
+
+@dataclass(frozen=True)
+class NamedMesh:
+    """Where a mesh is made, and the names of its axes. It outlives the tree of its file."""
+
+    path: Path
+    line: int
+    axes: tuple[str, ...]
+
+
+def named_meshes(program: Program, file: FileFacts) -> tuple[NamedMesh, ...]:
+    """The meshes, made where a file runs, that may reach code elsewhere and whose axes are known, tests aside."""
+    return program.once(file, "named meshes", lambda: tuple(_named(program, file.path)))
+
+
+def _named(program: Program, path: Path) -> Iterator[NamedMesh]:
+    for file in program.project.calling(path, _WORDS):
+        if file is None:
+            return
+        for call in _made(program, file):
+            if _shared(program, file, call, 0):
+                for option in options(program.value(file, call)):
+                    mesh = mesh_of(option, program.evaluator)
+                    if mesh is not None and mesh.axis_names is not None:
+                        yield NamedMesh(file.path, call.lineno, mesh.axis_names)

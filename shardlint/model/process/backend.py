@@ -1,0 +1,273 @@
+"""What starts the backend of jax before a place runs: earlier statements, imports, defaults, class bodies, decorators.
+
+Only what surely runs counts: no branch that may not be taken, no loop, nothing after a way out of the function.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from shardlint.model.signatures import COMPILING
+from shardlint.model.values import Api, ClassValue, Function, ModuleValue, Place, Wrapped, options
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+_DEPTH = 5
+_FILES = 60
+STARTS = frozenset(
+    """
+jax.devices jax.local_devices jax.device_count jax.local_device_count jax.process_index jax.process_count
+jax.process_indices jax.default_backend jax.device_put jax.device_put_replicated jax.device_put_sharded jax.make_mesh
+jax.host_id jax.host_count jax.live_arrays jax.random.PRNGKey jax.random.key jax.random.split jax.random.normal
+jax.random.uniform jax.make_array_from_callback jax.make_array_from_process_local_data
+jax.experimental.mesh_utils.create_device_mesh jax.experimental.mesh_utils.create_hybrid_device_mesh
+jax.experimental.multihost_utils.sync_global_devices jax.experimental.multihost_utils.process_allgather
+jax.experimental.multihost_utils.broadcast_one_to_all jax.lib.xla_bridge.get_backend
+jax.extend.backend.get_backend jax.lib.xla_bridge.device_count
+""".split()
+)
+_ARRAYS = frozenset(
+    f"jax.numpy.{name}"
+    for name in """
+array asarray zeros ones full empty eye identity arange linspace float32 float16 bfloat16 int32 int8 uint8 uint32
+zeros_like ones_like full_like stack concatenate sqrt exp log tri tril triu
+""".split()
+)
+_RUN_AT_ONCE = (ast.ClassDef, ast.With, ast.AsyncWith, ast.Try, ast.TryStar)
+_COMPILED = (*COMPILING, "jax.pmap")
+
+
+@dataclass(frozen=True)
+class Started:
+    """What starts the backend: the call, and the expressions of the files that lead to it, the outermost first."""
+
+    place: Place
+    through: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class _Import:
+    """A file of the project that is imported, and the expressions and statements that lead to it."""
+
+    file: FileFacts
+    through: tuple[Place, ...]
+
+
+_Event = Started | _Import
+
+
+class Backend:
+    """Asks what surely runs before a place. One for each question: it remembers the files it looked into."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.seen: set[FileFacts] = set()
+
+    def before(self, place: Place) -> Started | None:
+        """The first call that has started the backend when the statement of a place runs."""
+        for event in _Running(self.program).before(place):
+            found = self._followed(event)
+            if found is not None:
+                return found
+        return None
+
+    def _followed(self, event: _Event) -> Started | None:
+        if isinstance(event, Started):
+            return event
+        if event.file in self.seen or len(self.seen) > _FILES:
+            return None
+        self.seen.add(event.file)
+        for inner in self._events(event.file):
+            found = self._followed(inner)
+            if found is not None:
+                return Started(found.place, (*event.through, *found.through))
+        return None
+
+    def _events(self, file: FileFacts) -> tuple[_Event, ...]:
+        """What importing a file does, as far as it matters here; found once for all questions."""
+        return self.program.of_node(
+            ("events", file.tree), lambda: tuple(_Running(self.program).imported(file))
+        )
+
+
+class _Running:
+    """The imports that surely run, in order, until a call starts the backend."""
+
+    def __init__(self, program: Program) -> None:
+        self.evaluator = program.evaluator
+        self.linker = program.evaluator.linker
+        self.seen: set[ast.AST] = set()
+
+    def imported(self, file: FileFacts) -> Iterator[_Event]:
+        """What happens when a file is imported."""
+        return _until_started(self._block(file, file.module.body, 0))
+
+    def before(self, place: Place) -> Iterator[_Event]:
+        """What happens before the statement of a place, and in the arguments of a call."""
+        return _until_started(chain(self._around(place), self._within(place)))
+
+    def _around(self, place: Place) -> Iterator[_Event]:
+        file = place.file
+        inner: ast.AST = file.statement(place.node)
+        outer = file.parent(inner)
+        blocks: list[list[ast.stmt]] = []
+        while outer is not None:
+            blocks.append(list(_earlier(outer, inner)))
+            if isinstance(outer, ast.If | ast.While) and inner is not outer.test:
+                blocks[-1].insert(0, ast.Expr(outer.test))
+            inner, outer = outer, file.parent(outer)
+        for statements in reversed(blocks):
+            yield from self._block(file, statements, 0)
+
+    def _within(self, place: Place) -> Iterator[_Event]:
+        """What the arguments of the very call start."""
+        node = place.node
+        if isinstance(node, ast.Call):
+            yield from self._expressions(place.file, [*node.args, *(one.value for one in node.keywords)], 0)
+
+    def _block(self, file: FileFacts, statements: Iterable[ast.stmt], depth: int) -> Iterator[_Event]:
+        for statement in statements:
+            yield from self._statement(file, statement, depth)
+            if depth and _may_leave(statement):
+                return
+
+    def _statement(self, file: FileFacts, statement: ast.stmt, depth: int) -> Iterator[_Event]:
+        match statement:
+            case ast.Import() | ast.ImportFrom():
+                for module in self._modules(file, statement):
+                    yield _Import(module, (Place(file, statement),))
+                return
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                args = statement.args
+                values = [*args.defaults, *(one for one in args.kw_defaults if one is not None)]
+                values = [*statement.decorator_list, *values]
+            case ast.ClassDef():
+                values = [*statement.decorator_list, *statement.bases]
+            case ast.If(test=test) | ast.While(test=test):
+                values = [test]
+            case ast.For(iter=iterated) | ast.AsyncFor(iter=iterated):
+                values = [iterated]
+            case ast.With() | ast.AsyncWith():
+                values = [one.context_expr for one in statement.items]
+            case ast.Try() | ast.TryStar():
+                values = []
+            case ast.AnnAssign(value=value):
+                values = [value] if value is not None else []
+            case _:
+                values = [child for child in ast.iter_child_nodes(statement) if isinstance(child, ast.expr)]
+        yield from self._expressions(file, values, depth)
+        if isinstance(statement, _RUN_AT_ONCE):
+            yield from self._block(file, statement.body, depth)
+
+    def _modules(self, file: FileFacts, statement: ast.Import | ast.ImportFrom) -> Iterator[FileFacts]:
+        if isinstance(statement, ast.ImportFrom):
+            module = self.linker.imported(file, statement)
+            if isinstance(module, ModuleValue):
+                yield module.file
+            for alias in statement.names:
+                name = f"{statement.module}.{alias.name}" if statement.module else alias.name
+                inner = self.linker.module(name, file) if not statement.level else None
+                if isinstance(inner, ModuleValue):
+                    yield inner.file
+            return
+        for alias in statement.names:
+            found = self.linker.module(alias.name, file)
+            if isinstance(found, ModuleValue):
+                yield found.file
+
+    def _expressions(self, file: FileFacts, nodes: Iterable[ast.expr], depth: int) -> Iterator[_Event]:
+        for node in nodes:
+            for call in _calls(node):
+                yield from self._call(file, call, depth)
+
+    def _call(self, file: FileFacts, call: ast.Call, depth: int) -> Iterator[_Event]:
+        place = Place(file, call)
+        callees = options(self.evaluator.value(Place(file, call.func)))
+        if len(callees) != 1:
+            return
+        callee = callees[0]
+        if isinstance(callee, Api):
+            if callee.name in STARTS or callee.name in _ARRAYS:
+                yield Started(place)
+            return
+        if isinstance(callee, Wrapped) and callee.api.name in _COMPILED:
+            yield Started(place)
+            return
+        function = self._function(callee)
+        if function is None or depth >= _DEPTH or function.node in self.seen:
+            return
+        if isinstance(function.node, ast.Lambda | ast.AsyncFunctionDef):
+            return
+        if _deferred(function.node, file):
+            return
+        self.seen.add(function.node)
+        for event in self._block(function.place.file, function.node.body, depth + 1):
+            yield replace(event, through=(place, *event.through))
+
+    def _function(self, callee: object) -> Function | None:
+        if isinstance(callee, Function):
+            return callee
+        if isinstance(callee, ClassValue):
+            for one in self.evaluator.lineage(callee):
+                inside = one.place.file
+                bound = inside.bindings(inside.scope(one.node), "__init__")
+                if bound and isinstance(bound[0].node, ast.FunctionDef):
+                    return Function(Place(inside, bound[0].node), True, one)
+        return None
+
+
+def _until_started(events: Iterable[_Event]) -> Iterator[_Event]:
+    for event in events:
+        yield event
+        if isinstance(event, Started):
+            return
+
+
+def _deferred(node: ast.FunctionDef, file: FileFacts) -> bool:
+    """Whether calling it does not run its body: a generator, or one that a decorator may hold back."""
+    return any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(node)) or bool(
+        node.decorator_list
+    )
+
+
+def _earlier(outer: ast.AST, inner: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a block before one of its own."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(outer, name, None)
+        if isinstance(block, list) and inner in block:
+            yield from block[: block.index(inner)]
+            if name == "finalbody" or (name == "orelse" and isinstance(outer, ast.Try)):
+                yield from outer.body  # type: ignore[attr-defined]
+
+
+def _may_leave(statement: ast.stmt) -> bool:
+    """Whether what follows a statement may not be reached, though nothing is raised."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    return any(isinstance(part, ast.Return) for part in ast.walk(statement))
+
+
+def _calls(node: ast.AST) -> Iterator[ast.Call]:
+    """The calls that evaluating an expression surely makes, the inner ones first."""
+    match node:
+        case ast.Lambda() | ast.GeneratorExp():
+            return
+        case ast.ListComp() | ast.SetComp() | ast.DictComp():
+            yield from _calls(node.generators[0].iter)
+            return
+        case ast.IfExp(test=test):
+            yield from _calls(test)
+            return
+        case ast.BoolOp(values=values):
+            yield from _calls(values[0])
+            return
+    for child in ast.iter_child_nodes(node):
+        yield from _calls(child)
+    if isinstance(node, ast.Call):
+        yield node

@@ -1,0 +1,290 @@
+"""Which process runs code: projects for several, conditions that ask which one it is, and what they guard."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from shardlint.model.reach import lookup
+from shardlint.model.values import ClassValue, Function, Made, Place, Value, options
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+_DEPTH = 5
+INDEX = ("jax.process_index", "jax.host_id")
+_INDEX_WORDS = ("process_index(", "host_id(")
+_ASKING = ("jax.process_index", "jax.process_count", "jax.host_id", "jax.host_count", "multihost_utils")
+_STARTING = ("jax.distributed.initialize", "distributed.initialize")
+# Names of numbers of processes, and of flags that say whether this is the first.
+_RANK = regex(
+    r"(?i)^_*(process_(index|idx|id)|host_(index|id)|(global_)?rank|proc_(id|index)|host|pid)$"
+)
+_FIRST = regex(
+    r"(?i)^_*(is_)?(main|master|primary|lead|leader|chief|coordinator|first|rank_?(zero|0)|root)_?"
+    r"(process|host|worker|rank|proc|controller)?$"
+)
+_SURE = regex(r"(?i)(process|host|rank|master|chief|coordinator|proc)")
+_OTHER = regex(r"(?i)^_*(is_)?(not_main|worker_only|secondary)")
+# Names of decorators that keep all processes but one from a function: `rank_zero_only`, `on_main_process`.
+_ONLY = regex(
+    r"(?i)^(?=.*(process|host|rank|master|chief|proc))(?=.*(only|on_))(?=.*(main|master|primary|first|zero|0|chief|lead))"
+)
+Evidence = Literal["initialized", "asked", ""]
+
+
+@dataclass(frozen=True)
+class First:
+    """A condition that is `truth` on one process only. Not `proven` where only a name tells."""
+
+    truth: bool
+    proven: bool
+
+
+@dataclass(frozen=True)
+class Guard:
+    """Why code runs on one process only: the condition, and the same."""
+
+    test: ast.expr
+    proven: bool
+
+
+def several(program: Program, file: FileFacts) -> Evidence:
+    """Whether a file is of a program for several processes, and what tells so.
+
+    `initialized`: something that runs with it calls `jax.distributed.initialize`; `asked`: something asks which process
+    this is, or how many there are.
+    """
+    project, path = program.project, file.path
+    if any(project.anywhere(path, name) for name in _STARTING):
+        return "initialized"
+    return "asked" if any(project.anywhere(path, name) for name in _ASKING) else ""
+
+
+def asks_itself(file: FileFacts) -> bool:
+    """Whether a file itself asks which process this is, how many there are, or which devices are its own."""
+    return any(
+        file.says(text)
+        for text in (*_INDEX_WORDS, "process_count(", "multihost_utils", "local_devices(", "distributed.init")
+    )
+
+
+def is_index(program: Program, place: Place) -> bool:
+    """Whether an expression is surely the index of this process."""
+    found = options(program.evaluator.value(place))
+    return bool(found) and all(isinstance(one, Made) and one.api in INDEX for one in found)
+
+
+def first(program: Program, place: Place, depth: int = 0) -> First | None:
+    """What a condition says of whether this is the one process that is meant; None where it asks for something else."""
+    node, file = place.node, place.file
+    if depth > _DEPTH:
+        return None
+    match node:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            if _index(program, Place(file, operand)) is not None:
+                return First(True, bool(_index(program, Place(file, operand))))
+            found = first(program, Place(file, operand), depth)
+            return replace(found, truth=not found.truth) if found is not None else None
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            for one, other in ((left, right), (right, left)):
+                proven = _index(program, Place(file, one))
+                if proven is not None and isinstance(other, ast.Constant) and isinstance(other.value, int):
+                    truth = _on_one(op, other.value, one is right)
+                    return First(truth, proven) if truth is not None else None
+            return None
+        case ast.BoolOp(op=op, values=values):
+            wanted = isinstance(op, ast.And)
+            for value in values:
+                found = first(program, Place(file, value), depth + 1)
+                if found is not None and found.truth is wanted:
+                    return found
+            return None
+        case ast.Call(func=func):
+            callee = program.evaluator.value(Place(file, func))
+            return _returned(program, callee, depth) or (_named(func) if not node.args else None)
+        case ast.Name(id=name):
+            return _bound(program, place, name, depth) or _named(node)
+        case ast.Attribute():
+            return _member(program, file, node, depth) or _named(node)
+    return None
+
+
+def _index(program: Program, place: Place) -> bool | None:
+    """Whether an expression is the index of this process: True is sure, False by its name."""
+    if is_index(program, place):
+        return True
+    node = place.node
+    name = last_name(node)
+    if isinstance(node, ast.Call):
+        func = node.func
+        name = last_name(func)
+    return False if _RANK.match(name) and name not in ("host", "pid") else None
+
+
+def _on_one(op: ast.cmpop, number: int, turned: bool) -> bool | None:
+    """What a comparison of the index with a number gives on one process alone."""
+    match op:
+        case ast.Eq():
+            return True
+        case ast.NotEq():
+            return False
+        case ast.Gt():
+            return None if turned else (False if number == 0 else None)
+        case ast.Lt():
+            return (False if number == 0 else None) if turned else (True if number == 1 else None)
+        case ast.GtE():
+            return None if turned else (False if number == 1 else None)
+        case ast.LtE():
+            return None if turned else (True if number == 0 else None)
+    return None
+
+
+def _named(node: ast.AST) -> First | None:
+    """By its name: `is_main_process`."""
+    name = last_name(node)
+    if _FIRST.match(name) and _SURE.search(name):
+        return First(True, False)
+    return None
+
+
+def _returned(program: Program, value: Value, depth: int) -> First | None:
+    """What a function of the project returns."""
+    if not isinstance(value, Function):
+        return None
+    file, node = value.place.file, value.node
+    if isinstance(node, ast.Lambda):
+        return first(program, Place(file, node.body), depth + 1)
+    returns = file.walked(file.scope(node)).returns
+    if len(returns) != 1 or returns[0].value is None:
+        return None
+    return first(program, Place(file, returns[0].value), depth + 1)
+
+
+def _bound(program: Program, place: Place, name: str, depth: int) -> First | None:
+    """What a name was bound to, in this file or another of the project."""
+    bindings, _ = lookup(place.file, place.node, name)
+    if len(bindings) == 1 and bindings[0].kind in ("assign", "walrus") and bindings[0].value is not None:
+        value = bindings[0].value
+        return first(program, Place(place.file, value), depth + 1)
+    return None
+
+
+def _member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> First | None:
+    """What a property or an attribute of an object is, where its class is in sight."""
+    for option in options(program.evaluator.value(Place(file, node.value))):
+        made = option.by if isinstance(option, Made) else option
+        cls = made if isinstance(made, ClassValue) else _own_class(program, file, node)
+        if not isinstance(cls, ClassValue):
+            continue
+        for candidate in program.evaluator.classes.lineage(cls):
+            inside = candidate.place.file
+            bound = inside.bindings(inside.scope(candidate.node), node.attr)
+            if bound and isinstance(bound[0].node, ast.FunctionDef):
+                return _returned(program, Function(Place(inside, bound[0].node)), depth)
+            for value in assigned(inside, candidate.node, node.attr):
+                return first(program, Place(inside, value), depth + 1)
+    return None
+
+
+def _own_class(program: Program, file: FileFacts, node: ast.Attribute) -> ClassValue | None:
+    """The class around a method, for an attribute of its `self`."""
+    if not isinstance(node.value, ast.Name) or node.value.id not in ("self", "cls"):
+        return None
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.ClassDef):
+            return ClassValue(Place(file, outer))
+    return None
+
+
+def assigned(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
+    """What the methods of a class assign to `self.name`."""
+    for mention in file.mentions_in(file.scope(cls), name):
+        if isinstance(mention, ast.Attribute) and isinstance(mention.ctx, ast.Store):
+            statement = file.parent(mention)
+            if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+                if isinstance(mention.value, ast.Name) and mention.value.id == "self":
+                    yield statement.value
+
+
+def guard(program: Program, file: FileFacts, node: ast.AST) -> Guard | None:
+    """The condition that keeps all processes but one from a place, within its function."""
+    inner: ast.AST = node
+    for outer in file.ancestors(node):
+        test: ast.expr | None = None
+        wanted = True
+        match outer:
+            case ast.If(test=test, body=body):
+                wanted = inner in body
+            case ast.IfExp(test=test, body=body):
+                wanted = inner is body
+            case ast.BoolOp(op=op, values=values) if inner in values:
+                for value in values[: values.index(inner)]:
+                    found = first(program, Place(file, value))
+                    if found is not None and found.truth is isinstance(op, ast.And):
+                        return Guard(value, found.proven)
+        if test is not None and inner is not test:
+            found = first(program, Place(file, test))
+            if found is not None and found.truth is wanted:
+                return Guard(test, found.proven)
+        if isinstance(inner, ast.stmt):
+            left = _left_before(program, file, outer, inner)
+            if left is not None:
+                return left
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+            return None
+        inner = outer
+    return None
+
+
+def decorated(
+    program: Program, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef
+) -> Guard | None:
+    """The decorator that lets one process alone run a function."""
+    for decorator in node.decorator_list:
+        maker = decorator.func if isinstance(decorator, ast.Call) else decorator
+        found = options(program.evaluator.value(Place(file, maker)))
+        made = [one for one in found if isinstance(one, Function) and isinstance(one.node, ast.FunctionDef)]
+        if made and all(_for_one(program, one) for one in made) and len(made) == len(found):
+            return Guard(decorator, all(_for_one(program, one) == "proven" for one in made))
+        name = last_name(maker)
+        if not made and _ONLY.match(name):
+            return Guard(decorator, False)
+    return None
+
+
+def _for_one(program: Program, function: Function) -> Literal["proven", "named", ""]:
+    """Whether what a decorator makes calls the function it was given on one process alone."""
+    file, node = function.place.file, function.node
+    given = {one.arg for part in ast.walk(node) if isinstance(part, ast.arguments) for one in part.args}
+    guards = [
+        guard(program, file, call)
+        for call in ast.walk(node)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id in given
+    ]
+    if not guards or None in guards:
+        return ""
+    return "proven" if all(one is not None and one.proven for one in guards) else "named"
+
+
+def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.stmt) -> Guard | None:
+    """`if process_index() != 0: return` before a statement of the same block."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(outer, name, None)
+        if not isinstance(block, list) or inner not in block:
+            continue
+        for before in block[: block.index(inner)]:
+            if isinstance(before, ast.If) and not before.orelse and leaves(before.body):
+                found = first(program, Place(file, before.test))
+                if found is not None and not found.truth:
+                    return Guard(before.test, found.proven)
+    return None
+
+
+def leaves(block: list[ast.stmt]) -> bool:
+    """Whether a block ends by leaving what is around it."""
+    return isinstance(block[-1], ast.Return | ast.Continue | ast.Break)

@@ -1,0 +1,226 @@
+"""Calls that all processes must make together, also through functions of the project."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.process.processes import assigned
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import COMPILING
+from shardlint.model.values import Api, ClassValue, Function, Made, Place, Wrapped, options
+from shardlint.source.patterns import regex
+from shardlint.syntax import FileFacts, last_name
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+_DEPTH = 4
+_UTILS = "jax.experimental.multihost_utils."
+COLLECTIVES = frozenset(
+    f"{_UTILS}{name}"
+    for name in (
+        "process_allgather",
+        "broadcast_one_to_all",
+        "sync_global_devices",
+        "assert_equal",
+        "reached_preemption_sync_point",
+    )
+) | {"flax.training.checkpoints.save_checkpoint_multiprocess"}
+_SAVERS = regex(r"^orbax\.checkpoint\..*(Checkpointer|CheckpointManager)$")
+_NAMED_SAVER = regex(r"(?i)(checkpoint_?(manager|mgr)|checkpointer|ckpt_?(manager|mngr|mgr|er)|ckptr)$")
+FLAX_SAVE = "flax.training.checkpoints.save_checkpoint"
+"""Waits for all processes where flax saves by Orbax: since 0.6.11, unless its configuration says otherwise."""
+GLOBAL = frozenset(
+    (
+        "jax.make_array_from_process_local_data",
+        "jax.make_array_from_callback",
+        f"{_UTILS}host_local_array_to_global_array",
+    )
+)
+_SAVING = ("save", "restore", "wait_until_finished")
+
+
+@dataclass(frozen=True)
+class Together:
+    """A call that all processes must make: `name`, where it stands, and the calls that lead to it, the first first.
+
+    Not `sure` where a branch may go around it, or only a name says what it is.
+    """
+
+    name: str
+    place: Place
+    through: tuple[Place, ...] = ()
+    sure: bool = True
+    why: str = ""
+
+
+def joined(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0) -> Iterator[Together]:
+    """The calls under some nodes that all processes must make, of each call at most one."""
+    for node in nodes:
+        for call, branch in _calls(node, False):
+            found = _one(program, Place(file, call), depth)
+            if found is not None:
+                yield found if not branch or not depth else _unsure(found, "a branch may go around it")
+
+
+def _unsure(found: Together, why: str) -> Together:
+    return Together(found.name, found.place, found.through, False, found.why or why)
+
+
+def _one(program: Program, place: Place, depth: int) -> Together | None:
+    call, file = place.node, place.file
+    assert isinstance(call, ast.Call)
+    callees = options(program.evaluator.value(Place(file, call.func)))
+    for callee in callees:
+        if isinstance(callee, Api) and (callee.name in COLLECTIVES or callee.name == FLAX_SAVE):
+            return Together(callee.name, place, (), len(callees) == 1)
+        if isinstance(callee, Api) and callee.name.startswith("jax.tree."):
+            inside = _mapped(program, place, depth)
+            if inside is not None:
+                return inside
+        function = _function(callee)
+        if function is not None and depth < _DEPTH:
+            inside = _within(program, function, depth + 1)
+            if inside is not None:
+                sure = inside.sure and len(callees) == 1
+                return Together(inside.name, inside.place, (place, *inside.through), sure, inside.why)
+    return _saving(program, file, call)
+
+
+def _mapped(program: Program, place: Place, depth: int) -> Together | None:
+    """The function that a tree map runs."""
+    call = place.node
+    assert isinstance(call, ast.Call)
+    for callee in options(program.evaluator.value(Place(place.file, call.args[0]))) if call.args else ():
+        if isinstance(callee, Api) and callee.name in COLLECTIVES:
+            return Together(callee.name, place)
+        if isinstance(callee, Wrapped) and isinstance(callee.inner, Api) and callee.inner.name in COLLECTIVES:
+            return Together(callee.inner.name, place)
+        if isinstance(callee, Function) and depth < _DEPTH:
+            inside = _within(program, callee, depth + 1)
+            if inside is not None:
+                return Together(inside.name, inside.place, (place, *inside.through), inside.sure, inside.why)
+    return None
+
+
+def _function(callee: object) -> Function | None:
+    if isinstance(callee, Function) and not isinstance(callee.node, ast.AsyncFunctionDef):
+        return callee
+    return None
+
+
+def _within(program: Program, function: Function, depth: int) -> Together | None:
+    """The first such call in a function; one that a test of the process count goes around is right."""
+    file = function.place.file
+    node = function.node
+    body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else [*node.body]
+    return next(joined(program, file, body, depth), None)
+
+
+def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | None:
+    """`manager.save(...)`: Orbax's checkpointers wait for all processes."""
+    func = call.func
+    if not isinstance(func, ast.Attribute) or func.attr not in _SAVING:
+        return None
+    kinds = [
+        one for one in options(program.evaluator.value(Place(file, func.value))) if isinstance(one, Made)
+    ]
+    if any(_SAVERS.match(one.api) for one in kinds):
+        return Together(f"Orbax's {func.attr}", Place(file, call))
+    if _says_saver(program, file, func.value):
+        return Together(f"Orbax's {func.attr}", Place(file, call), (), False, "its annotation is a class of Orbax's")
+    holder = func.value
+    name = last_name(holder)
+    if _NAMED_SAVER.search(name) and not any(isinstance(one.by, ClassValue) for one in kinds):
+        if file.says("orbax") or program.project.imported(file.path, "orbax.checkpoint"):
+            place = Place(file, call)
+            return Together(
+                f"Orbax's {func.attr}", place, (), False, f"`{name}` is one of Orbax's by its name"
+            )
+    return None
+
+
+def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
+    """Whether a parameter, or the attribute that it is stored in, is annotated as one of Orbax's."""
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        cls = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        stored = list(assigned(file, cls, node.attr)) if cls is not None else []
+        return len(stored) == 1 and isinstance(stored[0], ast.Name) and _says_saver(program, file, stored[0])
+    if not isinstance(node, ast.Name):
+        return False
+    bindings, _ = lookup(file, node, node.id)
+    if len(bindings) != 1 or bindings[0].kind != "param" or bindings[0].annotation is None:
+        return False
+    kinds = annotated(program.evaluator, Place(file, bindings[0].annotation))
+    return any(isinstance(one, Api) and _SAVERS.match(one.name) is not None for one in kinds)
+
+
+def global_calls(
+    program: Program, file: FileFacts, nodes: Iterable[ast.AST]
+) -> Iterator[tuple[ast.Call, str, str]]:
+    """Compiled functions that nodes call with arrays of all processes: the call, its name, and what made the array."""
+    for node in nodes:
+        for call, _ in _calls(node, False):
+            if not call.args:
+                continue
+            name = _compiled(program, file, call)
+            made = (
+                next(filter(None, (made_global(program, file, one) for one in call.args)), "") if name else ""
+            )
+            if made:
+                yield call, name, made
+
+
+def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
+    """The name of a compiled function that a call runs."""
+    for option in options(program.evaluator.value(Place(file, call.func))):
+        if isinstance(option, Wrapped) and option.api.name in COMPILING:
+            return f"`{ast.unparse(call.func)}`"
+        if isinstance(option, Api) and option.name.startswith("jax.numpy."):
+            return option.name
+    return ""
+
+
+def made_global(program: Program, file: FileFacts, node: ast.expr, depth: int = 0) -> str:
+    """What made the array of all processes that an expression is or was computed from by compiled functions."""
+    while isinstance(node, ast.Attribute | ast.Subscript):
+        node = node.value
+    if depth > _DEPTH:
+        return ""
+    if isinstance(node, ast.Call):
+        for option in options(program.evaluator.value(Place(file, node.func))):
+            if isinstance(option, Api) and option.name in GLOBAL:
+                return option.name
+            if isinstance(option, Wrapped) and option.api.name in COMPILING:
+                return next(
+                    filter(None, (made_global(program, file, one, depth + 1) for one in node.args)), ""
+                )
+    if isinstance(node, ast.Name):
+        bindings, _ = lookup(file, node, node.id)
+        found = [
+            made_global(program, file, one.value, depth + 1)
+            for one in bindings
+            if one.value is not None and one.kind in ("assign", "unpack", "walrus") and node is not one.value
+        ]
+        return next(filter(None, found), "")
+    return ""
+
+
+def _calls(node: ast.AST, branch: bool) -> Iterator[tuple[ast.Call, bool]]:
+    """The calls that a node makes, the inner ones first, and whether a branch may go around each."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        return
+    for name, value in ast.iter_fields(node):
+        inside = branch or (
+            isinstance(node, ast.If | ast.IfExp | ast.While | ast.ExceptHandler)
+            and name in ("body", "orelse")
+        )
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, ast.AST):
+                yield from _calls(child, inside)
+    if isinstance(node, ast.Call):
+        yield node, branch

@@ -1,0 +1,359 @@
+"""The files of the checked project: found on demand, parsed once, linked by import."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from shardlint.config.folders import MARKERS
+from shardlint.model.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
+from shardlint.model.needs import Needs
+from shardlint.source.find import survey
+from shardlint.source.notebook import program
+from shardlint.source.patterns import regex
+from shardlint.source.screen import words_of
+from shardlint.source.searches import JOINED, STAR, TOGETHER, Question, holds
+from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
+from shardlint.source.timing import timed
+from shardlint.syntax import FileFacts, NotParsed, read_facts
+
+# Reverse search reads the whole project; past this size it answers "unknown" instead.
+_SEARCH_BYTES = 400_000_000
+# A name in more files than this is no use as evidence: some of them will not tell.
+_SEARCH_FILES = 60
+# One file asks little and is served by searching; a whole project asks thousands of times, and an index pays. Sooner
+# where there are many files to be read for each search.
+_SEARCHES_BEFORE_INDEX = 24
+_READS_BEFORE_INDEX = 10_000
+_WORD = regex(r"[A-Za-z_][A-Za-z0-9_]*")
+# What an index of words answers, and of that what the words alone do not decide.
+_BY_WORDS = ("named", "starred", "attribute", "anywhere", "imported")
+_ASIDE = ("attribute", "imported")
+
+Answers = Mapping[Question, list[Path]]
+
+
+@dataclass
+class _Index:
+    """The files of a project by the words in them."""
+
+    paths: list[Path] = field(default_factory=list)
+    words: dict[bytes, list[int]] = field(default_factory=dict)
+    """The places in `paths` of the files that hold a word."""
+    starring: set[int] = field(default_factory=set)
+    """Of those that import all there is from somewhere."""
+
+
+class Project:
+    """All Python files below a root. Text given by the caller (an editor's buffer) stands in for the file's own."""
+
+    def __init__(self, root: Path, overlay: dict[Path, Source] | None = None) -> None:
+        self.root = root
+        self._overlay = overlay or {}
+        self._facts: dict[Path, FileFacts | None] = {}
+        self._tops: dict[Path, Path] = {}
+        self._code: dict[Path, bytes] = {}
+        self._searches = self._reads = self._before_weighing = 0
+        self.needs = Needs()
+        self.answers: dict[Question, list[Path]] = {}
+        """What searches of the project's texts found. They may be known before anything is read."""
+        self.lent: dict[Path, FileFacts] = {}
+        """What others have parsed of files that are still the same (see `program.again`); theirs to let go of."""
+
+    def facts(self, path: Path) -> FileFacts | None:
+        """The facts of a file, or None where it cannot be read or parsed: then nothing is known through it."""
+        self.needs.note(path)
+        if path not in self._facts:
+            try:
+                lent = self.lent.get(path)
+                own = self._overlay.get(path) or (
+                    decode(path, read_bytes(path)) if lent is None else lent.source
+                )
+                self._parse(path, own)
+            except (Unreadable, NotParsed):
+                self._facts[path] = None
+        return self._facts[path]
+
+    def _parse(self, path: Path, source: Source) -> FileFacts:
+        lent = self.lent.get(path)
+        same = lent is not None and lent.source.text == source.text
+        facts = self._facts[path] = lent if lent is not None and same else read_facts(source, path)
+        return facts
+
+    def checked(self, source: Source, path: Path) -> FileFacts:
+        """The facts of a file whose text the caller has read. Raises `NotParsed`."""
+        self.needs.note(path)
+        known = self._facts.get(path)
+        return known if known is not None and known.source.text == source.text else self._parse(path, source)
+
+    def outweighs(self, most: int) -> bool:
+        """Whether the parsed files take more bytes of memory, about; not always looked at, for it is asked often."""
+        self._before_weighing -= 1
+        if self._before_weighing >= 0:
+            return False
+        self._before_weighing = len(self._facts) // 8  # each is weighed a few times, however many there are
+        return self.weight > most
+
+    @property
+    def weight(self) -> int:
+        """About how many bytes of memory the parsed files take."""
+        return sum(facts.held for facts in self._facts.values() if facts is not None)
+
+    def parsed(self) -> dict[Path, FileFacts]:
+        """What is parsed by now, or was lent."""
+        own = {path: facts for path, facts in self._facts.items() if facts is not None}
+        return {**self.lent, **own}
+
+    def forget(self) -> None:
+        """Let go of all parsed files."""
+        for path, facts in self._facts.items():
+            if facts is not None and facts is not self.lent.get(path):
+                facts.release()
+        self._facts.clear()
+
+    @cached_property
+    def files(self) -> dict[Path, int]:
+        """Every Python file of the project with its size, found when first asked for."""
+        found = {Path(path): stamp[0] for path, stamp in survey(self.root)[0].items()}
+        for path, source in self._overlay.items():  # what was never saved
+            if path not in found and self.root in path.parents and not os.path.exists(path):
+                found[path] = len(source.text)
+        return found
+
+    @cached_property
+    def too_large(self) -> bool:
+        """Whether there is too much to search."""
+        return sum(self.files.values()) > _SEARCH_BYTES
+
+    def _texts(self) -> Iterator[tuple[Path, bytes]]:
+        """What the files hold, one after the other: together it may be much. Nothing if it is too much to search."""
+        for path in self.files if not self.too_large else ():
+            self._reads += 1
+            yield path, self.bytes_of(path)
+
+    def bytes_of(self, path: Path) -> bytes:
+        """What a file holds now; nothing where it cannot be read."""
+        if path in self._overlay:
+            return self._overlay[path].text.encode()
+        code = self._code.get(path)
+        if code is None:
+            try:
+                code = program(path, path.read_bytes()) or b""
+            except OSError:
+                code = b""
+            if path.suffix in NOTEBOOKS:  # their code is a small part, and hard to get at
+                self._code[path] = code
+        return code
+
+    def importing(self, path: Path, name: str, every: bool = False) -> Iterator[FileFacts | None]:
+        """Other files that may import `name` from the file: they run with it and hold both words, or a star.
+
+        None when there are too many to read. Where `every` one is needed also those that do not run with
+        it, and None for one that cannot be read.
+        """
+        stem = path.parent.name if path.stem == "__init__" else path.stem
+        found = dict.fromkeys((*self._whole(("named", name, stem)), *self._whole(("starred", stem))))
+        yield from self._read(list(found) if every else self._near(path, list(found)), path, every)
+
+    def with_attribute(self, file: FileFacts, name: str) -> Iterator[FileFacts | None]:
+        """Files that run with one and in which `.name` stands, the given one first. None when they are too many."""
+        yield file
+        yield from self._read(self._near(file.path, self._whole(("attribute", name))), file.path)
+
+    def calling(self, path: Path, names: tuple[str, ...]) -> Iterator[FileFacts | None]:
+        """Files that run with one, tests aside, in which `name(` stands for one of the names.
+
+        None when there are too many to read.
+        """
+        found = self._near(path, self._whole(("calling", *names)))
+        yield from self._read([path for path in found if not self.is_test(path)], None)
+
+    def holding(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> Iterator[FileFacts | None]:
+        """Files that run with one (or are `joined` to it) and hold one of the texts, however many.
+
+        None when the project is too large to search, and for a file that cannot be read.
+        """
+        yield from self._read(self._near(path, self._whole(("holding", *texts)), joined), None, every=True)
+
+    def is_test(self, path: Path) -> bool:
+        """Whether a file is a test, by its name or a folder's."""
+        inside = path.relative_to(self.root) if self.root in path.parents else path
+        return any(
+            part.startswith(("test", "conftest")) or part.endswith("_test.py") for part in inside.parts
+        )
+
+    def anywhere(self, path: Path, text: str) -> bool:
+        """Whether a file or any that runs with it holds a dotted name; True also in a project too large to search."""
+        return self._is_there(path, ("anywhere", text))
+
+    def imported(self, path: Path, module: str, joined: bool = False) -> bool:
+        """Whether a file or any that runs with it (or is `joined` to it) imports a module.
+
+        True also in a project too large to search.
+        """
+        return self._is_there(path, ("imported", module), joined)
+
+    def together(self, path: Path, joined: bool = False) -> int:
+        """A name for the set of files that may run in one program with a file.
+
+        These are the files that import it and all that these import. Folders do not count. `joined` are also those
+        that may run with one of them, and so on: what must change in all of them or in none.
+        """
+        self.needs.note((JOINED if joined else TOGETHER, str(path)))
+        with timed("searching the project"):
+            return self.graph.joined(str(path)) if joined else self.graph.together(str(path))
+
+    @cached_property
+    def graph(self) -> ImportGraph:
+        """Which files import which."""
+        return ImportGraph(str(self.root), {str(path): imports_of(data) for path, data in self._texts()})
+
+    def _is_there(self, path: Path, question: Question, joined: bool = False) -> bool:
+        found = self._whole(question)
+        return self.too_large or path in found or bool(self._near(path, found, joined))
+
+    def _near(self, path: Path, found: list[Path], joined: bool = False) -> list[Path]:
+        """Of some files those that run with one."""
+        if all(other == path for other in found):
+            return found
+        mask = self.together(path, joined)
+        return [other for other in found if self.graph.holds(mask, str(other))]
+
+    def _whole(self, question: Question) -> list[Path]:
+        """The files of the project of which `holds` is true; none when it is too large to search."""
+        self.needs.note(question)
+        if question not in self.answers:
+            with timed("searching the project"):
+                self._find(question)
+        return self.answers[question]
+
+    def _find(self, question: Question) -> None:
+        found = self._indexed(question)
+        if found is None:
+            found = (path for path, data in self._texts() if holds(question, data))
+        self.answers[question] = list(found)
+
+    def _indexed(self, question: Question) -> Iterable[Path] | None:
+        """The same by an index of words, once many have been asked for; None where that does not tell."""
+        kind, *said = question
+        if kind not in _BY_WORDS or not all(map(_WORD.fullmatch, said)):
+            return None
+        self._searches += 1
+        if self._searches <= _SEARCHES_BEFORE_INDEX and self._reads < _READS_BEFORE_INDEX:
+            return None
+        index = self._index
+        found = set.intersection(*(set(index.words.get(word.encode(), ())) for word in said))
+        if kind == "starred":
+            found &= index.starring
+        paths = (index.paths[place] for place in sorted(found))
+        return (
+            paths if kind not in _ASIDE else (path for path in paths if holds(question, self.bytes_of(path)))
+        )
+
+    @cached_property
+    def _index(self) -> _Index:
+        index = _Index()
+        for place, (path, data) in enumerate(self._texts()):
+            index.paths.append(path)
+            if STAR in data:
+                index.starring.add(place)
+            for word in words_of(data):
+                index.words.setdefault(word, []).append(place)
+        return index
+
+    def _read(self, paths: list[Path], but: Path | None, every: bool = False) -> Iterator[FileFacts | None]:
+        if self.too_large or (len(paths) > _SEARCH_FILES and not every):
+            yield None
+            return
+        for path in paths:
+            facts = self.facts(path) if path != but else None
+            if facts is not None or (every and path != but):
+                yield facts
+
+    def module_name(self, path: Path) -> str:
+        """The dotted name a file is imported by, from the packages around it."""
+        parts = [] if path.stem == "__init__" else [path.stem]
+        folder = path.parent
+        while os.path.isfile(folder / "__init__.py"):
+            parts.append(folder.name)
+            if folder.parent == folder:
+                break
+            folder = folder.parent
+        return ".".join(reversed(parts))
+
+    def resolve(self, dotted: str, importer: Path) -> Path | None:
+        """The project's file for an absolute module name, seen from the file that imports it."""
+        return self._module(("module", str(self._top(importer.parent)), dotted))
+
+    @property
+    def marked(self) -> bool:
+        """Whether the root is that of a project, so that what is nowhere below it is not in the project.
+
+        Without a mark it is the folder of the checked file's package, and others may use it from outside.
+        """
+        return self._module(("marker",)) is not None
+
+    def _module(self, question: Question) -> Path | None:
+        self.needs.note(question)
+        if question not in self.answers:
+            found = self.module_file(question)
+            self.answers[question] = [found] if found is not None else []
+        return next(iter(self.answers[question]), None)
+
+    def module_file(self, question: Question) -> Path | None:
+        """The file of a module, by absolute name from a package's folder or by relative name from a file's.
+
+        Of the question for a marker: what marks the root.
+        """
+        if question[0] == "marker":
+            return next((self.root / name for name in MARKERS if os.path.exists(self.root / name)), None)
+        if question[0] == "module":
+            return self._by_name(question[2], Path(question[1]))
+        return self._beside(Path(question[1]), int(question[2]), question[3])
+
+    def _top(self, folder: Path) -> Path:
+        """The folder that holds the outermost package a folder is part of."""
+        if folder not in self._tops:
+            top = folder
+            while os.path.isfile(top / "__init__.py") and top.parent != top:
+                top = top.parent
+            self._tops[folder] = top
+        return self._tops[folder]
+
+    def _by_name(self, dotted: str, top: Path) -> Path | None:
+        if not dotted:
+            return None
+        relative = dotted.replace(".", "/")
+        for base in self._bases(top):
+            for candidate in (base / f"{relative}.py", base / relative / "__init__.py"):
+                if candidate in self._overlay or os.path.isfile(candidate):
+                    return candidate
+        return None
+
+    def _bases(self, top: Path) -> Iterator[Path]:
+        seen = set()
+        # A script's own folder, then the folders above it up to the root (namespace packages), then usual source roots.
+        chain = [top]
+        while top != self.root and self.root in top.parents:
+            top = top.parent
+            chain.append(top)
+        for base in (*chain, *(self.root / folder for folder in SOURCE_FOLDERS)):
+            if base not in seen:
+                seen.add(base)
+                yield base
+
+    def relative(self, importer: Path, level: int, dotted: str) -> Path | None:
+        """The project's file for a relative import (`from ..a import b`: level 2, dotted "a")."""
+        return self._module(("relative", str(importer.parent), str(level), dotted))
+
+    def _beside(self, folder: Path, level: int, dotted: str) -> Path | None:
+        for _ in range(level - 1):
+            folder = folder.parent
+        base = folder / dotted.replace(".", "/") if dotted else folder
+        for candidate in (base.with_suffix(".py") if dotted else None, base / "__init__.py"):
+            if candidate is not None and (candidate in self._overlay or os.path.isfile(candidate)):
+                return candidate
+        return None

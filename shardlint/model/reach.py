@@ -1,0 +1,389 @@
+"""Which bindings of a name can reach a use of it."""
+
+from __future__ import annotations
+
+import ast
+import itertools
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from shardlint.model.values import Items, Table, Value
+from shardlint.syntax import Binding, FileFacts, Scope
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While)
+_TRIES = (ast.Try, ast.TryStar)
+# Methods that change a list, set or dict.
+_CHANGING = (
+    *("append", "extend", "insert", "pop", "remove", "clear", "reverse", "sort"),
+    *("add", "discard", "update", "setdefault", "popitem"),
+)
+_CLAUSES = (ast.stmt, ast.ExceptHandler, ast.match_case)
+# Of how many bindings that may reach one use each is followed. Where each reads the one before, more would cost their
+# square.
+_MOST = 48
+
+
+def lookup(file: FileFacts, use: ast.AST, name: str) -> tuple[list[Binding], Scope | None]:
+    """The bindings that can give `name` its value at `use`, and the scope that owns it (None for builtins).
+
+    Follows Python's rules: class scopes are seen only by code directly in them, comprehension targets stay inside.
+    """
+    home = file.home(use)
+    for scope, bindings in _owners(file, home, name):
+        where = _runs_at(use, home, scope)
+        if where is not None:
+            found = reaching(file, where, bindings)
+            if not found and scope.kind == "class":
+                continue  # `class C: mesh = mesh`: not bound yet in the class, so it is the one outside
+            return found, scope
+        return _closure(file, use, bindings, scope), scope
+    return [], None
+
+
+def replaces_none(file: FileFacts, binding: Binding) -> bool:
+    """Whether a binding is `if name is None: name = ...`, after which the name is no longer None."""
+    statement = file.parent(binding.node)
+    owner = file.parent(statement) if isinstance(statement, ast.Assign | ast.AnnAssign) else None
+    if not isinstance(owner, ast.If) or statement not in owner.body:
+        return False
+    match owner.test:
+        case ast.Compare(
+            left=ast.Name(id=name), ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=None)]
+        ):
+            return name == binding.name
+        case ast.UnaryOp(op=ast.Not(), operand=ast.Name(id=name)):
+            return name == binding.name
+    return False
+
+
+def may_refer(file: FileFacts, use: ast.AST, name: str, binder: ast.AST) -> bool:
+    """Whether the scope that gives `name` its value at `use` has `binder` among its bindings.
+
+    Much cheaper than `lookup`, which says whether that binding reaches the use: names like `f` stand everywhere.
+    """
+    for scope, bindings in _owners(file, file.home(use), name):
+        if (scope, name) not in file.binders:
+            file.binders[scope, name] = frozenset(binding.node for binding in bindings)
+        if binder in file.binders[scope, name]:
+            return True
+        if scope.kind != "class":  # what is not bound yet in a class is the name outside of it
+            return False
+    return False
+
+
+def readers(file: FileFacts, target: ast.Name) -> list[tuple[ast.Name, bool]]:
+    """The reads that a binding of a name reaches, in text order, each with whether no other binding does.
+
+    Found for all bindings of the name at once: a name that is bound again and again is read as often.
+    """
+    home = file.home(target)
+    # A name declared global is read outside of the function that binds it.
+    outside = target.id in home.outer_names
+    key = None if outside else home, target.id
+    if key not in file.readers:
+        found: dict[ast.AST, list[tuple[ast.Name, bool]]] = {}
+        for use in file.mentions(target.id) if outside else file.mentions_in(home, target.id):
+            if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
+                bindings, _ = lookup(file, use, target.id)
+                for binding in bindings:
+                    if binding.kind != "more":
+                        found.setdefault(binding.node, []).append((use, len(bindings) == 1))
+        file.readers[key] = found
+    return file.readers[key].get(target, [])
+
+
+def _owners(file: FileFacts, home: Scope, name: str) -> Iterator[tuple[Scope, list[Binding]]]:
+    """The scopes that code in `home` may take a name from, innermost first, each with its bindings of it."""
+    for scope in home.outward():
+        if scope.kind == "class" and scope is not home and not _in_class_comprehension(home, scope):
+            continue
+        bindings = file.bound(scope).bindings.get(name)
+        if bindings and name not in scope.outer_names:
+            yield scope, bindings
+
+
+def _in_class_comprehension(home: Scope, scope: Scope) -> bool:
+    return home.kind == "comprehension" and home.parent is scope
+
+
+def _runs_at(use: ast.AST, home: Scope, scope: Scope) -> ast.AST | None:
+    """The node of `scope` as part of which a use runs: itself, also in a comprehension, or the class it stands in."""
+    for outer in home.outward():
+        if outer is scope:
+            return use
+        if outer.kind not in ("comprehension", "class"):
+            return None
+        if outer.kind == "class":
+            use = outer.node
+    return None
+
+
+def _closure(file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scope) -> list[Binding]:
+    """A nested function sees the value at its call; where it was defined inside a branch, only what can reach there."""
+    real = [binding for binding in bindings if binding.kind not in ("declared", "delete")]
+    if len(real) <= 1:
+        return real
+    # A definition in the same block as the function that uses it wins over ones in sibling branches.
+    inner = _child_under(file, use, scope)
+    if inner is not None:
+        last: list[Binding] = []
+        for binding in real:
+            first, second = _chain(file, inner), _chain(file, binding.node)
+            if not _exclusive(first, second, _shared(first, second)):
+                last.append(binding)
+        real = last or real
+    # Of straight-line rebindings before the function one stands; which of the later ones does depends on its calls.
+    if all(file.statement_in_block(binding.node, scope) is not None for binding in real):
+        before = [binding for binding in real if inner is None or _position(binding.node) < _position(inner)]
+        return before[-1:] + real[len(before) :]
+    return real
+
+
+def _child_under(file: FileFacts, use: ast.AST, scope: Scope) -> ast.AST | None:
+    home: Scope | None = file.home(use)
+    while home is not None and home.parent is not scope:
+        home = home.parent
+    return home.node if home is not None else None
+
+
+def reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
+    """Of bindings in the scope of the use, those whose value can still stand when it is read.
+
+    Remembered for all bindings of a name: each of them is asked about the same reads.
+    """
+    if not bindings or bindings[0].scope.bindings.get(bindings[0].name) is not bindings:
+        return _reaching(file, use, bindings)
+    key = use, bindings[0].scope, bindings[0].name
+    if key not in file.reaching:
+        file.reaching[key] = _reaching(file, use, bindings)
+    return list(file.reaching[key])
+
+
+def _reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
+    position = _position(use)
+    chain = _chain(file, use)
+    again = _loop_above(chain)
+    found: list[Binding] = []
+    later: list[tuple[Binding, ast.AST]] = []
+    settled = False
+    if not again and bindings and bindings[0].scope.kind != "comprehension":
+        bindings = bindings[: bisect_right(bindings, position, key=_bound_at)]
+        for first, end in _other_branches(chain):
+            low, high = bisect_left(bindings, first, key=_bound_at), bisect_left(bindings, end, key=_bound_at)
+            asked = [binding for binding in bindings[low:high] if binding.kind == "walrus"]
+            bindings = bindings[:low] + asked + bindings[high:]
+    for binding in reversed(bindings):
+        if len(found) == _MOST and not settled:
+            found.append(Binding(binding.name, "more", use, binding.scope))
+            break
+        if binding.kind == "declared":
+            continue
+        if not again:  # what stands below does not run before, nor what is settled above
+            if settled:
+                break
+            if _position(binding.node) > position and binding.kind != "comprehension":
+                continue
+        if binding.kind == "param":
+            if not settled:
+                found.append(binding)
+            continue
+        if binding.kind == "comprehension":
+            return [binding]
+        other = _chain(file, binding.node)
+        shared = _shared(chain, other)
+        before = _takes_effect(binding, file) <= position
+        if _exclusive(chain, other, shared):
+            if again and _loop_above(chain[:shared]):
+                found.append(binding)
+            continue
+        if not before:
+            if again and _loop_above(chain[:shared]) and not _bound_anew(chain, shared, binding.name):
+                found.append(binding)
+                later.append((binding, _innermost_loop(chain[:shared])))
+            continue
+        if settled:
+            continue
+        found.append(binding)
+        if not _conditional(binding, chain, other, shared):
+            settled = True
+            # What a round of a loop leaves is not read by the next one if that binds the name first.
+            gone = {id(one) for one, loop in later if any(outer is loop for outer in chain[:shared])}
+            found = [one for one in found if id(one) not in gone]
+    return [binding for binding in reversed(found) if binding.kind != "delete"]
+
+
+def _position(node: ast.AST) -> tuple[int, int]:
+    return getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+
+
+def _bound_at(binding: Binding) -> tuple[int, int]:
+    return _position(binding.node)
+
+
+def _other_branches(chain: Sequence[ast.AST]) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+    """Where the branches above a place in a chain of `elif` begin and end, none of which runs together with it.
+
+    Each binding of a long chain would have to be told from each use by itself; what the tests bind stands there too.
+    """
+    head: ast.If | None = None
+    for outer, inner in itertools.pairwise(chain):
+        if isinstance(outer, ast.If) and outer.orelse == [inner] and isinstance(inner, ast.If):
+            head = head or outer
+        elif head is not None:
+            yield _position(head.body[0]), _position(outer)
+            head = None
+    if head is not None:
+        yield _position(head.body[0]), _position(chain[-1])
+
+
+def _takes_effect(binding: Binding, file: FileFacts) -> tuple[int, int]:
+    """Where the name has its value: after the whole statement for an assignment (`x = f(x)` reads the old x)."""
+    if binding.kind in ("assign", "unpack", "augment", "walrus"):
+        owner = file.parent(binding.node)
+        while owner is not None and not isinstance(owner, ast.stmt | ast.NamedExpr):
+            owner = file.parent(owner)
+        if owner is not None:
+            return getattr(owner, "end_lineno", 0), getattr(owner, "end_col_offset", 0)
+    if binding.kind in ("def", "class"):
+        return getattr(binding.node, "end_lineno", 0), getattr(binding.node, "end_col_offset", 0)
+    return _position(binding.node)
+
+
+def _chain(file: FileFacts, node: ast.AST) -> tuple[ast.AST, ...]:
+    """Statements and clauses around a node inside its own function, outermost first, the node's own last."""
+    home = file.home(node)
+    while home.kind == "comprehension" and home.parent is not None:
+        home = home.parent
+    current: ast.AST | None = node
+    while current is not None and current is not home.node:
+        if isinstance(current, _CLAUSES):
+            return _clauses(file, current, home.node)
+        current = file.parent(current)
+    return ()
+
+
+def _clauses(file: FileFacts, clause: ast.AST, end: ast.AST) -> tuple[ast.AST, ...]:
+    """The chain of a statement or clause, remembered: all that stands in it asks for the same."""
+    known = file.chains.get(clause)
+    if known is None:
+        above: tuple[ast.AST, ...] = ()
+        current = file.parent(clause)
+        while current is not None and current is not end:
+            if isinstance(current, _CLAUSES):
+                above = _clauses(file, current, end)
+                break
+            current = file.parent(current)
+        known = file.chains[clause] = (*above, clause)
+    return known
+
+
+def _shared(one: Sequence[ast.AST], two: Sequence[ast.AST]) -> int:
+    """How many of the nodes around two places are the same: they part once, so that half of them need not be looked at.
+
+    A chain of `elif` is as deep as it is long.
+    """
+    return bisect_left(range(min(len(one), len(two))), True, key=lambda depth: one[depth] is not two[depth])
+
+
+def _loop_above(shared: Sequence[ast.AST]) -> bool:
+    return any(isinstance(node, _LOOPS) for node in shared)
+
+
+def _innermost_loop(shared: Sequence[ast.AST]) -> ast.AST:
+    return next(node for node in reversed(shared) if isinstance(node, _LOOPS))
+
+
+def _bound_anew(use: Sequence[ast.AST], shared: int, name: str) -> bool:
+    """Whether the next round of the innermost of these loops gives the name another value before a use in its body."""
+    depth = max(index for index, node in enumerate(use[:shared]) if isinstance(node, _LOOPS))
+    loop = use[depth]
+    if not isinstance(loop, ast.For | ast.AsyncFor) or len(use) <= depth + 1:
+        return False
+    targets = {part.id for part in ast.walk(loop.target) if isinstance(part, ast.Name)}
+    return name in targets and field_of(loop, use[depth + 1]) == "body"
+
+
+def field_of(owner: ast.AST, node: ast.AST) -> str:
+    """Which block of a compound statement (`body`, `orelse`, ...) a child statement or clause is in."""
+    for name in ("body", "orelse", "finalbody", "handlers", "cases"):
+        if node in getattr(owner, name, ()):
+            return name
+    return "head"
+
+
+def _exclusive(first: Sequence[ast.AST], second: Sequence[ast.AST], shared: int) -> bool:
+    """Whether two nodes stand in branches of which only one runs (if/else, match cases, except handlers)."""
+    if not shared or len(first) <= shared or len(second) <= shared:
+        return False
+    owner, left, right = first[shared - 1], first[shared], second[shared]
+    if isinstance(owner, ast.If):
+        return {field_of(owner, left), field_of(owner, right)} == {"body", "orelse"}
+    if isinstance(owner, ast.Match):
+        return left is not right
+    if isinstance(owner, _TRIES):
+        fields = {field_of(owner, left), field_of(owner, right)}
+        return (fields == {"handlers"} and left is not right) or fields == {"handlers", "orelse"}
+    return False
+
+
+def _conditional(binding: Binding, use: Sequence[ast.AST], chain: Sequence[ast.AST], shared: int) -> bool:
+    """Whether control can reach the use without passing the binding."""
+    below, using = chain[shared:], use[shared:]
+    owner = use[shared - 1] if shared else None
+    # In the same statement's different blocks: a try body may have stopped before the binding.
+    if isinstance(owner, _TRIES) and below and using:
+        mine, theirs = field_of(owner, below[0]), field_of(owner, using[0])
+        if mine == "body" and theirs in ("handlers", "finalbody"):
+            return True
+    for outer, inner in itertools.pairwise(below):
+        where = field_of(outer, inner)
+        if isinstance(outer, ast.With | ast.AsyncWith) or (
+            isinstance(outer, _TRIES) and where in ("body", "finalbody")
+        ):
+            if (
+                isinstance(outer, _TRIES)
+                and where == "body"
+                and any(_falls_through(h) for h in outer.handlers)
+            ):
+                return True
+            continue
+        return True
+    last = below[-1] if below else None
+    if isinstance(last, _LOOPS) and binding.kind == "for":
+        return not using or using[0] is not last  # after the loop the target may be unbound
+    return isinstance(last, ast.ExceptHandler | ast.match_case)
+
+
+def _falls_through(handler: ast.ExceptHandler) -> bool:
+    last = handler.body[-1]
+    return not isinstance(last, ast.Raise | ast.Return | ast.Continue | ast.Break)
+
+
+def grown(file: FileFacts, binding: Binding, name: str, value: Value) -> Value:
+    """What a name holds where its list, set or dict is changed in place: perhaps more than the text of it says."""
+    if isinstance(value, Items | Table) and not value.open and getattr(value, "kind", "") != "tuple":
+        node = binding.scope.node
+        if file.remembered(f"{name} changed in place", node, lambda: _changed(file, binding.scope, name)):
+            return replace(value, open=True)
+    return value
+
+
+def _changed(file: FileFacts, scope: Scope, name: str) -> bool:
+    for mention in file.mentions_in(scope, name):
+        if not isinstance(mention, ast.Name):
+            continue
+        outer = file.parent(mention)
+        match outer:
+            case ast.AugAssign(target=target):
+                changed = target is mention
+            case ast.Subscript(value=whole, ctx=ast.Store() | ast.Del()):
+                changed = whole is mention
+            case ast.Attribute(attr=attr):
+                call = file.parent(outer)
+                changed = attr in _CHANGING and isinstance(call, ast.Call) and call.func is outer
+            case _:
+                changed = False
+        if changed:
+            return True
+    return False

@@ -1,0 +1,394 @@
+"""The shape of an array, where literals in the text prove it.
+
+`shape_of` is the question. A dimension the text does not tell is None in the answer; where the rank is not known
+either, the answer is None. Nothing is guessed: indexing and contractions but matrix products tell nothing.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from shardlint.model import api
+from shardlint.model.reach import lookup
+from shardlint.model.values import (
+    LARGEST,
+    Api,
+    Choice,
+    Computed,
+    Constant,
+    Environment,
+    Items,
+    Made,
+    Place,
+    Value,
+    Values,
+    options,
+)
+from shardlint.syntax import Binding
+
+__all__ = ["ELEMENTWISE", "PRODUCTS", "Shape", "shape_of", "shape_of_value"]
+
+Shape = tuple[int | None, ...]
+
+_DEPTH = 16
+# One question may look at so many expressions: helpers that call each other in circles have no end of calls.
+_STEPS = 200
+_ARRAYS = ("jax.numpy.", "numpy.")
+# Made from a shape: where it stands, as a position and under a name.
+_FROM_SHAPE: dict[str, tuple[int, str]] = {
+    **{f"{module}{name}": (0, "shape") for module in _ARRAYS for name in ("zeros", "ones", "empty", "full")},
+    **{
+        f"jax.random.{name}": (1, "shape")
+        for name in (
+            "normal",
+            "uniform",
+            "randint",
+            "bits",
+            "exponential",
+            "laplace",
+            "gumbel",
+            "rademacher",
+            "cauchy",
+        )
+    },
+    "jax.random.bernoulli": (2, "shape"),
+    "jax.random.truncated_normal": (3, "shape"),
+    **{f"numpy.random.{name}": (0, "size") for name in ("random", "random_sample", "standard_normal")},
+    **{f"numpy.random.{name}": (2, "size") for name in ("normal", "uniform", "randint")},
+    "jax.ShapeDtypeStruct": (0, "shape"),
+    "jax.experimental.mesh_utils.create_device_mesh": (0, "mesh_shape"),
+    "jax.make_array_from_callback": (0, "shape"),
+}
+# As long as its own argument `shape` (or `size`) is not given, the result is a scalar.
+_SCALAR_WITHOUT = tuple(name for name in _FROM_SHAPE if ".random." in name)
+# As their first argument is; `shape=` overrides it where they take one.
+_LIKE = frozenset(
+    [
+        f"{module}{name}"
+        for module in _ARRAYS
+        for name in ("zeros_like", "ones_like", "full_like", "empty_like", "copy")
+    ]
+    + ["jax.device_put", "jax.lax.with_sharding_constraint", "jax.reshard", "equinox.filter_shard"]
+    + ["jax.block_until_ready", "jax.device_get"]
+)
+# Functions of one array that keep its shape, and how it is split.
+ELEMENTWISE = frozenset(
+    f"jax.numpy.{name}"
+    for name in "abs clip conj cos exp log negative nan_to_num real round sign sin sqrt square tanh".split()
+) | frozenset(
+    f"jax.nn.{name}" for name in "celu elu gelu relu relu6 sigmoid silu softplus swish tanh".split()
+)
+PRODUCTS = ("jax.numpy.matmul", "jax.numpy.dot", "jax.lax.dot")
+_FROM_DATA = frozenset(
+    f"{module}{name}" for module in _ARRAYS for name in ("array", "asarray", "ascontiguousarray")
+)
+_KEEPING_METHODS = ("astype", "copy", "block_until_ready", "conj")
+
+
+def shape_of(
+    evaluator: Values,
+    place: Place,
+    environment: Environment | None = None,
+    given: Mapping[ast.AST, Shape] = MappingProxyType({}),
+) -> Shape | None:
+    """The shape of the array an expression makes.
+
+    `environment` is as in `Evaluator.value`. `given` are shapes of parameters (their `ast.arg`) that the caller knows.
+    """
+    return _Reader(evaluator, given).of(place, environment or evaluator.environment(place))
+
+
+def shape_of_value(evaluator: Values, value: Value) -> Shape | None:
+    """The shape of the array a value is."""
+    return _Reader(evaluator).of_value(value)
+
+
+@dataclass
+class _Reader:
+    """One question."""
+
+    evaluator: Values
+    given: Mapping[ast.AST, Shape] = field(default_factory=dict)
+    depth: int = 0
+    steps: int = 0
+    known: dict[tuple[ast.AST, Environment | None], Shape | None] = field(default_factory=dict)
+
+    def of(self, place: Place, env: Environment | None) -> Shape | None:
+        key = place.node, env
+        if key not in self.known:
+            self.known[key] = None  # an array that is made of itself
+            self.steps += 1
+            if self.depth <= _DEPTH and self.steps <= _STEPS:
+                self.depth += 1
+                self.known[key] = self._of(place, env)
+                self.depth -= 1
+        return self.known[key]
+
+    def _of(self, place: Place, env: Environment | None) -> Shape | None:
+        file, node = place.file, place.node
+        match node:
+            case ast.Constant(value=bool() | int() | float() | complex()):
+                return ()
+            case ast.Name():
+                return self._name(place, node, env)
+            case ast.Call():
+                return self._call(place, node, env)
+            case ast.Attribute(attr="T"):
+                inner = self.of(Place(file, node.value), env)
+                return inner[::-1] if inner is not None else None
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
+                return self.of(Place(file, node.operand), env)
+            case ast.BinOp(
+                op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Mod() | ast.Pow()
+            ):
+                return self._arithmetic(place, node, env)
+            case ast.BinOp(op=ast.MatMult(), left=left, right=right):
+                return self._product(self.of(Place(file, left), env), self.of(Place(file, right), env))
+            case ast.IfExp():
+                return _agreed([self.of(Place(file, part), env) for part in (node.body, node.orelse)])
+            case ast.NamedExpr():
+                return self.of(Place(file, node.value), env)
+            case ast.Attribute() | ast.Subscript():
+                return self.of_value(self.evaluator.value(place, env))
+        return None
+
+    def of_value(self, value: Value) -> Shape | None:
+        if isinstance(value, Choice):
+            return _agreed([self.of_value(option) for option in options(value)])
+        if isinstance(value, Made) and isinstance(value.by, Api) and value.call is not None:
+            return self.of(value.call.place, value.call.environment)
+        if isinstance(value, Constant) and isinstance(value.value, int | float | complex):
+            return ()
+        if isinstance(value, Computed) and value.place is not None:
+            return self.of(value.place, value.environment)
+        return None
+
+    # names
+
+    def _name(self, place: Place, node: ast.Name, env: Environment | None) -> Shape | None:
+        file = place.file
+        bindings, scope = lookup(file, node, node.id)
+        if scope is None or not bindings or any(binding.kind == "more" for binding in bindings):
+            return None
+        if scope.kind == "module" and file.home(node) is not scope and node.id in file.rebound_globals:
+            return None
+        inner = env if scope is file.home(node) else None
+        return _agreed([self._binding(place, binding, inner) for binding in bindings])
+
+    def _binding(self, place: Place, binding: Binding, env: Environment | None) -> Shape | None:
+        if binding.kind in ("assign", "walrus") and binding.value is not None:
+            return self.of(Place(place.file, binding.value), env)
+        if binding.kind == "param":
+            if binding.node in self.given:
+                return self.given[binding.node]
+            self.evaluator.rests_on_call()
+            value = env.get(binding.name) if env is not None else None
+            return self.of_value(value) if value is not None else None
+        if binding.kind == "from":
+            return self.of_value(self.evaluator.binding(place.file, binding))
+        return None
+
+    # calls
+
+    def _call(self, place: Place, node: ast.Call, env: Environment | None) -> Shape | None:
+        callee = self.evaluator.value(Place(place.file, node.func), env)
+        if isinstance(callee, Api):
+            return self._made(callee.name, place, node, env)
+        if isinstance(node.func, ast.Attribute):
+            base = Place(place.file, node.func.value)
+            return self._method(base, place, node.func.attr, node, env)
+        return self.of_value(
+            self.evaluator.value(place, env)
+        )  # a function of the project that returns an array
+
+    def _made(self, name: str, place: Place, node: ast.Call, env: Environment | None) -> Shape | None:
+        arguments = self.evaluator.arguments(place, env)
+        if arguments.open_positional or arguments.open_keywords:
+            return None
+        first = arguments.positional[0] if arguments.positional else None
+        if name in _FROM_SHAPE:
+            index, keyword = _FROM_SHAPE[name]
+            given = arguments.get(keyword, (*("",) * index, keyword))
+            if given is None:
+                return () if name in _SCALAR_WITHOUT else None
+            return self.dimensions(given, env)
+        if name in ("numpy.random.rand", "numpy.random.randn"):
+            return tuple(self.dimension(one, env) for one in arguments.positional)
+        if name in _LIKE:
+            given = arguments.keywords.get("shape")
+            if given is not None and self.evaluator.value(given, env) != Constant(None):
+                return self.dimensions(given, env)
+            return self.of(first, env) if first is not None else None
+        if name in ELEMENTWISE:
+            return self.of(first, env) if first is not None else None
+        if name in PRODUCTS and len(arguments.positional) == 2:
+            return self._product(*(self.of(one, env) for one in arguments.positional))
+        if name in _FROM_DATA:
+            return self._data(first, env) if first is not None and "ndmin" not in arguments.keywords else None
+        if name in api.DEVICE_LISTS:
+            return (None,)
+        if not name.startswith(_ARRAYS) or any(keyword.arg != "dtype" for keyword in node.keywords):
+            return None
+        return self._counted(name.rpartition(".")[2], arguments.positional, env)
+
+    def _counted(self, name: str, given: Sequence[Place], env: Environment | None) -> Shape | None:
+        """`arange`, `eye` and functions that say the new shape."""
+        numbers = [self._number(one, env) for one in given]
+        match name, numbers:
+            case "arange", [int() | float() as stop]:
+                return (max(0, math.ceil(stop)),)
+            case "arange", [int() | float() as start, int() | float() as stop]:
+                return (max(0, math.ceil(stop - start)),)
+            case "arange", [int() as start, int() as stop, int() as step] if step:
+                return (max(0, -((start - stop) // step)),)
+            case "arange", [_] | [_, _] | [_, _, _]:
+                return (None,)
+            case "linspace", [_, _]:
+                return (50,)
+            case "linspace", [_, _, count]:
+                return (count if isinstance(count, int) else None,)
+            case (("eye" | "identity"), [count]):
+                size = count if isinstance(count, int) else None
+                return (size, size)
+            case "eye", [rows, columns]:
+                return tuple(one if isinstance(one, int) else None for one in (rows, columns))
+            case "reshape", [_, _]:
+                return self._reshaped(self.of(given[0], env), self.dimensions(given[1], env))
+            case "broadcast_to", [_, _]:
+                return self.dimensions(given[1], env)
+        return None
+
+    def _method(
+        self, base: Place, place: Place, name: str, node: ast.Call, env: Environment | None
+    ) -> Shape | None:
+        if any(isinstance(argument, ast.Starred) for argument in node.args):
+            return None
+        given = [Place(place.file, argument) for argument in node.args]
+        if name == "reshape" and given and not node.keywords:
+            asked = (
+                self.dimensions(given[0], env)
+                if len(given) == 1
+                else tuple(self.dimension(one, env) for one in given)
+            )
+            return self._reshaped(self.of(base, env), asked)
+        inner = self.of(base, env)
+        if inner is None:
+            return None
+        if name in _KEEPING_METHODS:
+            return inner
+        if name == "transpose" and not given and not node.keywords:
+            return inner[::-1]
+        if name in ("ravel", "flatten"):
+            return (_product(inner),)
+        return None
+
+    def _reshaped(self, before: Shape | None, asked: Shape | None) -> Shape | None:
+        if asked is None or -1 not in asked:
+            return asked
+        others = _product(tuple(one for one in asked if one != -1))
+        total = _product(before) if before is not None else None
+        left = total // others if total is not None and others and total % others == 0 else None
+        return tuple(left if one == -1 else one for one in asked)
+
+    def _data(self, place: Place, env: Environment | None) -> Shape | None:
+        """What a display of numbers, or another array, is as an array."""
+        node = place.node
+        if not isinstance(node, ast.List | ast.Tuple):
+            return self.of(place, env)
+        if any(isinstance(element, ast.Starred) for element in node.elts):
+            return None
+        if not node.elts:
+            return (0,)
+        inner = _agreed([self._data(Place(place.file, element), env) for element in node.elts])
+        return (len(node.elts), *inner) if inner is not None else None
+
+    def _arithmetic(self, place: Place, node: ast.BinOp, env: Environment | None) -> Shape | None:
+        """An array and a number. Two arrays of one shape keep it too; other pairs may be broadcast."""
+        left, right = self.of(Place(place.file, node.left), env), self.of(Place(place.file, node.right), env)
+        if left is None or right is None:
+            return None
+        if not left or not right:
+            return left or right
+        return left if left == right and None not in left else None
+
+    def _product(self, left: Shape | None, right: Shape | None) -> Shape | None:
+        """A product with a matrix: other ranks may be broadcast."""
+        if left is None or right is None or not left or len(right) != 2:
+            return None
+        return (*left[:-1], right[1])
+
+    # dimensions
+
+    def dimensions(self, place: Place, env: Environment | None) -> Shape | None:
+        """What an expression says as the argument `shape`."""
+        node = place.node
+        if isinstance(node, ast.Attribute) and node.attr == "shape":
+            of_array = self.of(Place(place.file, node.value), env)
+            if of_array is not None:
+                return of_array
+        if isinstance(node, ast.Tuple | ast.List):
+            if any(isinstance(element, ast.Starred) for element in node.elts):
+                return None
+            return tuple(self.dimension(Place(place.file, element), env) for element in node.elts)
+        value = self.evaluator.value(place, env)
+        if isinstance(value, Items) and not value.open:
+            return tuple(_whole(item) for item in value.items)
+        size = _whole(value)
+        return (size,) if size is not None else None
+
+    def dimension(self, place: Place, env: Environment | None) -> int | None:
+        """What an expression says as one number of a shape."""
+        match place.node:
+            case ast.Subscript(value=ast.Attribute(attr="shape", value=array), slice=index):
+                shape, at = (
+                    self.of(Place(place.file, array), env),
+                    self._number(Place(place.file, index), env),
+                )
+                if shape is not None and isinstance(at, int) and -len(shape) <= at < len(shape):
+                    return shape[at]
+                return None
+        return _whole(self.evaluator.value(place, env))
+
+    def _number(self, place: Place, env: Environment | None) -> int | float | None:
+        value = self.evaluator.value(place, env)
+        if (
+            isinstance(value, Constant)
+            and isinstance(value.value, int | float)
+            and not isinstance(value.value, bool)
+        ):
+            return value.value if abs(value.value) < LARGEST else None  # a NaN is not
+        return self.dimension(place, env)
+
+
+def _whole(value: Value) -> int | None:
+    if isinstance(value, Constant) and isinstance(value.value, int) and not isinstance(value.value, bool):
+        return value.value if abs(value.value) < LARGEST else None
+    return None
+
+
+def _product(shape: Shape) -> int | None:
+    known = [one for one in shape if one is not None]
+    if len(known) < len(shape):
+        return None
+    product = 1
+    for size in known:
+        product *= size
+        if abs(product) >= LARGEST:
+            return None
+    return product
+
+
+def _agreed(shapes: list[Shape | None]) -> Shape | None:
+    """The shape of which all of several ways make an array; a dimension they differ in is None."""
+    found = [shape for shape in shapes if shape is not None]
+    if not found or len(found) != len(shapes) or len({len(shape) for shape in found}) != 1:
+        return None
+    return tuple(_same(sizes) for sizes in zip(*found, strict=True))
+
+
+def _same(sizes: Sequence[int | None]) -> int | None:
+    return sizes[0] if len(set(sizes)) == 1 else None

@@ -1,0 +1,324 @@
+"""Which argument goes to which parameter: through `functools.partial`, bound self, defaults, stars, static arguments.
+
+    parameters_of(value, evaluator)    what a function value takes
+    Parameters.bind(arguments)         a call's arguments by parameter
+    jitted(value, evaluator)           a jitted function with its settings read
+    wrappings(program, file, call)     the functions a `jax.jit(...)`, decorator or partial is applied to
+
+All of them answer None (or nothing) where the text does not tell.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from shardlint.model.values import (
+    Api,
+    CallArguments,
+    ClassValue,
+    Constant,
+    Function,
+    Items,
+    Made,
+    Place,
+    Unknown,
+    Value,
+    Wrapped,
+    options,
+)
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+    from shardlint.model.evaluator.evaluate import Evaluator
+    from shardlint.syntax import FileFacts
+
+JITS = ("jax.jit", "jax.experimental.pjit.pjit")
+COMPILING = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
+# Their keywords, by what they say of arguments (and results).
+SHARDING_SETTINGS = ("in_shardings", "out_shardings")
+DONATE_SETTINGS = ("donate_argnums", "donate_argnames")
+STATIC_SETTINGS = ("static_argnums", "static_argnames")
+# Transforms whose result takes the arguments that the function takes.
+KEEPING = frozenset(
+    """
+jax.jit jax.experimental.pjit.pjit jax.checkpoint jax.grad jax.value_and_grad jax.vmap jax.jacfwd jax.jacrev
+jax.hessian jax.named_call jax.custom_vjp jax.custom_jvp equinox.filter_jit equinox.filter_grad
+equinox.filter_value_and_grad equinox.filter_vmap equinox.filter_checkpoint flax.linen.compact
+jaxtyping.jaxtyped typeguard.typechecked beartype.beartype jax.named_scope equinox.named_scope
+jax.profiler.annotate_function functools.lru_cache functools.cache typing.no_type_check abc.abstractmethod
+typing.override typing_extensions.override
+""".split()
+)
+Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+
+
+@dataclass(frozen=True)
+class Parameters:
+    """What a function takes.
+
+    `positional` are the names that positions fill, in order, of which the first `required` have no default. `star` and
+    `double_star` say that it takes `*args` and `**kwargs`. `node` is the definition, where there is one.
+    """
+
+    positional: tuple[str, ...]
+    required: int
+    keyword_only: tuple[str, ...] = ()
+    star: bool = False
+    double_star: bool = False
+    node: Definition | None = None
+
+    def index(self, number: int) -> int | None:
+        """A position counted from the front, also of a negative number; None where there is none."""
+        found = number + len(self.positional) if number < 0 else number
+        return found if 0 <= found < len(self.positional) else None
+
+    def bind(self, arguments: CallArguments) -> dict[str, Place] | None:
+        """The arguments of a call by parameter name; `*args` is left out. None where stars hide which is which."""
+        if arguments.open_positional or arguments.open_keywords:
+            return None
+        given = dict(zip(self.positional, arguments.positional, strict=False))
+        for name, place in arguments.keywords.items():
+            given.setdefault(name, place)
+        return given
+
+    def fits(self, arguments: CallArguments) -> bool:
+        """Whether a call with these arguments can be one of it: none is missing, none too many."""
+        if arguments.open_positional or arguments.open_keywords:
+            return True
+        given = len(arguments.positional)
+        if given > len(self.positional) and not self.star:
+            return False
+        known = (*self.positional, *self.keyword_only)
+        if not self.double_star and any(name not in known for name in arguments.keywords):
+            return False
+        return all(name in arguments.keywords for name in self.positional[given : self.required])
+
+    def without_first(self) -> Parameters:
+        """What is left when the first position is filled."""
+        return replace(self, positional=self.positional[1:], required=max(0, self.required - 1))
+
+
+def of_definition(node: Definition) -> Parameters:
+    """The parameters of a `def` or lambda as written."""
+    args = node.args
+    positional = tuple(arg.arg for arg in (*args.posonlyargs, *args.args))
+    return Parameters(
+        positional,
+        len(positional) - len(args.defaults),
+        tuple(arg.arg for arg in args.kwonlyargs),
+        args.vararg is not None,
+        args.kwarg is not None,
+        node,
+    )
+
+
+def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
+    """What a function value takes: functions, methods, partials, transformed functions, objects with `__call__`."""
+    while isinstance(value, Wrapped) and (
+        value.api.name in KEEPING or value.api.name == "builtins.staticmethod"
+    ):
+        value = value.inner  # a function through many transforms is followed in one go
+    found = options(value)
+    if len(found) > 1:
+        several = [parameters_of(option, evaluator) for option in found]
+        same = {replace(one, node=None) for one in several if one is not None}
+        return several[0] if len(same) == 1 and None not in several else None
+    match found[0]:
+        case Function() as function:
+            parameters = of_definition(function.node)
+            return parameters.without_first() if function.bound and parameters.positional else parameters
+        case Wrapped(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as call):
+            parameters_of_inner = parameters_of(inner, evaluator)
+            return _partial(parameters_of_inner, call) if parameters_of_inner is not None else None
+        case Made(by=ClassValue()) as instance:
+            call_method = evaluator.attribute(instance, "__call__")
+            return parameters_of(call_method, evaluator) if not isinstance(call_method, Unknown) else None
+    return None
+
+
+def _partial(parameters: Parameters, call: CallArguments) -> Parameters | None:
+    """What a partial still takes: as `inspect.signature` has it, which is what jax asks."""
+    if call.open_positional or call.open_keywords:
+        return None
+    filled = len(call.positional) - 1  # the first one is the function itself
+    if filled > len(parameters.positional) and not parameters.star:
+        return None
+    positional = parameters.positional[filled:]
+    required = max(0, parameters.required - filled)
+    named = [index for index, name in enumerate(positional) if name in call.keywords]
+    keyword_only = parameters.keyword_only
+    star = parameters.star
+    if named:
+        # A parameter bound by keyword, and all after it, can only be given by keyword.
+        keyword_only = (*positional[named[0] :], *keyword_only)
+        positional, star = positional[: named[0]], False
+    return Parameters(
+        positional,
+        min(required, len(positional)),
+        tuple(keyword_only),
+        star,
+        parameters.double_star,
+        parameters.node,
+    )
+
+
+# settings
+
+
+@dataclass(frozen=True)
+class Jitted:
+    """A jitted function: `parameters` as jit sees them (None where not known), and the settings it was given.
+
+    `late` says that self is bound after jit (a decorated method called on an instance): then it is the first argument.
+    """
+
+    api: str
+    inner: Value
+    settings: CallArguments
+    parameters: Parameters | None
+    late: bool = False
+
+    def setting(self, name: str) -> Place | None:
+        """The expression given for a keyword."""
+        return self.settings.keywords.get(name)
+
+
+def jitted(value: Value, evaluator: Evaluator, apis: tuple[str, ...] = JITS) -> Jitted | None:
+    """The jitted function a value is, or None."""
+    if not isinstance(value, Wrapped) or value.api.name not in apis or value.call is None:
+        return None
+    inner, late = value.inner, False
+    if isinstance(inner, Function) and inner.bound and _bound_later(inner, value.call, evaluator):
+        inner, late = Function(inner.place, False, inner.owner), True
+    return Jitted(value.api.name, inner, value.call, parameters_of(inner, evaluator), late)
+
+
+def _bound_later(function: Function, call: CallArguments, evaluator: Evaluator) -> bool:
+    """Whether self was bound after jit: decorators and `step = jax.jit(_step)` in a class body see it unbound."""
+    if call.place.node in getattr(function.node, "decorator_list", ()):
+        return True
+    if call.positional:
+        seen = evaluator.value(call.positional[0], call.environment)
+        return isinstance(seen, Function) and not seen.bound
+    return False
+
+
+def numbers(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[int, ...] | None:
+    """The positions given to `donate_argnums` and the like: none where there is no argument, None where not told."""
+    found = _constants(place, settings, evaluator)
+    if found is None or any(not isinstance(one, int) or isinstance(one, bool) for one in found):
+        return None
+    return tuple(one for one in found if isinstance(one, int))
+
+
+def names(place: Place | None, settings: CallArguments, evaluator: Evaluator) -> tuple[str, ...] | None:
+    """The names given to `donate_argnames` and the like: none where there is no argument, None where not told."""
+    found = _constants(place, settings, evaluator)
+    if found is None or any(not isinstance(one, str) for one in found):
+        return None
+    return tuple(one for one in found if isinstance(one, str))
+
+
+def _constants(
+    place: Place | None, settings: CallArguments, evaluator: Evaluator
+) -> tuple[object, ...] | None:
+    if place is None:
+        return ()
+    value = evaluator.value(place, settings.environment)
+    if isinstance(value, Constant):
+        return () if value.value is None else (value.value,)
+    if (
+        isinstance(value, Items)
+        and not value.open
+        and all(isinstance(item, Constant) for item in value.items)
+    ):
+        return tuple(item.value for item in value.items if isinstance(item, Constant))
+    return None
+
+
+def positions(function: Jitted, kind: str, evaluator: Evaluator) -> frozenset[int] | None:
+    """The positions that `static_` or `donate_` settings mean, names too, as jax works them out; None where not told.
+
+    What names mean is known only with the parameters; numbers out of range are left out.
+    """
+    if function.settings.open_keywords:
+        return None
+    given = function.setting(f"{kind}_argnums")
+    by_number = numbers(given, function.settings, evaluator)
+    by_name = names(function.setting(f"{kind}_argnames"), function.settings, evaluator)
+    if by_number is None or by_name is None:
+        return None
+    parameters = function.parameters
+    if parameters is None:
+        return None if by_name or any(number < 0 for number in by_number) else frozenset(by_number)
+    found = {index for number in by_number if (index := parameters.index(number)) is not None}
+    if parameters.star:
+        found |= {number for number in by_number if number >= 0}
+    if kind != "static" or given is None:  # with both given, jax takes static numbers as they stand
+        found |= {parameters.positional.index(name) for name in by_name if name in parameters.positional}
+    return frozenset(found)
+
+
+# from settings to functions
+
+
+def wrappings(
+    program: Program, file: FileFacts, call: ast.Call, form: str, apis: tuple[str, ...] = JITS
+) -> Iterator[Jitted]:
+    """The functions wrapped by a `jax.jit` call, decorator or `partial(jax.jit, ...)` written at `call`."""
+    evaluator = program.evaluator
+    parent = file.parent(call)
+    if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and call in parent.decorator_list:
+        yield from _decorated(program, file, parent, call, apis)
+        return
+    owners: list[ast.Call] = [] if form == "partial" else [call]
+    if form == "partial" and isinstance(parent, ast.Assign) and len(parent.targets) == 1:
+        yield from _applied(program, file, parent.targets[0], apis)
+    if isinstance(parent, ast.Call) and parent.func is call:
+        owners.append(parent)  # `jax.jit(donate_argnums=0)(f)`
+    for owner in owners:
+        found = [jitted(option, evaluator, apis) for option in options(evaluator.value(Place(file, owner)))]
+        if any(one is not None for one in found):
+            yield from (one for one in found if one is not None)
+            return
+
+
+def _applied(program: Program, file: FileFacts, name: ast.expr, apis: tuple[str, ...]) -> Iterator[Jitted]:
+    """What the name of a partial is applied to in this file: `jit = partial(jax.jit, ...)`, `@jit`, `jit(f)`."""
+    if not isinstance(name, ast.Name):
+        return
+    evaluator = program.evaluator
+    for use in file.mentions(name.id):
+        if not isinstance(use, ast.Name):  # `jax.jit` is not the partial `jit`
+            continue
+        parent = file.parent(use)
+        if isinstance(parent, ast.Call) and parent.func is use:
+            made = options(evaluator.value(Place(file, parent)))
+            yield from (one for option in made if (one := jitted(option, evaluator, apis)) is not None)
+        elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef) and use in parent.decorator_list:
+            outer = evaluator.decorated(Place(file, use), evaluator.function(file, parent))
+            found = jitted(outer, evaluator, apis)
+            if found is not None:
+                yield found
+
+
+def _decorated(
+    program: Program,
+    file: FileFacts,
+    node: ast.FunctionDef | ast.AsyncFunctionDef,
+    call: ast.Call,
+    apis: tuple[str, ...],
+) -> Iterator[Jitted]:
+    evaluator = program.evaluator
+    inner: Value = evaluator.function(file, node)
+    for decorator in reversed(node.decorator_list):
+        outer = evaluator.decorated(Place(file, decorator), inner)
+        if decorator is call:
+            found = jitted(outer, evaluator, apis)
+            if found is not None:
+                yield found
+            return
+        inner = outer

@@ -1,0 +1,198 @@
+"""Is this code traced, and why."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from shardlint.model.branches import Condition, conditions
+from shardlint.model.evaluator.evaluate import scope_label
+from shardlint.model.flow import End, Flow
+from shardlint.model.needs import Circular
+from shardlint.model.values import Place
+from shardlint.model.ways import ways_in
+from shardlint.syntax import FileFacts, Scope
+
+# Callers are asked about before what they call, so only rounds of functions that call each other come to this.
+_DEPTH = 200
+# What is done to a function that tells how it is run, wherever that is done.
+_TELLING = frozenset(("host", "staged", "abstract"))
+
+
+@dataclass(frozen=True)
+class Step:
+    """One reason in a chain, innermost first: "traced by eqx.filter_jit at line 37", "called by `step` at line 12"."""
+
+    text: str
+    place: Place
+
+
+@dataclass(frozen=True)
+class Region:
+    """Whether code runs under a staging tracer (jit, scan, shard_map, ...).
+
+    `always`: every way it is run that we know is traced, and we know them all. `sometimes`: at least one is traced.
+    `never`: all are known and none is traced. `unknown`: nothing says.
+    """
+
+    traced: Literal["always", "sometimes", "never", "unknown"]
+    by: str = ""
+    scope: Scope | None = None
+    step: Step | None = None
+    """The first reason."""
+    then: Region | None = field(default=None, repr=False, compare=False)
+    """The region that the other reasons are of. A chain may be as long as the project has files: it is shared."""
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The reasons, innermost first."""
+        found = []
+        region: Region | None = self
+        while region is not None:
+            if region.step is not None:
+                found.append(region.step)
+            region = region.then
+        return tuple(found)
+
+    @property
+    def proven(self) -> bool:
+        """Whether the code is certain to be traced."""
+        return self.traced == "always"
+
+    def describe(self, here: FileFacts) -> str:
+        """The chain in words: "in `place`, called by `step` at train.py:41, traced by eqx.filter_jit at line 37"."""
+        name = scope_label(self.scope) if self.scope is not None else "the module"
+        parts = [f"in {name}"]
+        for step in self.steps:
+            where = f"line {step.place.line}"
+            if step.place.file is not here:
+                where = f"{step.place.file.path.name}:{step.place.line}"
+            parts.append(f"{step.text} at {where}")
+        return ", ".join(parts)
+
+
+_Key = tuple[ast.AST, tuple[Condition, ...]]
+_NEVER = Region("never")
+_UNKNOWN = Region("unknown")
+
+
+class Tracing:
+    """Answers for places of a program, remembered a function at a time."""
+
+    def __init__(self, flow: Flow) -> None:
+        self.flow = flow
+        self._regions: Circular[_Key, Region] = Circular(flow.project.needs, _DEPTH)
+
+    def region(self, file: FileFacts, node: ast.AST) -> Region:
+        """The region of a node: that of the innermost function or lambda around it."""
+        function = file.home(node).function()
+        if function is None:
+            return Region("never", scope=file.module)
+        found = self._at(file, node, function)
+        return Region(found.traced, found.by, function, found.step, found.then)
+
+    def _at(self, file: FileFacts, node: ast.AST, function: Scope) -> Region:
+        """The region of a place in a function: of the calls that come to its branch."""
+        whole = self.function(file, function)
+        if whole.traced not in ("always", "sometimes"):
+            return whole
+        asked = conditions(file, node, function)
+        return self._ask(file, function, asked) if asked else whole
+
+    def function(self, file: FileFacts, scope: Scope) -> Region:
+        """The region of a function's body."""
+        if not self._regions.asking and (scope.node, ()) not in self._regions:
+            for other, caller in self._callers_first(file, scope):
+                self._ask(other, caller)
+        return self._ask(file, scope)
+
+    def _ask(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...] = ()) -> Region:
+        # Recursion says nothing new.
+        key = scope.node, asked
+        return self._regions.ask(key, lambda: self._decide(file, scope, asked), lambda _: _UNKNOWN)
+
+    def _callers_first(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
+        """The functions on all ways to a function, each after its callers: ways may be longer than a stack is deep."""
+        seen = {scope.node}
+        way = [(file, scope, self._callers(file, scope))]
+        while way:
+            file, scope, callers = way[-1]
+            for other, caller in callers:
+                if caller.node not in seen and (caller.node, ()) not in self._regions:
+                    seen.add(caller.node)
+                    way.append((other, caller, self._callers(other, caller)))
+                    break
+            else:
+                way.pop()
+                yield file, scope
+
+    def _callers(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
+        """The functions whose regions `_decide` asks for."""
+        for end in self.flow.ends(file, scope.node).found:
+            if _as_its_caller(end):
+                caller = end.place.file.home(end.place.node).function()
+                if caller is not None:
+                    yield end.place.file, caller
+
+    def _decide(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...]) -> Region:
+        ends = self.flow.ends(file, scope.node)
+        traced: list[Region] = []
+        other = ends.lost
+        ways: list[str] = []
+        coming = ways_in(self.flow.evaluator, file, scope, asked, ends)
+        for end, sure in coming:
+            region = self._end(end)
+            if region is None:
+                continue
+            ways.append(region.traced)
+            if region.traced in ("always", "sometimes"):
+                traced.append(region)
+            if region.traced != "always" or not sure:
+                other = True
+        if ends.found and not coming:
+            return _UNKNOWN if ends.lost else _NEVER
+        if traced and not other:
+            return traced[0]
+        # Whatever calls a function made inside traced code, it runs while that code is traced.
+        outer = scope.parent.function() if scope.parent is not None else None
+        if outer is not None and not self._on_host(ends.found):
+            around = self.function(file, outer)
+            if around.proven:
+                step = Step(f"inside {scope_label(outer)}", Place(file, outer.node))
+                return Region("always", around.by, scope, step, around)
+        if traced:
+            return Region("sometimes", traced[0].by, scope, traced[0].step, traced[0].then)
+        # Ways that tell nothing (a caller nobody is seen to call, an abstract trace) prove nothing.
+        return _NEVER if ways and not ends.lost and all(way == "never" for way in ways) else _UNKNOWN
+
+    def _on_host(self, ends: list[End]) -> bool:
+        return any(wrapper.effect == "host" for end in ends for wrapper in end.wrappers)
+
+    def _end(self, end: End) -> Region | None:
+        """The region one end runs in; None when it tells nothing (an abstract trace, a recursive call)."""
+        effects = [wrapper.effect for wrapper in end.wrappers]
+        if "host" in effects:
+            return _NEVER
+        for wrapper in end.wrappers:
+            if wrapper.effect == "staged":
+                step = Step(f"traced by {wrapper.name}", wrapper.place)
+                return Region("always", wrapper.name, step=step)
+        if not _as_its_caller(end):
+            return None  # an abstract trace; what escaped is counted as lost
+        caller = end.place.file.home(end.place.node).function()
+        if caller is None:
+            return _NEVER
+        if self._regions.is_open((caller.node, ())):
+            return None
+        around = self._at(end.place.file, end.place.node, caller)
+        if around.traced in ("never", "unknown"):
+            return around
+        step = Step(f"called by {scope_label(caller)}", end.place)
+        return Region(around.traced, around.by, None, step, around)
+
+
+def _as_its_caller(end: End) -> bool:
+    """Whether an end runs as the function does that it is in."""
+    return end.kind != "escaped" and not any(wrapper.effect in _TELLING for wrapper in end.wrappers)

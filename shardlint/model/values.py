@@ -1,0 +1,297 @@
+"""What an expression is known to be. Values are small, immutable, and remember where they were written."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from shardlint.syntax import Binding, FileFacts, Scope
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LARGEST = 2**64
+"""No size, index or count of jax's is larger; Python refuses to write out one of some thousand digits."""
+
+
+class Place(NamedTuple):
+    """A node in a file. Made for every question, so it is a tuple: that takes a third of the time."""
+
+    file: FileFacts
+    node: ast.AST
+
+    @property
+    def line(self) -> int:
+        """Line, counted from 1."""
+        return int(getattr(self.node, "lineno", 1))
+
+    @property
+    def scope(self) -> Scope:
+        """The scope in which the node is evaluated."""
+        return self.file.home(self.node)
+
+    def text(self) -> str:
+        """The source text of the node."""
+        return self.file.text(self.node)
+
+
+class Value:
+    """Base of all values."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True)
+class Unknown(Value):
+    """Not told by the program text; `why` says what stopped us."""
+
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Computed(Unknown):
+    """An expression that values do not tell of: arithmetic, or a method of an array. Its shape may still be known."""
+
+    place: Place | None = None
+    environment: Environment | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Constant(Value):
+    """A literal or a name bound to one: str, int, float, bool, None, bytes, Ellipsis."""
+
+    value: object
+
+
+@dataclass(frozen=True)
+class Items(Value):
+    """A tuple, list or set display. `open` means it may hold more than `items` (a starred or computed part).
+
+    `repeated` are items that come a number of times that is not known: `(AxisType.Auto,) * len(names)`.
+    """
+
+    kind: str
+    items: tuple[Value, ...]
+    open: bool = False
+    repeated: tuple[Value, ...] = ()
+
+
+@dataclass(frozen=True)
+class Table(Value):
+    """A dict display with constant keys."""
+
+    entries: tuple[tuple[object, Value], ...]
+    open: bool = False
+
+    def get(self, key: object) -> Value | None:
+        """The value under a key."""
+        return next((value for name, value in reversed(self.entries) if name == key), None)
+
+
+@dataclass(frozen=True)
+class TableMethod(Value):
+    """`table.items`, `table.keys`, `table.values` or `table.get`."""
+
+    table: Value
+    name: str
+
+
+@dataclass(frozen=True)
+class Api(Value):
+    """Something of a library: `name` is canonical, `written` is the dotted name that was imported."""
+
+    name: str
+    written: str
+
+
+@dataclass(frozen=True)
+class ModuleValue(Value):
+    """A module of the checked project."""
+
+    file: FileFacts
+
+
+@dataclass(frozen=True)
+class Function(Value):
+    """A def or lambda of the checked project; `bound` once its self has been supplied.
+
+    `receiver` is that self, where it is more than some instance of `owner`.
+    """
+
+    place: Place
+    bound: bool = False
+    owner: ClassValue | None = None
+    receiver: Value | None = field(default=None, compare=False)
+
+    @property
+    def node(self) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda:
+        """The definition."""
+        assert isinstance(self.place.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        return self.place.node
+
+
+@dataclass(frozen=True)
+class ClassValue(Value):
+    """A class of the checked project."""
+
+    place: Place
+
+    @property
+    def node(self) -> ast.ClassDef:
+        """The definition."""
+        assert isinstance(self.place.node, ast.ClassDef)
+        return self.place.node
+
+
+@dataclass(frozen=True)
+class Made(Value):
+    """The result of calling a class or a library function: `by` says which, `call` where and with what."""
+
+    by: Value
+    call: CallArguments | None
+
+    @property
+    def api(self) -> str:
+        """Canonical name of the library function, or an empty string."""
+        return self.by.name if isinstance(self.by, Api) else ""
+
+
+@dataclass(frozen=True)
+class Wrapped(Value):
+    """A function through a transform (`jax.jit(f)`, `functools.partial(f, 1)`, `jax.grad(f)`)."""
+
+    api: Api
+    inner: Value
+    call: CallArguments | None
+
+
+@dataclass(frozen=True)
+class Parameter(Value):
+    """A parameter whose argument is not known."""
+
+    place: Place
+    name: str
+
+
+@dataclass(frozen=True)
+class Assumed(Value):
+    """What a value is unless something out of sight says otherwise: a default. `why` says in words what tells so.
+
+    Code that asks for what the text proves takes it for unknown; `program.assume.Assuming` looks inside.
+    """
+
+    value: Value
+    why: str
+
+
+@dataclass(frozen=True)
+class Leaves(Value):
+    """A tree whose structure is not known, and what each of its leaves is. `kind` is "dict" where it is one."""
+
+    of: Value
+    kind: str = "tree"
+
+
+@dataclass(frozen=True)
+class Choice(Value):
+    """One of several values, depending on the way taken."""
+
+    options: tuple[Value, ...]
+
+
+@dataclass(eq=False)
+class Environment:
+    """What the parameters of a function are in one call of it."""
+
+    values: Mapping[str, Value]
+    asked: int = 0
+    """How often it told something: what asks nothing of it is the same in every call."""
+
+    def get(self, name: str) -> Value | None:
+        """What a parameter is; None for any other name."""
+        found = self.values.get(name)
+        if found is not None:
+            self.asked += 1
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class CallArguments:
+    """The arguments of a call, with those supplied earlier through `functools.partial` in front.
+
+    Each argument is the expression and the file it stands in. `open` means `*args` or `**kwargs` hides some.
+    """
+
+    place: Place
+    positional: tuple[Place, ...]
+    keywords: Mapping[str, Place]
+    open_positional: bool = False
+    open_keywords: bool = False
+    environment: Environment | None = None
+
+    def get(self, name: str, signature: tuple[str, ...]) -> Place | None:
+        """The argument for a parameter, by keyword or position."""
+        if name in self.keywords:
+            return self.keywords[name]
+        if name in signature:
+            index = signature.index(name)
+            if index < len(self.positional):
+                return self.positional[index]
+        return None
+
+    def may_have(self, name: str, signature: tuple[str, ...]) -> bool:
+        """Whether the argument is there or could be hidden in a star argument."""
+        hidden = self.open_keywords or (self.open_positional and name in signature)
+        return hidden or self.get(name, signature) is not None
+
+
+class Values(Protocol):
+    """Who tells what expressions are: the evaluator, or a view of it that assumes what is most likely."""
+
+    def rests_on_call(self) -> None:
+        """Say that the answer being made may be another where a call in sight is looked at."""
+
+    def value(self, place: Place, environment: Environment | None = None) -> Value:
+        """What an expression is."""
+
+    def arguments(self, place: Place, env: Environment | None = None) -> CallArguments:
+        """The arguments of a call as written."""
+
+    def binding(self, file: FileFacts, binding: Binding, env: Environment | None = None) -> Value:
+        """What a binding gives its name."""
+
+    def environment(self, place: Place) -> Environment | None:
+        """What the parameters around an expression are."""
+
+
+def assumed(value: Value, *reasons: Value) -> Value:
+    """A value that rests on others: only assumed where one of them is."""
+    why = next((reason.why for reason in reasons if isinstance(reason, Assumed)), None)
+    return value if why is None or isinstance(value, Unknown | Assumed) else Assumed(value, why)
+
+
+def settled(value: Value) -> Value:
+    """A value with what is only assumed taken for what it is."""
+    return value.value if isinstance(value, Assumed) else value
+
+
+def options(value: Value) -> tuple[Value, ...]:
+    """The value as its possibilities."""
+    if isinstance(value, Choice):
+        return tuple(option for choice in value.options for option in options(choice))
+    return (value,)
+
+
+def choice(values: list[Value]) -> Value:
+    """One value for several possibilities: itself when they agree."""
+    if len(values) == 1 and not isinstance(values[0], Choice):
+        return values[0]
+    flat: list[Value] = []
+    for value in values:
+        for option in options(value):
+            if option not in flat:
+                flat.append(option)
+    if not flat:
+        return Unknown("nothing binds it")
+    return flat[0] if len(flat) == 1 else Choice(tuple(flat))

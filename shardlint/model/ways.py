@@ -1,0 +1,97 @@
+"""Of the ways to a function, those that can be gone and come to a branch of it."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.model import api
+from shardlint.model.branches import Condition, comes_to
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.flow import End, Ends
+from shardlint.model.signatures import SHARDING_SETTINGS, jitted, parameters_of
+from shardlint.model.values import Items, Place, options
+from shardlint.syntax import FileFacts, Scope
+
+
+def ways_in(
+    evaluator: Evaluator, file: FileFacts, scope: Scope, asked: tuple[Condition, ...], ends: Ends
+) -> list[tuple[End, bool]]:
+    """The ends of a function that can be, each with whether it surely meets the conditions.
+
+    Left out are calls that do not fit its parameters, as stale scripts have them, and those that do not come to the
+    branch. A transform of the function is left out with its calls, where all of them are known.
+    """
+    sure = {
+        index: _sure(evaluator, file, scope, asked, end)
+        for index, end in enumerate(ends.found)
+        if end.kind == "called"
+    }
+    found: list[tuple[End, bool]] = []
+    for index, end in enumerate(ends.found):
+        if end.kind == "called":
+            answer = sure[index]
+            if answer is not None:
+                found.append((end, answer))
+        elif end.kind == "escaped" or (_can_be_called(evaluator, end) and not _never_called(ends, end, sure)):
+            found.append((end, True))
+    return found
+
+
+def _never_called(ends: Ends, wrapped: End, sure: dict[int, bool | None]) -> bool:
+    """Whether all calls of what a transform made are known, and none of them can be."""
+    length = len(wrapped.wrappers)
+    through = [
+        index
+        for index, end in enumerate(ends.found)
+        if end.wrappers[:length] == wrapped.wrappers and end is not wrapped
+    ]
+    lost = ends.cut or any(ends.found[index].kind == "escaped" for index in through)
+    calls = [index for index in through if index in sure]
+    return not lost and bool(calls) and all(sure[index] is None for index in calls)
+
+
+def _sure(
+    evaluator: Evaluator, file: FileFacts, scope: Scope, asked: tuple[Condition, ...], end: End
+) -> bool | None:
+    """Whether a call surely comes to the branch; None where it does not, or cannot be one of the function."""
+    names = [wrapper.api for wrapper in end.wrappers]
+    if any(map(_calls_itself, names)):
+        return True
+    if not _fits(evaluator, end):
+        return None
+    if not asked or "functools.partial" in names:
+        return True
+    met = comes_to(evaluator, file, scope, asked, end.place)
+    return None if met is False else met is True
+
+
+def _calls_itself(name: str) -> bool:
+    """Whether a transform calls the function with arguments of its own."""
+    transform = api.TRANSFORMS.get(name)
+    return name == "" or transform is None or transform.now
+
+
+def _fits(evaluator: Evaluator, end: End) -> bool:
+    call = end.place.node
+    if not isinstance(call, ast.Call):
+        return True
+    value = evaluator.value(Place(end.place.file, call.func))
+    parameters = parameters_of(value, evaluator)
+    return parameters is None or parameters.fits(evaluator.arguments(end.place))
+
+
+def _can_be_called(evaluator: Evaluator, end: End) -> bool:
+    """Whether a jit has as many shardings for arguments as the function takes arguments."""
+    for option in options(evaluator.value(end.place)):
+        function = jitted(option, evaluator)
+        place = function.setting(SHARDING_SETTINGS[0]) if function is not None else None
+        if function is None or place is None or function.parameters is None or function.parameters.star:
+            return True
+        given = evaluator.value(place, function.settings.environment)
+        if not isinstance(given, Items) or given.kind != "tuple" or given.open:
+            return True
+        static = any(name.startswith("static") for name in function.settings.keywords)
+        least = 0 if static else function.parameters.required
+        if least <= len(given.items) <= len(function.parameters.positional):
+            return True
+    return False

@@ -1,0 +1,114 @@
+"""The formats of CI systems and reviewers: GitHub's annotations, GitLab's code quality, reviewdog, JSON lines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from shardlint import __version__
+from shardlint.output.printable import plain, plain_lines
+from shardlint.output.rows import Row, left_out, rows
+
+if TYPE_CHECKING:
+    from shardlint.engine.results import Report
+
+_GITHUB = {"error": "error", "warning": "warning", "note": "notice"}
+_GITLAB = {"crash": "critical", "silent": "major", "cost": "minor", "removed": "minor"}
+_REVIEWDOG = {"error": "ERROR", "warning": "WARNING", "note": "INFO"}
+
+
+def github(report: Report) -> str:
+    """Workflow commands, which GitHub shows as annotations at the lines of a pull request."""
+    lines = []
+    for row in rows(report):
+        place = {
+            "title": row.title,
+            "file": row.path,
+            "line": row.line,
+            "col": row.column,
+            "endLine": row.end_line,
+            # Of several lines GitHub takes no columns.
+            "endColumn": row.end_column if row.end_line == row.line else None,
+        }
+        if place["endColumn"] is None:
+            del place["col"]
+        said = ",".join(f"{key}={_property(str(value))}" for key, value in place.items() if value is not None)
+        lines.append(f"::{_GITHUB[row.level]} {said}::{_data(row.whole)}")
+    for path, reason in left_out(report):
+        lines.append(f"::warning title=shardlint,file={_property(path)}::{_data(reason)}")
+    return "\n".join(lines)
+
+
+def _data(text: str) -> str:
+    return plain_lines(text).replace("%", "%25").replace("\n", "%0A")
+
+
+def _property(text: str) -> str:
+    return _data(plain(text)).replace(":", "%3A").replace(",", "%2C")
+
+
+def gitlab(report: Report) -> str:
+    """GitLab's code quality report."""
+    return json.dumps([_issue(row) for row in rows(report)], indent=2)
+
+
+def _issue(row: Row) -> dict[str, Any]:
+    severity = "info" if row.level == "note" else _GITLAB[row.finding.harm.value]
+    return {
+        "description": f"{row.title}: {row.whole}".replace("\n", " "),
+        "check_name": row.code,
+        "fingerprint": row.fingerprint,
+        "severity": severity,
+        "location": {"path": row.path, "lines": {"begin": row.line, "end": row.end_line}},
+    }
+
+
+def rdjson(report: Report) -> str:
+    """The reviewdog Diagnostic Format. Its columns count bytes of UTF-8."""
+    return json.dumps(
+        {
+            "source": {"name": "shardlint"},
+            "diagnostics": [_diagnostic(row) for row in rows(report)],
+        },
+        indent=2,
+    )
+
+
+def _diagnostic(row: Row) -> dict[str, Any]:
+    finding, fix = row.finding, row.finding.fix
+    code = {"value": row.code, "url": row.page} if row.page else {"value": row.code}
+    said: dict[str, Any] = {
+        "message": f"{finding.rule.name}: {row.whole}",
+        "location": {"path": row.path, "range": _range(row, finding.start, finding.end)},
+        "severity": _REVIEWDOG[row.level],
+        "code": code,
+    }
+    # Each suggestion is taken or left alone, so a fix of several edits is none.
+    if fix is not None and len(fix.edits) == 1 and not row.file.source.in_cells:
+        (edit,) = fix.edits
+        said["suggestions"] = [{"range": _range(row, edit.start, edit.end), "text": edit.text}]
+    return said
+
+
+def _range(row: Row, start: int, end: int) -> dict[str, Any]:
+    source = row.file.source
+    if source.in_cells:
+        return {"start": {"line": 1, "column": 1}}
+
+    def place(offset: int) -> dict[str, int]:
+        line, column = source.position(offset)
+        return {"line": line, "column": len(source.line(line)[: column - 1].encode("utf-8", "replace")) + 1}
+
+    return {"start": place(start), "end": place(end)}
+
+
+def jsonl(report: Report) -> Iterator[str]:
+    """The JSON report, an object a line: what it is about, each finding, each file that was not checked."""
+    from shardlint.output.json_ import document
+
+    whole = document(report)
+    about = {key: whole[key] for key in ("schema", "files", "targets")}
+    yield json.dumps({"kind": "run", "version": __version__, **about})
+    for kind, many in (("finding", whole["findings"]), ("skipped", whole["skipped"])):
+        yield from (json.dumps({"kind": kind, **one}) for one in many)

@@ -1,0 +1,140 @@
+"""Which formats a report is written in, and where each goes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardlint.config.meant import meant
+from shardlint.output.look import Look, look_of
+
+if TYPE_CHECKING:
+    from shardlint.engine.results import Report
+
+FORMATS = (
+    "full",
+    "concise",
+    "grouped",
+    "json",
+    "jsonl",
+    "sarif",
+    "github",
+    "gitlab",
+    "junit",
+    "rdjson",
+    "markdown",
+)
+FOR_PEOPLE = ("full", "concise", "grouped")
+_SILENT_ABOUT_FILES = ("gitlab", "rdjson")
+"""Formats that have no place for files that were not checked."""
+
+
+class BadOutput(Exception):
+    """A format that there is not, or a file that cannot be written; the message says what to write instead."""
+
+
+@dataclass(frozen=True)
+class Output:
+    """One format and the file it goes to; standard output where that is None."""
+
+    format: str
+    file: Path | None = None
+
+
+def outputs(said: Sequence[str], file: Path | None = None) -> list[Output]:
+    """The outputs that `--output-format` (FORMAT or FORMAT=FILE) and `--output-file` ask for. Raises `BadOutput`."""
+    found = []
+    for one in said or ("full",):
+        name, equals, path = one.partition("=")
+        if name not in FORMATS:
+            raise BadOutput(f"there is no format {name!r}; {meant(name, FORMATS)}")
+        if equals and not path:
+            raise BadOutput(f"{one!r} names no file; write {name}=FILE")
+        found.append(Output(name, Path(path) if path else None))
+    if file is not None:
+        open_ones = [place for place, output in enumerate(found) if output.file is None]
+        if len(open_ones) != 1:
+            raise BadOutput("--output-file is for one format; of several write each as FORMAT=FILE")
+        found[open_ones[0]] = Output(found[open_ones[0]].format, file)
+    on_screen = [output.format for output in found if output.file is None]
+    if len(on_screen) > 1:
+        raise BadOutput(
+            f"{' and '.join(on_screen)} would both go to standard output; write {on_screen[1]}=FILE"
+        )
+    files = [output.file for output in found if output.file is not None]
+    if len(set(files)) < len(files):
+        raise BadOutput("two formats go to the same file")
+    return found
+
+
+def rendered(
+    report: Report, format: str, look: Look, asked: frozenset[str] = frozenset(), statistics: bool = False
+) -> Iterable[str]:
+    """The report in a format, in parts of one or more lines."""
+    if format in FOR_PEOPLE:
+        from shardlint.output import text
+
+        if statistics:
+            from shardlint.output.statistics import statistics as counted
+
+            return counted(report, look)
+        if format == "full":
+            return text.full(report, asked, look)
+        return text.concise(report, look) if format == "concise" else text.grouped(report, look)
+    return _for_programs(report, format)
+
+
+def _for_programs(report: Report, format: str) -> Iterator[str]:
+    from importlib import import_module
+
+    where = {
+        "json": ("json_", "dumps"),
+        "sarif": ("sarif", "sarif"),
+        "junit": ("junit", "junit"),
+        "markdown": ("pull_request", "markdown"),
+    }
+    module, name = where.get(format, ("ci", format))
+    made: Callable[[Report], str | Iterator[str]] = getattr(
+        import_module(f"shardlint.output.{module}"), name
+    )
+    text = made(report)
+    if not isinstance(text, str):
+        yield from text
+    elif text:  # GitHub's annotations of a clean run are none
+        yield text
+
+
+def write(
+    report: Report, asked_for: Sequence[Output], asked: frozenset[str], statistics: bool, colour: str
+) -> None:
+    """Write the report. Raises `BadOutput` for a file that cannot be written."""
+    import click
+
+    # Files first: what reads standard output may end before we do.
+    for output in sorted(asked_for, key=lambda one: one.file is None):
+        look = Look() if output.file is not None else look_of(sys.stdout, colour)
+        parts = rendered(report, output.format, look, asked, statistics)
+        if output.file is not None:
+            _written(output.file, parts)
+            continue
+        for part in parts:
+            click.echo(part, color=look.colour)
+    if any(output.format in _SILENT_ABOUT_FILES for output in asked_for):
+        from shardlint.output.text import skipped
+
+        for line in skipped(report):
+            click.echo(line, err=True)
+
+
+def _written(file: Path, parts: Iterable[str]) -> None:
+    try:
+        with file.open("w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+            stream.writelines(f"{part}\n" for part in parts)
+    except OSError as error:
+        raise BadOutput(f"{file}: cannot be written: {error.strerror or error}") from None
+
+
+__all__ = ["FORMATS", "BadOutput", "Output", "outputs", "rendered", "write"]

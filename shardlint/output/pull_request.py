@@ -1,0 +1,76 @@
+"""A summary for a pull request, in the Markdown of GitHub and GitLab."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING
+
+from shardlint.output.printable import plain
+from shardlint.output.rows import Row, left_out, rows
+from shardlint.output.text import count
+
+if TYPE_CHECKING:
+    from shardlint.engine.results import Report
+
+# GitHub takes 65,536 characters in a comment.
+_MOST = 60_000
+_SHOWN = 300
+
+
+def markdown(report: Report) -> str:
+    """A heading with the counts and a row for each finding, as many as a comment may hold."""
+    found = list(rows(report))
+    files = count(report.checked, "file")
+    lines = [f"### shardlint: {count(len(found), 'finding') if found else 'no findings'} in {files}", ""]
+    skipped = list(left_out(report))
+    tail = [f"- {_said(path)}: {_said(reason)}" for path, reason in skipped[:20]]
+    tail += [f"- and {len(skipped) - 20} more"] if len(skipped) > 20 else []
+    if found:
+        lines += ["| where | what | write |", "|---|---|---|"]
+    room = _MOST - sum(map(len, (*lines, *tail)))
+    shown = 0
+    for row in found:
+        line = f"| {_place(row)} | {_rule(row)}<br>{_said(row.message)} | {_said(row.advice)} |"
+        room -= len(line) + 1
+        if room < 0:
+            break
+        lines.append(line)
+        shown += 1
+    if shown < len(found):
+        lines += ["", f"{count(len(found) - shown, 'more finding')}: run `shardlint check` to see all."]
+    fixes = [row.finding.fix.safety for row in found if row.finding.fix is not None]
+    if fixes:
+        option = "" if all(safety == "safe" for safety in fixes) else " --unsafe-fixes"
+        lines += ["", f"`shardlint fix{option}` fixes {len(fixes)}."]
+    if tail:
+        lines += ["", "Not everything was checked:", "", *tail]
+    return "\n".join(lines).strip()
+
+
+def _place(row: Row) -> str:
+    shown = f"{_said(row.path)}:{row.line}"
+    server, repository, commit = (
+        os.environ.get(name, "") for name in ("GITHUB_SERVER_URL", "GITHUB_REPOSITORY", "GITHUB_SHA")
+    )
+    if all((server, repository, commit)) and not row.uri.startswith("file:"):
+        return f"[{shown}]({server}/{repository}/blob/{commit}/{row.uri}#L{row.line})"
+    project, commit = os.environ.get("CI_PROJECT_URL", ""), os.environ.get("CI_COMMIT_SHA", "")
+    if project and commit and not row.uri.startswith("file:"):
+        return f"[{shown}]({project}/-/blob/{commit}/{row.uri}#L{row.line})"
+    return shown
+
+
+def _rule(row: Row) -> str:
+    code = f"[{row.code}]({row.page})" if row.page else row.code
+    return f"**{code} {row.finding.rule.name}** ({row.finding.harm.value}, {row.finding.certainty.value})"
+
+
+def _said(text: str) -> str:
+    """Text in a cell of a table, in which nothing means anything."""
+    text = _cut(plain(" ".join(text.split())))
+    return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text).replace("@", "@\u200b")
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

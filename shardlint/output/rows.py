@@ -1,0 +1,119 @@
+"""Findings as the formats of CI systems want them: one row each, with a level, a lasting name and what to write."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from shardlint.engine.fingerprint import fingerprints
+from shardlint.rules_api.registry import page_address
+
+if TYPE_CHECKING:
+    from shardlint.engine.results import FileReport, Report
+    from shardlint.rules_api.rule import Finding
+
+
+@dataclass(frozen=True)
+class Row:
+    """One finding. Lines and columns count from 1, columns in characters.
+
+    In a notebook they are those of the file as far as it is known: its first line, for tools that know no cells.
+    """
+
+    file: FileReport
+    finding: Finding
+    path: str
+    fingerprint: str
+    line: int
+    column: int
+    end_line: int
+    end_column: int
+
+    @property
+    def code(self) -> str:
+        """The rule's code."""
+        return self.finding.rule.code
+
+    @property
+    def level(self) -> str:
+        """How bad it is: error, warning, or note for what is only possible."""
+        if self.finding.certainty.value == "possible":
+            return "note"
+        return "warning" if self.finding.harm.mild else "error"
+
+    @property
+    def title(self) -> str:
+        """The rule, for a heading."""
+        return f"{self.code} {self.finding.rule.name}"
+
+    @property
+    def message(self) -> str:
+        """What happens, and in which cell if it is in one."""
+        finding = self.finding
+        cell, line, column = self.file.source.place(finding.start)
+        where = "" if cell is None else f"cell {cell}:{line}:{column}: "
+        label = f"{finding.label}: " if finding.label else ""
+        return f"{where}{label}{finding.message}".strip() or self.title
+
+    @property
+    def advice(self) -> str:
+        """What to write, if that is known."""
+        fix = self.finding.fix
+        text = fix.message if fix is not None else self.finding.help
+        return text[:1].upper() + text[1:]
+
+    @property
+    def whole(self) -> str:
+        """What happens, why it is believed and what to write."""
+        why = f"Why: {self.finding.why}" if self.finding.why else ""
+        return "\n".join(filter(None, (self.message, why, self.advice)))
+
+    @property
+    def page(self) -> str:
+        """The address of the rule's page; empty where its pack says none."""
+        return page_address(self.code)
+
+    @property
+    def uri(self) -> str:
+        """The path as a relative reference, or a file's URI where it is absolute."""
+        path = Path(self.path)
+        return path.as_uri() if path.is_absolute() else quote(self.path)
+
+
+def rows(report: Report) -> Iterator[Row]:
+    """All findings of a report, in its order."""
+    for file in report.reports:
+        path = relative(file.path)
+        for finding, name in zip(file.findings, fingerprints(file, path), strict=True):
+            yield Row(file, finding, path, name, *span(file, finding.start, finding.end))
+
+
+def span(file: FileReport, start: int, end: int) -> tuple[int, int, int, int]:
+    """First line and column, last line and the column after the last character."""
+    source = file.source
+    if source.in_cells:
+        return 1, 1, 1, 1
+    return *source.position(start), *source.position(end)
+
+
+def relative(path: Path) -> str:
+    """A path from the current folder, where it is below it: what CI systems take for one of the repository."""
+    try:
+        below = os.path.relpath(path)
+    except (OSError, ValueError):  # the current folder is gone, or on another drive
+        return path.as_posix()
+    return path.as_posix() if os.pardir in Path(below).parts else Path(below).as_posix()
+
+
+def left_out(report: Report) -> Iterator[tuple[str, str]]:
+    """Paths of files that were not checked, or not by every rule, each with the reason."""
+    for path, reason in report.skipped:
+        yield relative(path), f"not checked: {reason}"
+    for path, fault in report.faults:
+        yield relative(path), f"not complete: {fault.reason}"
+    for path in report.missing:
+        yield relative(path), "no such file or directory"

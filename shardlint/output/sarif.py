@@ -1,0 +1,104 @@
+"""SARIF 2.1.0: what code scanning and most viewers read. With fixes, lasting fingerprints and the rules' pages."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from shardlint import __version__
+from shardlint.output.rows import Row, left_out, rows, span
+
+if TYPE_CHECKING:
+    from shardlint.engine.results import Report
+    from shardlint.rules_api.rule import Fix
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_FINGERPRINT = "shardlint/v1"
+
+
+def sarif(report: Report) -> str:
+    """The report as a SARIF log of one run."""
+    found = list(rows(report))
+    codes = list(dict.fromkeys(row.code for row in found))
+    run = {
+        "tool": {"driver": {"name": "shardlint", "version": __version__, "rules": _rules(codes, found)}},
+        "columnKind": "unicodeCodePoints",
+        "originalUriBaseIds": {"%SRCROOT%": {"description": {"text": "The folder that check was run in."}}},
+        "invocations": [
+            {
+                "executionSuccessful": not report.undone,
+                "toolExecutionNotifications": [
+                    {"level": "warning", "message": {"text": f"{path}: {reason}"}}
+                    for path, reason in left_out(report)
+                ],
+            }
+        ],
+        "results": [_result(row, codes.index(row.code)) for row in found],
+    }
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2)
+
+
+def _rules(codes: Iterable[str], found: list[Row]) -> list[dict[str, Any]]:
+    from shardlint.rules_api.pages import page
+    from shardlint.rules_api.registry import entries
+
+    described = []
+    for code in codes:
+        kind = entries()[code].load()
+        first = next(row for row in found if row.code == code)
+        summary = (kind.__doc__ or kind.name).strip().splitlines()[0]
+        rule: dict[str, Any] = {
+            "id": code,
+            "name": kind.name,
+            "shortDescription": {"text": summary},
+            "help": {"text": summary, "markdown": page(kind)},
+            "defaultConfiguration": {"level": first.level},
+            "properties": {"tags": [kind.harm.value], "precision": _precision(first)},
+        }
+        if first.page:
+            rule["helpUri"] = first.page
+        described.append(rule)
+    return described
+
+
+def _precision(row: Row) -> str:
+    return {"proven": "very-high", "likely": "high"}.get(row.finding.certainty.value, "medium")
+
+
+def _result(row: Row, index: int) -> dict[str, Any]:
+    region = {
+        "startLine": row.line,
+        "startColumn": row.column,
+        "endLine": row.end_line,
+        "endColumn": row.end_column,
+    }
+    result: dict[str, Any] = {
+        "ruleId": row.code,
+        "ruleIndex": index,
+        "level": row.level,
+        "message": {"text": row.whole},
+        "locations": [{"physicalLocation": {"artifactLocation": _artifact(row), "region": region}}],
+        "partialFingerprints": {_FINGERPRINT: row.fingerprint},
+        "properties": {"harm": row.finding.harm.value, "certainty": row.finding.certainty.value},
+    }
+    if row.finding.fix is not None and not row.file.source.in_cells:
+        result["fixes"] = [_fix(row, row.finding.fix)]
+    return result
+
+
+def _fix(row: Row, fix: Fix) -> dict[str, Any]:
+    replacements = []
+    for edit in fix.edits:
+        line, column, end_line, end_column = span(row.file, edit.start, edit.end)
+        region = {"startLine": line, "startColumn": column, "endLine": end_line, "endColumn": end_column}
+        replacements.append({"deletedRegion": region, "insertedContent": {"text": edit.text}})
+    note = "" if fix.safety == "safe" else f" (unsafe fix{f': {fix.why}' if fix.why else ''})"
+    return {
+        "description": {"text": f"{row.advice}{note}"},
+        "artifactChanges": [{"artifactLocation": _artifact(row), "replacements": replacements}],
+    }
+
+
+def _artifact(row: Row) -> dict[str, str]:
+    return {"uri": row.uri} if row.uri.startswith("file:") else {"uri": row.uri, "uriBaseId": "%SRCROOT%"}

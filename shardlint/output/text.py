@@ -1,0 +1,276 @@
+"""The report people read: a frame for each finding, or one line each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from shardlint.output import by_project
+from shardlint.output.look import PLAIN, Look
+from shardlint.output.printable import plain
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from shardlint.engine.results import FileReport, Report
+    from shardlint.rules_api.rule import Finding, Fix
+    from shardlint.source.text import Source
+
+_TAB = 4
+# Of more files that were left out for the same reason, one is named.
+_ALIKE = 3
+
+
+def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
+    """A frame for each finding: the line, the code underlined, what happens, what to write.
+
+    Of a rule that finds the same all over a project it is one line, and of findings with the same words one frame and
+    the other places, unless their code is `asked` for.
+    """
+    from shardlint.output.alike import Alike
+
+    reports, many, rest = by_project.apart(report.reports, report.root, asked)
+    alike = Alike(reports, asked)
+    for file in reports:
+        yield from frames(file, alike.note, look, alike.is_shown)
+    yield from by_project.frames(many, obstacles=False)
+    if asked:
+        yield from by_project.listed(rest)
+    yield from end(report)
+
+
+def frames(
+    file: FileReport,
+    note: Callable[[Finding], str] = lambda _: "",
+    look: Look = PLAIN,
+    shown: Callable[[Finding], bool] = lambda _: True,
+) -> Iterator[str]:
+    """A frame for each finding of a file that is `shown`, with a note under it if there is one, and an empty line."""
+    for finding in filter(shown, file.findings):
+        said = note(finding)
+        yield "\n".join([*_frame(file, finding, look), *(look.wrapped(plain(said)) if said else [])])
+        yield ""
+
+
+def concise(report: Report, look: Look = PLAIN) -> Iterator[str]:
+    """One line for each finding, as editors and grep like it."""
+    for file in report.reports:
+        for finding in file.findings:
+            yield f"{look.place(file.path, place(file, finding))} {_line(finding, look)}"
+    yield from end(report)
+
+
+def grouped(report: Report, look: Look = PLAIN) -> Iterator[str]:
+    """The findings under the name of their file, a line each."""
+    for file in report.reports:
+        yield look.heading(file.path)
+        places = [place(file, finding).partition(":")[2] for finding in file.findings]
+        width = max(map(len, places))
+        for at, finding in zip(places, file.findings, strict=True):
+            yield f"  {at:<{width}}  {_line(finding, look)}"
+        yield ""
+    yield from end(report)
+
+
+def end(report: Report) -> Iterator[str]:
+    """The lines below the findings: what was not checked, the releases that were assumed, the counts."""
+    yield from skipped(report)
+    yield from assumed(report)
+    yield summary(report)
+
+
+def _line(finding: Finding, look: Look) -> str:
+    head = finding.message if not finding.label else f"{finding.label}: {finding.message}"
+    return f"{look.rule(finding)} {look.faint(f'[{tags(finding)}]')} {plain(head)}"
+
+
+def assumed(report: Report) -> Iterator[str]:
+    """The releases that the findings speak of and that nothing in the project says, a line for projects alike."""
+    from shardlint.config.folders import shown_folder
+
+    lines: dict[str, list[str]] = {}
+    told = [file for file in report.reports if any(not _is_own(finding) for finding in file.findings)]
+    projects = report.find_targets([file.path for file in told]) if told else {}
+    messages = " ".join(finding.message for file in told for finding in file.findings)
+    for root, targets in projects.items():
+        releases = [
+            f"{package} {release} (assumed: nothing pins it)"
+            for package, release in targets.assumed().items()
+            if package == "jax" or f"{package} {release}" in messages
+        ]
+        if releases:
+            lines.setdefault(", ".join(releases), []).append(plain(shown_folder(root)))
+    for text, roots in lines.items():
+        where = "" if len(projects) == 1 else f" in {_some(roots)}"
+        yield f"Checked for {text}{where}; --target says another release."
+
+
+def _assumed_for(report: Report) -> str:
+    """Where nothing was found: the release of jax that this holds for, if nothing in the project says it."""
+    from shardlint.config.folders import shown_folder
+
+    projects = report.find_targets(report.concerned) if report.concerned else {}
+    assumed = {root: targets.assumed().get("jax", "") for root, targets in projects.items()}
+    releases = sorted(set(assumed.values()) - {""})
+    if not releases:
+        return ""
+    where = [plain(shown_folder(root)) for root, release in assumed.items() if release]
+    them = f" in {_some(where)}" if len(where) < len(assumed) else ""
+    return f" for jax {', '.join(releases)} (assumed: nothing pins it{them})"
+
+
+def _some(names: list[str]) -> str:
+    shown = ", ".join(names[:3])
+    return shown if len(names) <= 3 else f"{shown} and {count(len(names) - 3, 'other folder')}"
+
+
+def summary(report: Report) -> str:
+    """The last line: how much was found in how many files, what was not checked, and what `fix` would do."""
+    files = count(report.checked, "file") + _left(report)
+    if not report.files and not report.skipped:
+        if report.since is not None:
+            return f"Nothing to check: no Python file changed since {plain(report.since)}."
+        return "Nothing to check: no Python files found."
+    if not report.checked and not report.findings:
+        return f"Nothing was checked{_left(report)}."
+    if not report.findings:
+        new = " new" if report.known else ""
+        return f"No{new} findings{_assumed_for(report)} in {files}.{_known(report)}"
+    found = [finding for file in report.reports for finding in file.findings]
+    safe = sum(finding.fix is not None and finding.fix.safety == "safe" for finding in found)
+    unsafe = sum(finding.fix is not None and finding.fix.safety == "unsafe" for finding in found)
+    text = f"{count(len(found), 'new finding' if report.known else 'finding')} in {files}."
+    if report.elsewhere:
+        text += f" In other files because of what these say: {report.elsewhere} (--no-elsewhere leaves that out)."
+    text += _known(report)
+    if safe:
+        text += f" `shardlint fix` fixes {safe}."
+    if unsafe:
+        text += f" `shardlint fix --unsafe-fixes` fixes {unsafe if not safe else f'{unsafe} more'}."
+    return text
+
+
+def _known(report: Report) -> str:
+    """What is in the baselines."""
+    from pathlib import Path
+
+    if not report.baselines:
+        return ""
+    name = plain(Path(report.baselines[0]).name)
+    where = name if len(report.baselines) == 1 else f"{len(report.baselines)} baselines"
+    gone = f", {report.gone} gone" if report.gone else ""
+    do = (
+        ""
+        if not report.gone
+        else " from it now; commit it"
+        if report.shrunk
+        else "; `shardlint baseline` takes them out"
+    )
+    return f" Known in {where}: {report.known}{gone}{do}."
+
+
+def _left(report: Report) -> str:
+    """How many files were not checked, or not by every rule."""
+    excluded, others = report.excluded, len(report.skipped) - report.excluded
+    partly = len({path for path, _ in report.faults})
+    parts = [
+        f"{others} not checked" if others else "",
+        f"{excluded} excluded by the settings" if excluded else "",
+        f"{partly} of them not by every rule" if partly else "",
+    ]
+    return "".join(f", {part}" for part in parts if part)
+
+
+def _is_own(finding: Finding) -> bool:
+    return finding.rule.code in ("SL001", "SL002", "SL003")
+
+
+def count(number: int, word: str) -> str:
+    """ "1 file", "2 files"."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def skipped(report: Report) -> Iterator[str]:
+    """The files that were not checked, or not by every rule, with the reasons."""
+    reported = {
+        file.path for file in report.reports for finding in file.findings if finding.rule.code == "SL001"
+    }
+    alike: dict[str, list[Path]] = {}
+    for path, reason in report.skipped:
+        if path not in reported:
+            alike.setdefault(reason, []).append(path)
+    for reason, paths in alike.items():
+        if len(paths) > _ALIKE:
+            yield plain(f"{paths[0]} and {len(paths) - 1} others: not checked: {reason}")
+        else:
+            yield from (plain(f"{path}: not checked: {reason}") for path in paths)
+    for path, fault in report.faults:
+        yield plain(f"{path}: not complete: {fault.reason}")
+    for path in report.missing:
+        yield plain(f"{path}: no such file or directory")
+
+
+def tags(finding: Finding) -> str:
+    """The harm, and how sure it is."""
+    return f"{finding.harm.value}, {finding.certainty.value}"
+
+
+def place(file: FileReport, finding: Finding) -> str:
+    """Where a finding is: path, line and column, in a notebook with the cell."""
+    cell, line, column = file.source.place(finding.start)
+    return f"{file.path}:{line}:{column}" if cell is None else f"{file.path}:cell {cell}:{line}:{column}"
+
+
+def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
+    source = file.source
+    line, column = source.position(finding.start)
+    yield f"{look.place(file.path, place(file, finding))} {look.rule(finding)}  {look.faint(f'[{tags(finding)}]')}"
+    if source.text:
+        yield from _underlined(source, finding, line, column, look)
+    for text in finding.message.splitlines():
+        yield from look.wrapped(plain(text))
+    if finding.why:
+        yield from look.wrapped(f"Why: {plain(finding.why)}")
+    if finding.fix is not None:
+        yield from look.wrapped(plain(advice(finding.fix)), look.advice)
+    elif finding.help:
+        yield from look.wrapped(plain(finding.help[0].upper() + finding.help[1:]), look.advice)
+
+
+def advice(fix: Fix) -> str:
+    """What to write, and whether `fix` does it only when told to."""
+    note = "" if fix.safety == "safe" else f"   (unsafe fix: {fix.why})" if fix.why else "   (unsafe fix)"
+    return f"{fix.message[0].upper()}{fix.message[1:]}{note}"
+
+
+def _underlined(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:
+    text = source.line_at(finding.start)
+    last_line, last_column = source.position(finding.end)
+    stop = last_column - 1 if last_line == line else len(text.rstrip())
+    start = column - 1
+    most = look.code_width
+    if start > most - min(40, most // 2):  # a very long line: show the part that matters
+        cut = start - 20
+        text, start, stop = "…" + text[cut:], start - cut + 1, stop - cut + 1
+    shown = text[:most] + ("…" if len(text) > most else "")
+    stop = max(min(stop, most), start + 1)
+    gutter = f"{source.place(finding.start)[1]:>5}"
+    yield f"{look.gutter(f'{gutter} |')} {plain(shown.expandtabs(_TAB))}"
+    pad, mark = _columns(text[:start]), max(1, _columns(text[:stop]) - _columns(text[:start]))
+    label = f" {plain(finding.label)}" if finding.label else ""
+    under = look.mark("^" * mark + label, finding)
+    yield f"{look.gutter(' ' * len(gutter) + ' |')} {' ' * pad}{under}".rstrip()
+
+
+def _columns(text: str) -> int:
+    """How many terminal columns a text takes as it is shown: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(plain(text.expandtabs(_TAB)))
+    import unicodedata
+
+    width = 0
+    for character in plain(text.expandtabs(_TAB)):
+        if unicodedata.combining(character):
+            continue
+        width += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    return width

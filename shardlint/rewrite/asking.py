@@ -1,0 +1,146 @@
+"""Fixes one by one: each is shown as a diff, and made where the answer is yes."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import FrameType
+
+from shardlint.output.printable import plain
+from shardlint.rewrite.attempt import Attempt, Made, Work, laid_out
+from shardlint.rewrite.edits import together
+from shardlint.rewrite.fix import FixedFile, diff
+
+_NO, _STOPPED = "the answer was no", "the questions ended before it"
+_HELP = "y: make it; n: leave it; a: it and all others of {codes}; q: leave it and all to come, keep what was accepted"
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What is made as a whole or not at all: one fix, or those of a change of several files."""
+
+    key: tuple[object, ...]
+    made: tuple[Made, ...]
+
+    @property
+    def codes(self) -> list[str]:
+        """The rules, each once."""
+        return list(dict.fromkeys(one.finding.rule.code for one in self.made))
+
+
+class Asking:
+    """A gate that asks. `tell` shows a line; `ask` shows a question and gives the answer, None at the end of all."""
+
+    def __init__(self, tell: Callable[[str], None], ask: Callable[[str], str | None]) -> None:
+        self._tell, self._ask = tell, ask
+        self._yes: set[tuple[object, ...]] = set()
+        self._all: set[str] = set()
+        self._over = self._waiting = False
+
+    def __call__(self, attempt: Attempt) -> Iterator[tuple[Made, str]]:
+        """The fixes that are not wanted. Behind one of them the rest of its file may be another."""
+        waiting = [unit for unit in units(attempt) if not self._is_wanted(unit)]
+        for number, unit in enumerate(waiting, 1):
+            if not self._over and self._wanted(attempt, unit, f"{number} of {len(waiting)}"):
+                continue
+            why = _STOPPED if self._over else _NO
+            yield from ((one, why) for one in unit.made)
+            if not self._over and any(_rests_on(unit, other) for other in waiting[number:]):
+                return
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Ctrl-C between the questions ends them; what was accepted by then is still made."""
+
+        def stop(number: int, frame: FrameType | None) -> None:
+            if self._waiting or self._over or not (self._yes or self._all):
+                raise KeyboardInterrupt
+            self._over = True
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _is_wanted(self, unit: Unit) -> bool:
+        return unit.key in self._yes or self._all.issuperset(unit.codes)
+
+    def _wanted(self, attempt: Attempt, unit: Unit, number: str) -> bool:
+        if self._is_wanted(unit):  # since the answer about another
+            return True
+        for line in shown(attempt, unit):
+            self._tell(line)
+        codes = ", ".join(unit.codes)
+        while True:
+            answer = self._answer(f"Make this fix ({number})? [y]es, [n]o, [a]ll of {codes}, [q]uit: ")
+            if answer in ("y", "yes"):
+                self._yes.add(unit.key)
+                return True
+            if answer in ("a", "all"):
+                self._all.update(unit.codes)
+                return True
+            if answer in ("n", "no"):
+                return False
+            if answer in ("q", "quit"):
+                self._over = True
+                return False
+            self._tell(_HELP.format(codes=codes))
+
+    def _answer(self, question: str) -> str:
+        self._waiting = True
+        try:
+            said = self._ask(question)
+        except KeyboardInterrupt:
+            said = None
+        finally:
+            self._waiting = False
+        return "q" if said is None else said.strip().lower()
+
+
+def units(attempt: Attempt) -> list[Unit]:
+    """All that an attempt made, in the order of the files and of what rests on what."""
+    found: dict[tuple[object, ...], list[Made]] = {}
+    for work in attempt.works.values():
+        for made in work.made:
+            key = made.together or (made.path, made.finding.rule.code, made.origin)
+            found.setdefault(key, []).append(made)
+    return [Unit(key, tuple(made)) for key, made in found.items()]
+
+
+def _rests_on(unit: Unit, other: Unit) -> bool:
+    return any(one.path == two.path and one.layer < two.layer for one in unit.made for two in other.made)
+
+
+def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
+    """What a unit is about, and the diff of it alone."""
+    for about in dict.fromkeys(_about(attempt, made) for made in unit.made):
+        yield plain(about)
+    why = dict.fromkeys(one.finding.fix.why for one in unit.made if one.finding.fix and one.finding.fix.why)
+    yield from (plain(f"   unsafe: {one}") for one in why)
+    for path in dict.fromkeys(one.path for one in unit.made):
+        made = [one for one in unit.made if one.path == path]
+        for line in diff(_alone(attempt.works[path], made, attempt.length)):
+            yield plain(line.expandtabs(4))
+    if any(one.finding.fix and one.finding.fix.drops for one in unit.made):
+        yield "   An import that nothing uses any more goes with it."
+
+
+def _about(attempt: Attempt, made: Made) -> str:
+    cell, line, column = attempt.works[made.path].before.place(made.origin)
+    place = f"{line}:{column}" if cell is None else f"cell {cell}:{line}:{column}"
+    rule, fix = made.finding.rule, made.finding.fix
+    return f"{made.path}:{place}: {rule.code} {rule.name}: {fix.message if fix is not None else ''}"
+
+
+def _alone(work: Work, made: Sequence[Made], length: int | None) -> FixedFile:
+    """A file before and after some of its fixes, with those that came before them."""
+    text = work.before.text
+    for layer in work.layers[: made[0].layer]:
+        text = layer.made(text)
+    before = work.before.replaced(text)
+    for layer in laid_out(before, together([one.finding for one in made])[1], length, work.before.text):
+        text = layer.made(text)
+    return FixedFile(work.path, before, before.replaced(text))

@@ -1,0 +1,308 @@
+"""The fixes of one project, made in memory: in rounds, until there are no more, and checked again as a whole."""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from shardlint.config.folders import Places
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import Options, Outcome
+from shardlint.model.project import Project
+from shardlint.rewrite.align import aligned
+from shardlint.rewrite.edits import Layer, back, forward, together
+from shardlint.rewrite.line_length import configured_length
+from shardlint.rewrite.unused import dropped
+from shardlint.rewrite.wrap import line_length, wrapped
+from shardlint.rules_api.rule import Edit, Finding, Fix, Safety
+from shardlint.source.text import Source, Unreadable, decode
+from shardlint.syntax import FileFacts, NotParsed, read_facts
+
+# A fix may uncover another finding; more rounds than this means two rules undo each other.
+_ROUNDS = 10
+
+
+@dataclass
+class Refused:
+    """Fixes that are not made, each with its reason: by file, code and place in the file as it was, or by what they are
+    right together with."""
+
+    single: dict[tuple[Path, str, int], str] = field(default_factory=dict)
+    groups: dict[tuple[str, ...], str] = field(default_factory=dict)
+
+    def add(self, made: Made, why: str) -> None:
+        """Refuse a fix, and all that is right only with it."""
+        self.single.setdefault((made.path, made.finding.rule.code, made.origin), why)
+        if made.together:
+            self.groups.setdefault(made.together, why)
+
+    def copy(self) -> Refused:
+        """Another one, of the same."""
+        return Refused(dict(self.single), dict(self.groups))
+
+    def why(self, path: Path, finding: Finding, origin: int) -> str:
+        """Why a finding's fix is not made; empty where it may be."""
+        group = finding.fix.together if finding.fix is not None else ()
+        return self.single.get((path, finding.rule.code, origin)) or self.groups.get(group, "")
+
+
+@dataclass(frozen=True)
+class Made:
+    """A fix that was made. `layer` is how many layers of edits came before; `origin` where it began in the file."""
+
+    path: Path
+    finding: Finding
+    layer: int
+    origin: int
+
+    @property
+    def together(self) -> tuple[str, ...]:
+        """The files of the change that it is part of."""
+        return self.finding.fix.together if self.finding.fix is not None else ()
+
+
+@dataclass
+class Work:
+    """One file: as it was, as it is by now, and what was done to it. `reason` is why nothing may be done."""
+
+    path: Path
+    before: Source
+    first: list[Finding]
+    findings: list[Finding]
+    after: Source
+    layers: list[Layer] = field(default_factory=list)
+    made: list[Made] = field(default_factory=list)
+    drops: set[str] = field(default_factory=set)
+    reason: str = ""
+
+    @property
+    def changed(self) -> bool:
+        """Whether the text is another."""
+        return self.after.text != self.before.text
+
+    def origin(self, finding: Finding) -> int:
+        """Where what a finding of the text by now is about began in the file."""
+        return back(self.layers, finding.start)
+
+    def end(self, finding: Finding) -> int:
+        """Where it ended, about."""
+        return back(self.layers, finding.end)
+
+    def now(self, made: Made) -> int:
+        """Where what a fix was about begins by now."""
+        return forward(self.layers[made.layer :], made.finding.start)
+
+    def lines(self, made: Made) -> set[int]:
+        """The lines that a fix changed, as they are numbered by now."""
+        edits = made.finding.fix.edits if made.finding.fix is not None else ()
+        found: set[int] = set()
+        for edit in edits:
+            first = self.after.position(forward(self.layers[made.layer :], edit.start))[0]
+            found.update(range(first, first + edit.text.count(self.after.newline) + 1))
+        return found
+
+
+class Attempt:
+    """An attempt at the files of one project."""
+
+    def __init__(
+        self,
+        outcomes: Sequence[Outcome],
+        options: Options,
+        unsafe: bool,
+        root: str,
+        places: Places,
+        beside: Mapping[Path, Source] | None = None,
+    ) -> None:
+        self.outcomes = outcomes
+        self.beside = beside or {}
+        """The changed texts of other projects, or what an editor shows of files that were not saved."""
+        self.wanted: Callable[[Work, Finding], bool] = lambda work, finding: True
+        """Which fixes are asked for."""
+        self.make_checker: Callable[[dict[Path, Source]], Checker] = lambda texts: Checker(
+            self.options, texts, self.places
+        )
+        self.options, self.unsafe, self.root, self.places = options, unsafe, Path(root), places
+        self.refused = Refused()
+        self.length = configured_length(self.root)
+        self.works: dict[Path, Work] = {}
+
+    def run(self) -> None:
+        """Make what may be made, from the start."""
+        self.works = {}
+        for outcome in self.outcomes:
+            if outcome.report is not None:
+                source, found = outcome.report.source, outcome.report.findings
+                self.works[outcome.path] = Work(outcome.path, source, found, found, source)
+                if outcome.reason is not None:
+                    self.works[outcome.path].reason = outcome.reason
+        for _ in range(_ROUNDS):
+            if not self._round():
+                return
+
+    def halves(self) -> Iterator[tuple[Made, str]]:
+        """Fixes of a change that is right only as a whole, of which some file keeps its part; and why."""
+        changed: dict[tuple[str, ...], set[str]] = {}
+        every = [(work, made) for work in self.works.values() for made in work.made if made.together]
+        for work, made in every:
+            changed.setdefault(made.together, set()).add(str(work.path.resolve()))
+        for _, made in every:
+            missing = [path for path in made.together if path not in changed[made.together]]
+            if missing:
+                name = Path(missing[0]).name
+                yield made, f"{name} has to change with it, and is left out, not selected or suppressed"
+
+    def overlay(self) -> dict[Path, Source]:
+        """The changed texts, by the files' real paths."""
+        own = {work.path.resolve(): work.after for work in self.works.values() if work.changed}
+        return {**self.beside, **own}
+
+    def checker(self, overlay: Mapping[Path, Source] | None = None) -> Checker:
+        """One that sees the changed texts."""
+        return self.make_checker(dict(self.overlay() if overlay is None else overlay))
+
+    def _round(self) -> bool:
+        """Make the fixes that there are in each file; whether any was made."""
+        project = Project(self.root, self.overlay())
+        changed = [work for work in self.works.values() if self._apply(work, project)]
+        if not changed:
+            return False
+        checker = self.checker()
+        for work in self.works.values():
+            if not work.reason and (work.findings or work in changed):
+                again = checker.check_file(work.path, work.after.encode())
+                work.findings = again.report.findings if again.report is not None else []
+        checker.let_go()
+        return True
+
+    def _apply(self, work: Work, project: Project) -> bool:
+        findings = [finding for finding in work.findings if self._may(work, finding)]
+        if findings and not work.layers and not work.reason:
+            work.reason = _untouchable(work.before, work.path)
+        if work.reason:
+            self._give_up(work, findings)
+            return False
+        chosen, layer = together(findings)
+        if chosen and (wrong := _wrong(work.after.replaced(layer.made(work.after.text)))):
+            chosen, layer = self._one(work, chosen, wrong)
+        layers = laid_out(work.after, layer, self.length, work.before.text) if chosen else []
+        text = work.after.text
+        for one in layers:
+            text = one.made(text)
+        work.drops |= {name for finding in chosen if finding.fix is not None for name in finding.fix.drops}
+        gone = _dropped(work, text, project)
+        if gone.edits:
+            layers.append(gone)
+            text = gone.made(text)
+        if text == work.after.text:
+            return False
+        work.made += [Made(work.path, finding, len(work.layers), work.origin(finding)) for finding in chosen]
+        work.layers += layers
+        work.after = work.after.replaced(text)
+        return True
+
+    def _may(self, work: Work, finding: Finding) -> bool:
+        if not wanted(finding.fix, self.unsafe) or not self.wanted(work, finding):
+            return False
+        return not self.refused.why(work.path, finding, work.origin(finding))
+
+    def _give_up(self, work: Work, findings: Sequence[Finding]) -> None:
+        """Nothing may be done to a file: what is right only with its part is not done elsewhere either."""
+        for finding in findings:
+            if finding.fix is not None and finding.fix.together:
+                why = f"{work.path.name} would have to change with it: {work.reason}"
+                self.refused.groups.setdefault(finding.fix.together, why)
+
+    def _one(self, work: Work, chosen: list[Finding], wrong: str) -> tuple[list[Finding], Layer]:
+        """Where the fixes together break a file: the first that does not by itself. Two may empty one block."""
+        for finding in chosen:
+            some, layer = together([finding])
+            alone = _wrong(work.after.replaced(layer.made(work.after.text)))
+            if alone is None:
+                return some, layer
+            made = Made(work.path, finding, len(work.layers), work.origin(finding))
+            self.refused.add(made, f"it would break the file ({alone})")
+        return [], Layer(())
+
+    def left(self, work: Work, findings: Sequence[Finding]) -> Iterator[Finding]:
+        """Findings of the file as it is by now; a fix that was refused is a reason in words."""
+        for finding in findings:
+            why = work.reason or self.refused.why(work.path, finding, work.origin(finding))
+            if why and finding.fix is not None:
+                help = f"{finding.fix.message}; not fixed: {why}"
+                kept = None if finding.obstacles is None else (self._placed(work, finding, why),)
+                finding = replace(finding, fix=None, help=help, obstacles=kept)
+            yield finding
+
+    def _placed(self, work: Work, finding: Finding, why: str) -> str:
+        path = work.path.resolve()
+        shown = path.relative_to(self.root) if path.is_relative_to(self.root) else path
+        return work.after.told(f"{shown.as_posix()}:{work.after.position(finding.start)[0]}: {why}")
+
+
+def laid_out(before: Source, layer: Layer, length: int | None, like: str) -> list[Layer]:
+    """Edits, and those that break and align the lines that they changed; without a `length` as long as others are."""
+    text = layer.made(before.text)
+    wraps = wrapped(before, layer, text, length or line_length(like))
+    for broken in wraps:
+        text = broken.made(text)
+    lined = aligned(before, layer, wraps, text)
+    return [layer, *wraps, *([lined] if lined.edits else [])]
+
+
+def wanted(fix: Fix | None, unsafe: bool) -> bool:
+    """Whether a fix may be applied."""
+    return fix is not None and (fix.safety is Safety.SAFE or unsafe)
+
+
+def _dropped(work: Work, text: str, project: Project) -> Layer:
+    """Without the imports that fixes left unused, now or in an earlier round."""
+    if not work.drops:
+        return Layer(())
+    try:
+        facts = read_facts(work.after.replaced(text), work.path.resolve())
+    except NotParsed:
+        return Layer(())
+    edits: list[Edit] = dropped(facts, work.drops, project)
+    layer = Layer.of(edits)
+    return layer if edits and _wrong(work.after.replaced(layer.made(text))) is None else Layer(())
+
+
+def _untouchable(source: Source, path: Path) -> str:
+    """Why a file is not to be rewritten at all; empty where it may be."""
+    if not source.exact:
+        return f"written as {source.encoding} it would be other bytes throughout; save it as UTF-8"
+    try:  # a file in which only comments were looked at need not be Python
+        broken = _not_compiled(read_facts(source, path))
+    except NotParsed as error:
+        return str(error)
+    return f"Python cannot compile it: {broken}" if broken is not None else ""
+
+
+def _wrong(after: Source) -> str | None:
+    """Why a text cannot be written; None where it can."""
+    try:
+        facts = read_facts(after, after.path)
+        read = decode(after.path, after.encode())
+    except (NotParsed, Unreadable) as error:
+        return str(error)
+    if read.text != after.text:  # a coding cookie came or went
+        return f"Python would read it as {read.encoding}, and it is written as {after.encoding}"
+    return _not_compiled(facts)
+
+
+def _not_compiled(file: FileFacts) -> str | None:
+    """What Python says of a text that parses and still is no program, as with a late `from __future__`."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT if file.source.in_cells else 0
+            compile(file.tree, str(file.path), "exec", flags, dont_inherit=True)
+    except SyntaxError as error:
+        return f"line {error.lineno}: {error.msg}"
+    except (RecursionError, MemoryError):
+        return None
+    return None

@@ -1,0 +1,101 @@
+"""Edits to a text: which of them go together, the text they make, and where its places were before."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from shardlint.rules_api.rule import Edit, Finding
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Edits made at once, in text order, none over another."""
+
+    edits: tuple[Edit, ...]
+
+    @staticmethod
+    def of(edits: Iterable[Edit]) -> Layer:
+        """The edits in order."""
+        return Layer(tuple(sorted(edits, key=lambda edit: (edit.start, edit.end, edit.text))))
+
+    def made(self, text: str) -> str:
+        """The text with the edits made."""
+        parts = []
+        end = 0
+        for edit in self.edits:
+            parts += [text[end : edit.start], edit.text]
+            end = edit.end
+        return "".join([*parts, text[end:]])
+
+    def forward(self, offset: int) -> int:
+        """Where what begins at an offset begins afterwards: what was replaced begins where the new text does."""
+        shift = 0
+        for edit in self.edits:
+            if edit.start > offset:
+                break
+            if edit.start <= offset < edit.end:
+                return edit.start + shift
+            shift += len(edit.text) - (edit.end - edit.start)
+        return offset + shift
+
+    def back(self, offset: int) -> int:
+        """Where what begins at an offset afterwards began: new text began where the old text did."""
+        shift = 0
+        for edit in self.edits:
+            start = edit.start + shift
+            if start > offset:
+                break
+            if start <= offset < start + len(edit.text):
+                return edit.start
+            shift += len(edit.text) - (edit.end - edit.start)
+        return offset - shift
+
+
+def same_program(one: str, two: str) -> bool:
+    """Whether two texts parse, and to the same tree: they differ in layout alone."""
+    try:
+        trees = [ast.dump(ast.parse(text.removeprefix("\ufeff"))) for text in (one, two)]
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return trees[0] == trees[1]
+
+
+def forward(layers: Sequence[Layer], offset: int) -> int:
+    """Through several layers, the first one first."""
+    for layer in layers:
+        offset = layer.forward(offset)
+    return offset
+
+
+def back(layers: Sequence[Layer], offset: int) -> int:
+    """The other way, the last one first."""
+    for layer in reversed(layers):
+        offset = layer.back(offset)
+    return offset
+
+
+def together(findings: Iterable[Finding]) -> tuple[list[Finding], Layer]:
+    """Of findings with fixes those whose edits do not overlap, each whole or not at all, and the edits."""
+    chosen: list[Finding] = []
+    edits: dict[tuple[int, int, str], Edit] = {}
+    for finding in findings:
+        if finding.fix is None:
+            continue
+        new = {(edit.start, edit.end, edit.text): edit for edit in finding.fix.edits}
+        if any(_overlap(one, two) for one in new.values() for key, two in edits.items() if key not in new):
+            continue  # the next round gets it
+        edits.update(new)
+        chosen.append(finding)
+    return chosen, Layer.of(edits.values())
+
+
+def _overlap(one: Edit, two: Edit) -> bool:
+    if one.start == one.end == two.start == two.end:
+        return one.text != two.text and not (_is_import(one) and _is_import(two))
+    return one.start < two.end and two.start < one.end
+
+
+def _is_import(edit: Edit) -> bool:
+    return edit.text.lstrip("\r\n").startswith(("import ", "from "))

@@ -1,0 +1,211 @@
+"""Findings to fixed files: projects one after the other, each in memory first, then written file by file."""
+
+from __future__ import annotations
+
+import difflib
+import io
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from shardlint.config.folders import Places
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import FileReport, Options, Outcome, Run
+from shardlint.engine.run import chosen
+from shardlint.output.printable import plain
+from shardlint.rewrite.attempt import Attempt, Made, Work, wanted
+from shardlint.rewrite.recheck import carry_out
+from shardlint.rules_api.rule import Finding
+from shardlint.source.files import remove_left_over, replace_file
+from shardlint.source.find import Found
+from shardlint.source.text import Source, Unreadable
+
+__all__ = ["FixReport", "FixedFile", "diff", "fix", "patch", "wanted", "write_atomically"]
+
+Gate = Callable[[Attempt], Iterable[tuple[Made, str]]]
+"""Looks at what an attempt made, and says what is not to be made, each with the reason. Asked until it has none."""
+
+
+@dataclass
+class FixedFile:
+    """One file's outcome: its source before and after, the findings that were fixed, and those left.
+
+    What is left points into `after`; of a fix that was taken back it says why.
+    """
+
+    path: Path
+    before: Source
+    after: Source
+    done: list[Finding] = field(default_factory=list)
+    left: list[Finding] = field(default_factory=list)
+    problem: str = ""
+    left_before: list[Finding] = field(default_factory=list)
+    """What is left, pointing into `before`."""
+    done_at: list[tuple[int, int]] = field(default_factory=list)
+    """Where each that was fixed was in `before`, and is in `after`."""
+
+    @property
+    def changed(self) -> bool:
+        """Whether there is anything to write."""
+        return self.after.text != self.before.text
+
+    def report(self, written: bool) -> FileReport:
+        """What is left, as a check reports it: in the file as it is now, or was."""
+        if written:
+            return FileReport(self.path, self.after, self.left)
+        return FileReport(self.path, self.before, self.left_before)
+
+
+@dataclass
+class FixReport(Run):
+    """The result of fixing."""
+
+    fixed: list[FixedFile] = field(default_factory=list)
+
+
+def fix(
+    paths: Sequence[Path], options: Options, unsafe: bool, write: bool, gates: Sequence[Gate] = ()
+) -> FixReport:
+    """Fix the files. With `write` False nothing is written. What does not pass the `gates` is not made.
+
+    Raises `BadSettings` and `UnknownRule`. A file that cannot be read, fixed or written is reported; the others go on.
+    """
+    report = FixReport()
+    places = Places(config=options.config)
+    found = chosen(paths, options, places)
+    report.passed_by(found)
+    report.root = Checker(options, places=places).root
+    named = {met.path for met in found.met if met.stamp is None}
+    files = _each_once(found)
+    if write:
+        remove_left_over(files)
+    gates = [_cannot_be_written, *gates] if write else gates
+    beside: dict[Path, Source] = {}
+    for root, inside in _by_project(files, Checker(options, places=places)).items():
+        attempt = Attempt([], options, unsafe, root, places, beside)
+        _fix_project(report, inside, attempt, write, gates)
+        changed = (one for one in report.fixed if one.changed and not one.problem)
+        beside = {one.path.resolve(): one.after for one in changed}
+    report.incomplete = report.incomplete or any(path in named for path, _ in report.skipped)
+    order = {path: place for place, path in enumerate(files)}
+    report.fixed.sort(key=lambda outcome: order[outcome.path])
+    return report
+
+
+def _each_once(found: Found) -> list[Path]:
+    """The files to fix: of a file that links lead to too, the path that is none."""
+    files: dict[Path, Path] = {}
+    for met in found.met:
+        real = Path(met.real)
+        if real not in files or files[real].is_symlink():
+            files[real] = met.path
+    return list(files.values())
+
+
+def _by_project(files: Sequence[Path], checker: Checker) -> dict[str, list[Path]]:
+    """The files by the project they are in, a project behind those inside it, whose files it may read."""
+    projects: dict[str, list[Path]] = {}
+    for file in files:
+        projects.setdefault(checker.root(file), []).append(file)
+    return {root: projects[root] for root in sorted(projects, key=lambda root: -len(Path(root).parts))}
+
+
+def _fix_project(
+    report: FixReport, files: Sequence[Path], attempt: Attempt, write: bool, gates: Sequence[Gate]
+) -> None:
+    checker = attempt.checker()
+    attempt.outcomes = [checker.check_file(file) for file in files]
+    checker.let_go()
+    after = _let_through(attempt, gates)
+    for outcome in attempt.outcomes:
+        report.files += 1
+        report.failed = report.failed or outcome.failed
+        report.faults += [(outcome.path, fault) for fault in outcome.faults]
+        work = attempt.works.get(outcome.path)
+        reason = work.reason if work is not None else outcome.reason
+        if reason:
+            report.skipped.append((outcome.path, reason))
+        if work is not None:
+            report.fixed.append(_outcome(attempt, work, after.get(str(outcome.path)), write))
+
+
+def _let_through(attempt: Attempt, gates: Sequence[Gate]) -> dict[str, Outcome]:
+    """Carry an attempt out until no gate refuses anything of it; what the check of the result says."""
+    after = carry_out(attempt)
+    while refused := next((found for gate in gates if (found := list(gate(attempt)))), None):
+        for made, why in refused:
+            attempt.refused.add(made, why)
+        after = carry_out(attempt)
+    return after
+
+
+def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[Made, str]]:
+    """What moves together where one of the files cannot be written."""
+    for work in attempt.works.values():
+        joined = [made for made in work.made if made.together]
+        if joined and not os.access(work.path, os.W_OK):
+            why = f"{work.path.name}, which would have to change with it, is read-only"
+            yield from ((made, why) for made in joined)
+
+
+def _outcome(attempt: Attempt, work: Work, again: Outcome | None, write: bool) -> FixedFile:
+    findings = work.first if again is None else again.report.findings if again.report is not None else []
+    left = list(attempt.left(work, findings))
+    before = [replace(one, start=work.origin(one), end=max(work.origin(one), work.end(one))) for one in left]
+    outcome = FixedFile(
+        work.path, work.before, work.after, [made.finding for made in work.made], left, "", before
+    )
+    outcome.done_at = [(made.origin, work.now(made)) for made in work.made]
+    if write and outcome.changed:
+        _write(outcome)
+    return outcome
+
+
+def _write(outcome: FixedFile) -> None:
+    try:
+        write_atomically(outcome.path, outcome.after.encode(), expected=outcome.before.encode())
+    except (OSError, Unreadable) as error:
+        outcome.problem = f"not written: {error}"
+
+
+def diff(outcome: FixedFile) -> Iterator[str]:
+    """A unified diff for people, its lines without newlines."""
+    before, after = _lines(outcome.before), _lines(outcome.after)
+    yield from difflib.unified_diff(before, after, *_names(outcome), lineterm="")
+
+
+def patch(outcome: FixedFile) -> Iterator[bytes]:
+    """A unified diff for `patch` and `git apply`: of the file's own bytes, its lines with their ends."""
+    before, after = (io.BytesIO(source.encode()).readlines() for source in (outcome.before, outcome.after))
+    old, new = map(str.encode, _names(outcome))
+    for line in difflib.diff_bytes(difflib.unified_diff, before, after, old, new):
+        yield line if line.endswith(b"\n") else line + b"\n\\ No newline at end of file\n"
+
+
+def _names(outcome: FixedFile) -> tuple[str, str]:
+    name = plain(outcome.path.as_posix())  # a line end in it would be a line of the patch
+    return f"a/{name}", f"b/{name}"
+
+
+def _lines(source: Source) -> list[str]:
+    """As people read them: of a notebook the code, a line between cells."""
+    lines = [source.line(number + 1) for number in range(len(source.line_starts))]
+    return lines[:-1] if lines and not lines[-1] else lines
+
+
+def write_atomically(path: Path, data: bytes, expected: bytes) -> None:
+    """Write a file as `replace_file` does, with its mode and owner kept.
+
+    Raises `OSError`, also when the file is no longer what was read (`expected`): someone else's change is not lost.
+    """
+    real = Path(os.path.realpath(path))
+    status = real.stat()
+    if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
+        raise OSError("it is no regular file")
+    if real.read_bytes() != expected:
+        raise OSError("the file changed while it was being fixed; run fix again")
+    if not os.access(real, os.W_OK):
+        raise PermissionError("permission denied: the file is read-only")
+    replace_file(real, data, stat.S_IMODE(status.st_mode))

@@ -1,0 +1,165 @@
+"""Fixes held against the fixtures of their project: run as the project is, and as the fixes make it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Self
+
+from shardlint.output.printable import plain
+from shardlint.rewrite.asking import Unit, units
+from shardlint.rewrite.attempt import Attempt, Made
+from shardlint.source.text import Source
+from shardlint.verify.children import CannotRun
+from shardlint.verify.find import below
+from shardlint.verify.plan import Request, verify_fixtures
+from shardlint.verify.regressions import not_run, worse
+from shardlint.verify.report import Result
+from shardlint.verify.runner import Runner
+
+_LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".hg", ".venv", "venv", ".tox", "node_modules", "__pycache__", ".mypy_cache", ".ruff_cache"
+)
+_AT_ONCE = 4
+_SHOWN = 3
+_Texts = Mapping[Path, Source]
+
+
+@dataclass
+class _Copy:
+    """A project elsewhere, where programs may be other ones and run. `before` is what its fixtures told as it is."""
+
+    root: Path
+    folder: Path
+    runner: Runner | None
+    """Started in the folder, as its programs are then; None where there is nothing to run."""
+    written: dict[Path, bytes] = field(default_factory=dict)
+    before: list[Result] = field(default_factory=list)
+
+    def verify(self, texts: _Texts, only: frozenset[str] = frozenset()) -> list[Result]:
+        """What the fixtures tell (those of `only`, `FILE::NAME`, where there are some) with these texts."""
+        if self.runner is None:
+            return []
+        self._write(texts)
+        with contextlib.chdir(self.folder):
+            files: dict[Path, list[str]] = {file: [] for file in below(Path(), governing=True)}
+            if only:
+                names = [one.rpartition("::")[::2] for one in only]
+                files = {file: [name for of, name in names if of == str(file)] for file in files}
+                files = {file: found for file, found in files.items() if found}
+            if not files:
+                return []
+            with contextlib.suppress(_NoFixture):
+                return _told(self.runner, Request(files, sketch=True))
+        return []
+
+    def _write(self, texts: _Texts) -> None:
+        for path, data in self.written.items():
+            path.write_bytes(data)
+        self.written.clear()
+        for path, source in texts.items():
+            if path.is_relative_to(self.root):
+                here = self.folder / path.relative_to(self.root)
+                self.written[here] = here.read_bytes()
+                here.write_bytes(source.encode())
+
+
+class _NoFixture(Exception):
+    """Files speak of fixtures, and have none."""
+
+
+def _told(runner: Runner, request: Request) -> list[Result]:
+    try:
+        return verify_fixtures(runner, request)
+    except CannotRun as error:
+        if "no fixture" in str(error):
+            raise _NoFixture from error
+        raise
+
+
+class Proving:
+    """A gate, and a context manager: fixes that make a fixture worse are refused, the first that does it at a time.
+
+    Raises `CannotRun` where fixtures cannot be run.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._copies: dict[Path, _Copy] = {}
+        self._stack = contextlib.ExitStack()
+
+    def __enter__(self) -> Self:
+        before = os.environ.get("PYTHONDONTWRITEBYTECODE")
+        os.environ["PYTHONDONTWRITEBYTECODE"] = "1"  # a file may change twice in a second
+        self._stack.callback(_restore, before)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def __call__(self, attempt: Attempt) -> Iterator[tuple[Made, str]]:
+        """The fixes of the first change that makes a fixture worse."""
+        if not any(work.changed for work in attempt.works.values()):
+            return
+        copy = self._copy(attempt.root)
+        if not copy.before:
+            return
+        found = worse(copy.before, copy.verify(attempt.overlay()))
+        if found:
+            unit, said = self._culprit(attempt, copy, found)
+            yield from ((made, said) for made in unit.made)
+
+    def _copy(self, root: Path) -> _Copy:
+        if root not in self._copies:
+            folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="shardlint-fix-")))
+            there = folder.resolve() / root.name
+            shutil.copytree(root, there, symlinks=True, ignore=_LEFT_OUT)
+            with contextlib.chdir(there):
+                runner = None
+                if any(True for _ in below(Path(), governing=True)):
+                    runner = self._stack.enter_context(Runner(at_once=min(os.cpu_count() or 1, _AT_ONCE)))
+            copy = _Copy(root.resolve(), there, runner)
+            copy.before = copy.verify({})
+            if not copy.before:
+                self._tell(plain(f"{root}: it has no fixtures, so nothing was verified"))
+            for name, why in not_run(copy.before).items():
+                self._tell(plain(f"{name}: it cannot be run as it is, so it was not verified: {why}"))
+            self._copies[root] = copy
+        return self._copies[root]
+
+    def _culprit(self, attempt: Attempt, copy: _Copy, found: dict[str, list[str]]) -> tuple[Unit, str]:
+        """The last of the fewest changes, from the first on, with which a fixture is worse; and how."""
+        every = units(attempt)
+        only = frozenset(name for name in found if "::" in name)
+        before = [one for one in copy.before if one.fixture in only] if only else copy.before
+        good, bad = 0, len(every)
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            told = worse(before, copy.verify(_with(attempt, every[middle:]), only))
+            good, bad, found = (good, middle, told) if told else (middle, bad, found)
+        said = [f"{name}: {one}" for name, what in found.items() for one in what]
+        return every[bad - 1], f"shardlint verify: {'; '.join(said[:_SHOWN])}"
+
+
+def _with(attempt: Attempt, without: Sequence[Unit]) -> _Texts:
+    """The texts with all changes but some."""
+    some = Attempt(
+        attempt.outcomes, attempt.options, attempt.unsafe, str(attempt.root), attempt.places, attempt.beside
+    )
+    some.refused = attempt.refused.copy()
+    for made in (one for unit in without for one in unit.made):
+        some.refused.add(made, "to see what it does")
+    some.run()
+    return some.overlay()
+
+
+def _restore(before: str | None) -> None:
+    if before is None:
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+    else:
+        os.environ["PYTHONDONTWRITEBYTECODE"] = before

@@ -1,0 +1,172 @@
+"""What came of the fixes of a project: which left their finding in place, and which brought one."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from shardlint.engine.results import Outcome
+from shardlint.rewrite.attempt import Attempt, Made, Work
+from shardlint.rewrite.edits import forward
+from shardlint.rules_api.rule import Finding
+
+# More attempts than this, and nothing of the project is fixed.
+_ATTEMPTS = 6
+# Up to here each changed file is tried alone to tell which of them brings a finding to another.
+_TRIED_ALONE = 30
+
+
+def carry_out(attempt: Attempt) -> dict[str, Outcome]:
+    """Run an attempt until all that it makes holds; what the check of the result says of each file, by path.
+
+    Fixes that leave their finding in place or bring another are refused, and the attempt is made anew without them.
+    """
+    for turn in range(_ATTEMPTS):
+        attempt.run()
+        if not any(work.changed for work in attempt.works.values()):
+            return {}
+        after: dict[str, Outcome] = {}
+        bad = list(attempt.halves())
+        if not bad:
+            after = _checked(attempt)
+            bad = list(_bad(attempt, after))
+        if not bad:
+            return after
+        last = turn == _ATTEMPTS - 2
+        for made, why in _all(attempt, bad[0][1]) if last else bad:
+            attempt.refused.add(made, why)
+    return {}
+
+
+def _all(attempt: Attempt, why: str) -> Iterator[tuple[Made, str]]:
+    for work in attempt.works.values():
+        yield from ((made, why) for made in work.made)
+
+
+def _checked(attempt: Attempt) -> dict[str, Outcome]:
+    """All files that are not quiet, as they would be."""
+    checker = attempt.checker()
+    found = {}
+    for outcome in attempt.outcomes:
+        if outcome.quiet:
+            continue
+        work = attempt.works.get(outcome.path)
+        data = work.after.encode() if work is not None and work.changed else None
+        found[str(outcome.path)] = checker.check_file(outcome.path, data)
+    checker.let_go()
+    return found
+
+
+def _bad(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tuple[Made, str]]:
+    """The fixes that are not to be made, with the reason."""
+    for outcome in attempt.outcomes:
+        again = after.get(str(outcome.path))
+        if again is None:
+            continue
+        work = attempt.works.get(outcome.path)
+        now = again.report.findings if again.report is not None else []
+        if again.reason is not None and again.reason != outcome.reason:
+            made = work.made if work is not None else []
+            yield from ((one, f"checked again, {again.reason}") for one in made)
+            continue
+        if work is None:
+            for finding in now:
+                yield from _from_elsewhere(attempt, again, finding)
+            continue
+        kept, new = _compared(work, now)
+        yield from ((made, "checked again, the finding would still be there") for made in kept)
+        for finding in new:
+            line = work.after.position(finding.start)[0]
+            why = work.after.told(f"it would bring {finding.rule.code} at line {line}")
+            near = _culprits(attempt, outcome, work, finding)
+            yield from ((made, why) for made in near)
+            if not near:
+                yield from _from_elsewhere(attempt, again, finding)
+
+
+def _compared(work: Work, now: Sequence[Finding]) -> tuple[list[Made], list[Finding]]:
+    """The fixes whose finding is still there, and the findings that were not there before."""
+    rest = list(now)
+    kept = []
+    for made in work.made:
+        place = work.now(made)
+        same = [one for one in rest if one.rule.code == made.finding.rule.code and one.start == place]
+        if same:
+            kept.append(made)
+            rest.remove(same[0])
+    fixed = {(made.finding.rule.code, made.origin) for made in work.made}
+    before = [one for one in work.first if (one.rule.code, one.start) not in fixed]
+    for match in (_same_place, _same_origin):
+        for one in list(before):
+            found = next((other for other in rest if match(work, one, other)), None)
+            if found is not None:
+                before.remove(one)
+                rest.remove(found)
+    fixes = [made.finding.fix for made in work.made if made.finding.fix is not None]
+    uncovered = {code for fix in fixes for code in fix.uncovers}
+    return kept, [one for one in rest if one.rule.code not in uncovered]
+
+
+def _same_place(work: Work, before: Finding, now: Finding) -> bool:
+    return before.rule.code == now.rule.code and forward(work.layers, before.start) == now.start
+
+
+def _same_origin(work: Work, before: Finding, now: Finding) -> bool:
+    """Within what was written anew, where an old place is told only by where the old text began."""
+    place = forward(work.layers, before.start)
+    return before.rule.code == now.rule.code and place == forward(work.layers, work.origin(now))
+
+
+def _culprits(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) -> list[Made]:
+    """The fixes of a file that bring a finding: the first few, nearest first, without which it is not there."""
+    parts = _nearest_first(work, finding)
+    for part in parts[:_TRIED_ALONE]:
+        alone = Attempt(
+            [outcome], attempt.options, attempt.unsafe, str(attempt.root), attempt.places, attempt.beside
+        )
+        alone.wanted, alone.make_checker = attempt.wanted, attempt.make_checker
+        alone.refused = attempt.refused.copy()
+        for made in part:
+            alone.refused.add(made, "to see what it does")
+        alone.run()
+        left = alone.works[outcome.path]
+        if not any(_alike(work, left, finding, one) for one in left.findings):
+            return part
+    return parts[0] if parts else []
+
+
+def _alike(work: Work, other: Work, one: Finding, two: Finding) -> bool:
+    """Whether findings of two outcomes of a file are one."""
+    return one.rule.code == two.rule.code and work.origin(one) == other.origin(two)
+
+
+def _nearest_first(work: Work, finding: Finding) -> list[list[Made]]:
+    """The fixes of a file in parts: those on the finding's line, in the statements around it, then one by one."""
+    line = work.after.position(finding.start)[0]
+    tree = ast.parse(work.after.text.removeprefix("\ufeff"))
+    parts = [
+        (node.lineno, node.end_lineno or node.lineno) for node in ast.walk(tree) if isinstance(node, ast.stmt)
+    ]
+    around = sorted((last - first, first, last) for first, last in parts if first <= line <= last)
+    found: list[list[Made]] = []
+    for _, first, last in around:
+        near = [made for made in work.made if any(first <= one <= last for one in work.lines(made))]
+        if near and near not in found:
+            found.append(near)
+    smallest = found[:1]
+    return [*smallest, *([made] for made in work.made), *found[1:], work.made] if work.made else []
+
+
+def _from_elsewhere(attempt: Attempt, again: Outcome, finding: Finding) -> Iterator[tuple[Made, str]]:
+    """The fixes of other files that bring a finding to a file: those of one that does it alone, else all."""
+    why = f"it would bring {finding.rule.code} to {again.path.name}"
+    changed = [work for work in attempt.works.values() if work.changed]
+    for work in changed[:_TRIED_ALONE]:
+        alone = attempt.checker({**attempt.beside, work.path.resolve(): work.after})
+        seen = alone.check_file(again.path)
+        found = seen.report.findings if seen.report is not None else []
+        alone.let_go()
+        if any((one.rule.code, one.start) == (finding.rule.code, finding.start) for one in found):
+            yield from ((made, why) for made in work.made)
+            return
+    yield from _all(attempt, why)

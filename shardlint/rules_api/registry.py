@@ -1,0 +1,243 @@
+"""Rule packs, found through the entry-point group `shardlint.rules`, and which of their rules to run.
+
+A pack is a package that says where its rules and proofs are:
+
+    RULES = {"SL201": "my_pack.jit.device_put_in_jit:DevicePutInJit", ...}    # code -> module:class
+    PROOFS = ["my_pack/proofs"]                                               # folders of proof folders, if any
+    LEDGER = ["my_pack/ledger"]                                               # folders of CODE.jsonl, if any
+    PAGES = "https://example.org/rules/{code}.html"                           # where the rules' pages are, if anywhere
+
+Rules are imported only when selected: a run that needs one rule loads one.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+
+from shardlint.rules_api.rule import Harm, Rule, Wake
+
+GROUP = "shardlint.rules"
+
+# The engine's own findings (see shardlint/rules_api/builtin.py); named here so that listing codes imports nothing.
+_OWN = {
+    "SL001": "shardlint.rules_api.builtin:FileNotParsed",
+    "SL002": "shardlint.rules_api.builtin:UnusedSuppression",
+    "SL003": "shardlint.rules_api.builtin:SuppressionWithoutReason",
+}
+
+
+class UnknownRule(Exception):
+    """A selector that is no code, prefix, name or harm; the message suggests near ones."""
+
+
+class BrokenPack(Exception):
+    """A rule pack that cannot be used; the message names the pack, its distribution and the rule."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One rule of a pack, not yet imported."""
+
+    code: str
+    where: str
+    pack: str = "shardlint"
+    """The pack and its distribution, for people."""
+    page: str = ""
+    """The address of the rule's page, if its pack says one."""
+
+    @property
+    def ours(self) -> bool:
+        """Whether the rule comes with shardlint."""
+        return self.where.startswith(("shardlint.", "shardlint_rules."))
+
+    def load(self) -> type[Rule]:
+        """Import the rule's class. Raises `BrokenPack` when it is not where its pack says, or is no rule."""
+        module, _, name = self.where.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), name)
+        except Exception as error:
+            said = str(error) if isinstance(error, ImportError | AttributeError) else _said(error)
+            raise BrokenPack(
+                f"cannot load rule {self.code} from {self.where}, of {self.pack}: {said}"
+            ) from error
+        if not (isinstance(found, type) and issubclass(found, Rule)):
+            raise BrokenPack(f"{self.where} is not the rule {self.code} that {self.pack} says it is")
+        if getattr(found, "code", None) != self.code:
+            raise BrokenPack(f"{self.where} is not the rule {self.code} that {self.pack} says it is")
+        if not isinstance(getattr(found, "name", None), str) or not isinstance(
+            getattr(found, "harm", None), Harm
+        ):
+            raise BrokenPack(f"rule {self.code} of {self.pack} has no name or no harm")
+        return found
+
+
+@dataclass(frozen=True)
+class Pack:
+    """An imported pack. `shown` names it and its distribution, for people."""
+
+    module: ModuleType
+    shown: str
+
+
+@lru_cache(maxsize=1)
+def _packs() -> tuple[Pack, ...]:
+    return tuple(map(_imported, entry_points(group=GROUP)))
+
+
+def _imported(point: EntryPoint) -> Pack:
+    shown = f"rule pack {point.value!r}"
+    if point.dist is not None:
+        shown += f" of {point.dist.name} {point.dist.version}"
+    try:
+        found = importlib.import_module(point.value)
+    except (Exception, SystemExit) as error:
+        raise BrokenPack(
+            f"{shown} cannot be imported: {_said(error)}; mend or uninstall it, none of its rules can run"
+        ) from error
+    rules = getattr(found, "RULES", None)
+    if not isinstance(rules, Mapping) or not all(
+        isinstance(text, str) for entry in rules.items() for text in entry
+    ):
+        raise BrokenPack(f'{shown} has no table RULES of codes and places, as {{"AB101": "module:Class"}}')
+    return Pack(found, shown)
+
+
+def _said(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def pack_folders() -> list[Path]:
+    """Where the packs' own files are, data too: a folder, or the one file."""
+    modules = [pack.module for pack in _packs()]
+    return [Path(place) for module in modules for place in getattr(module, "__path__", [module.__file__])]
+
+
+@lru_cache(maxsize=1)
+def entries() -> Mapping[str, Entry]:
+    """All rules of all packs, by code. Raises `BrokenPack` when two packs claim a code."""
+    found = {code: Entry(code, where) for code, where in _OWN.items()}
+    for pack in _packs():
+        pages = str(getattr(pack.module, "PAGES", ""))
+        for code, where in pack.module.RULES.items():
+            if code in found and found[code].where != where:
+                raise BrokenPack(f"{code} is claimed by {found[code].where} and by {where}, of {pack.shown}")
+            found[code] = Entry(code, where, pack.shown, pages.replace("{code}", code))
+    return dict(sorted(found.items()))
+
+
+def page_address(code: str) -> str:
+    """Where a rule's page is on the web; empty where its pack says none."""
+    entry = entries().get(code)
+    return entry.page if entry is not None else ""
+
+
+@lru_cache(maxsize=1)
+def rules() -> tuple[type[Rule], ...]:
+    """All rules, imported, by code."""
+    return tuple(entry.load() for entry in entries().values())
+
+
+def proof_folders() -> dict[str, Path]:
+    """The folder with each rule's proof: bad.py, good.py, proof.toml."""
+    found: dict[str, Path] = {}
+    for pack in _packs():
+        for folder in getattr(pack.module, "PROOFS", ()):
+            for path in sorted(Path(folder).glob("*/proof.toml")):
+                if path.parent.name in entries():
+                    found.setdefault(path.parent.name, path.parent)
+    return dict(sorted(found.items()))
+
+
+def ledger_folders() -> list[Path]:
+    """Where the packs keep what was judged of their findings on public code."""
+    return [Path(folder) for pack in _packs() for folder in getattr(pack.module, "LEDGER", ())]
+
+
+def select(chosen: Sequence[str], ignored: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules on by default, or the ones chosen, less the ignored ones. Raises `UnknownRule` and `BrokenPack`."""
+    return made(selected(chosen, ignored))
+
+
+def selected(chosen: Sequence[str], ignored: Sequence[str], extended: Sequence[str] = ()) -> frozenset[str]:
+    """Their codes, and those of the rules that `extended` adds.
+
+    A selector is a code (SL201), a prefix (SL2), a name (device-put-in-jit), a harm (silent) or "all". Raises
+    `UnknownRule`.
+    """
+    codes = set(matching(chosen)) if chosen else {rule.code for rule in rules() if rule.default}
+    codes.update(matching(extended))
+    return frozenset(codes.difference(matching(ignored)))
+
+
+def made(codes: Collection[str]) -> tuple[Rule, ...]:
+    """Rules by their codes, ready to run, in the order of the codes. Raises `BrokenPack`."""
+    return tuple(_made(entry) for code, entry in entries().items() if code in codes)
+
+
+def _made(entry: Entry) -> Rule:
+    kind = entry.load()
+    try:
+        rule = kind()
+        for wake in rule.wakes:
+            if not isinstance(wake, Wake):
+                raise TypeError(f"{wake!r} wakes no rule")
+            for text in getattr(wake, "near", ()):
+                re.compile(text if text.startswith("(?") else "")
+        return rule
+    except Exception as error:
+        raise BrokenPack(f"cannot make rule {entry.code} of {entry.pack}: {_said(error)}") from error
+
+
+def matching(selectors: Iterable[str]) -> Iterator[str]:
+    """The codes that selectors name. Raises `UnknownRule`."""
+    for selector in selectors:
+        found = list(_one(selector.strip()))
+        if not found:
+            raise UnknownRule(_suggest(selector))
+        yield from found
+
+
+def _one(selector: str) -> Iterator[str]:
+    if selector.lower() == "all":
+        yield from entries()
+        return
+    if re.fullmatch(r"[A-Za-z]+[0-9]*", selector):
+        found = [code for code in entries() if code.startswith(selector.upper())]
+        if found:
+            yield from found
+            return
+    for rule in rules():
+        if selector.lower() in (rule.name, rule.harm.value):
+            yield rule.code
+
+
+def near(selector: str) -> list[str]:
+    """What there is that looks like a selector that means nothing."""
+    import difflib
+
+    known = [*entries(), *(rule.name for rule in rules()), *(harm.value for harm in Harm), "all"]
+    said = selector.strip()
+    return _beside(said.upper()) or difflib.get_close_matches(said.lower(), known, n=3)
+
+
+def _suggest(selector: str) -> str:
+    found = near(selector)
+    hint = f"; did you mean {', '.join(found)}?" if found else "; `shardlint rules` lists them"
+    return f"no rule, prefix, name or harm is called {selector!r}{hint}"
+
+
+def _beside(code: str) -> list[str]:
+    """The first codes that begin as something does that looks like a code: SL901 for SL9999, SL201 for SL2O1."""
+    letters = re.match("[A-Z]+(?=[0-9])", code)
+    for length in range(len(code) - 1, letters.end() - 1, -1) if letters is not None else ():
+        found = [known for known in entries() if known.startswith(code[:length])]
+        if found:
+            return found[:3]
+    return []

@@ -1,0 +1,327 @@
+"""The vocabulary of a rule: what wakes it, what it finds, and how it would be mended."""
+
+from __future__ import annotations
+
+import enum
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, Literal
+
+from shardlint.config.certainty import Certainty
+
+if TYPE_CHECKING:
+    from shardlint.rules_api.site import Site
+
+__all__ = [
+    "Attributes",
+    "Calls",
+    "Certainty",
+    "Edit",
+    "Finding",
+    "Fix",
+    "Form",
+    "Harm",
+    "Keywords",
+    "Lines",
+    "Methods",
+    "Named",
+    "Rule",
+    "Safety",
+    "Statements",
+    "Takes",
+    "Uses",
+    "Wake",
+    "Withs",
+]
+
+
+class Harm(enum.StrEnum):
+    """What happens to a program with the mistake."""
+
+    SILENT = "silent"
+    """It runs, with wrong placement or wrong numbers."""
+    CRASH = "crash"
+    """It raises."""
+    COST = "cost"
+    """It is right but pays in memory, communication or recompiles."""
+    REMOVED = "removed"
+    """It uses a name that a release took away or will."""
+
+    @property
+    def mild(self) -> bool:
+        """Whether the program is right today."""
+        return self in (Harm.COST, Harm.REMOVED)
+
+
+class Safety(enum.StrEnum):
+    """What a fix may change."""
+
+    SAFE = "safe"
+    """It keeps meaning and meets the intent."""
+    UNSAFE = "unsafe"
+    """It may change numerics, memory or communication: `--unsafe-fixes`."""
+
+
+@dataclass(frozen=True)
+class Edit:
+    """Replace the characters from `start` to `end` of the file's text with `text`."""
+
+    start: int
+    end: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Fix:
+    """How to mend a finding: all edits are made or none.
+
+    `message` says what to write instead, in code. `why` is why it is unsafe. `drops` are names this fix stops using:
+    their imports go when nothing else uses them. `together` are the files (absolute paths) of a change that is right
+    only as a whole: unless each of them is changed, none is. `uncovers` are codes of what may be found in its place
+    once it is made, and is no worse: what raised works, and is deprecated.
+    """
+
+    safety: Safety
+    message: str
+    edits: tuple[Edit, ...]
+    why: str = ""
+    drops: tuple[str, ...] = ()
+    together: tuple[str, ...] = ()
+    uncovers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Named:
+    """A rule that need not be loaded to tell what it found."""
+
+    code: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding. `start` and `end` are character offsets in the file's text.
+
+    `label` stands beside the underlined code, `message` says what will happen on the user's releases, and `help` what
+    to write instead where there is no fix to apply. `form` is a short, lasting name of the form of the mistake within
+    its rule, by which findings are judged (see ledger.py). `why` is the evidence for what the text does not
+    prove: an annotation, a configuration file, a line beside it. `obstacles` is not None where a project has many such
+    findings, of which the report says one line: what keeps it from being fixed, each with its file and line.
+    """
+
+    rule: type[Rule] | Named
+    start: int
+    end: int
+    label: str
+    message: str
+    help: str = ""
+    harm: Harm = Harm.SILENT
+    certainty: Certainty = Certainty.PROVEN
+    fix: Fix | None = None
+    form: str = ""
+    why: str = ""
+    obstacles: tuple[str, ...] | None = None
+    rests: tuple[str, ...] = field(default=(), compare=False)
+    """The other files (absolute paths) that were read to find it; entered by the checker."""
+
+
+@dataclass(frozen=True)
+class _Called:
+    """What wakes for calls.
+
+    `near` are texts without which a call is of no interest: a file that holds none of them is not looked into for these
+    calls. One that begins with `(?` is a regular expression; one with `names:` gives the names that modules have, and
+    stands in a file that takes another from them. `within` is the same of the function the call stands in
+    (of the file, outside of functions), for what the call itself must say: a keyword. `outside` says that calls in
+    the bodies of functions are of none. They hold for this rule, whatever others are run with it.
+    """
+
+    names: tuple[str, ...]
+    near: tuple[str, ...] = ()
+    within: tuple[str, ...] = ()
+    outside: bool = False
+
+    def __init__(
+        self, *names: str, near: tuple[str, ...] = (), within: tuple[str, ...] = (), outside: bool = False
+    ) -> None:
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "near", near or within)
+        object.__setattr__(self, "within", within)
+        object.__setattr__(self, "outside", outside)
+
+
+class Calls(_Called):
+    """Wake for calls of these library functions (canonical names), also through aliases and `functools.partial`."""
+
+
+@dataclass(frozen=True)
+class Uses:
+    """Wake wherever one of these dotted names is imported or referred to, as written (before canonical naming).
+
+    A name ending in `.*` stands for a module and everything in it. `near` is as for `Calls`.
+    """
+
+    names: tuple[str, ...]
+    near: tuple[str, ...] = ()
+
+    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "near", near)
+
+
+@dataclass(frozen=True)
+class Imports:
+    """Trigger on what import statements take of these libraries. `near` is as for `Calls`."""
+
+    names: tuple[str, ...]
+    near: tuple[str, ...] = ()
+
+    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "near", near)
+
+
+class Methods(_Called):
+    """Wake for calls of methods with these names, on anything that is not a library's own module or class.
+
+    For names that one library alone uses (`get_metadata`): what the object is, the text seldom tells.
+    """
+
+
+class Attributes(_Called):
+    """Wake where an attribute with one of these names is read, on anything that is not a library's own."""
+
+
+class Keywords(_Called):
+    """Wake for calls, of whatever, that give a keyword argument with one of these names."""
+
+
+@dataclass(frozen=True)
+class Withs:
+    """Wake for the items of `with` statements that say one of these words, a capital first letter or not."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+@dataclass(frozen=True)
+class Statements:
+    """Trigger on calls that are statements by themselves, of something whose name holds one of these parts.
+
+    `shard_params(state)`: a function of the project, by what people name it. Capitals do not count. Only in files that
+    name one of the libraries.
+    """
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+@dataclass(frozen=True)
+class Lines:
+    r"""Trigger on statements that begin on a line which matches one of these regular expressions, from its beginning.
+
+    For what no library name marks: `return None`, a field of a class. Only in files that name one of the libraries.
+    A pattern says nothing of blanks at the beginning of the line. `near` is one that the file must match too, anywhere.
+    `saying` are texts of which one stands on every line that matches: trying the pattern on all lines is slow. Of a
+    pattern that begins with `[^#\n]*`, anything but a comment, the rest begins with one of them.
+    """
+
+    names: tuple[str, ...]
+    near: str = ""
+    saying: tuple[str, ...] = ()
+
+    def __init__(self, *names: str, near: str = "", saying: tuple[str, ...] = ()) -> None:
+        object.__setattr__(self, "names", names)
+        object.__setattr__(self, "near", near)
+        object.__setattr__(self, "saying", saying)
+
+
+@dataclass(frozen=True)
+class Takes:
+    """Trigger on parameters with these names, of functions that a `def` makes. Only in files that name a library."""
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+Form = Literal[
+    "call",
+    "partial",
+    "name",
+    "import",
+    "method",
+    "attribute",
+    "keyword",
+    "with",
+    "statement",
+    "line",
+    "parameter",
+]
+"""What a trigger came upon (see `Site`)."""
+
+
+Wake = Calls | Uses | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
+
+
+class Rule(ABC):
+    """A rule: one file, one class. Its docstring, with fixed headings, and the programs of its proof are its page.
+
+    `holds` says for which releases the claim was proven: a rule is silent for other targets. `certainty` is what
+    the surest of its findings may be, `PROVEN` or `POSSIBLE`. Findings that are not proven are possible, or likely
+    where their form is among `likely`: the forms that have earned it (ledger.py). A rule of which no finding
+    would be reported is not run.
+
+    What `forms`, `closed`, `where` and `in_version_checks` say is asked before `check` or of what it finds
+    (`Site.findings`), and no rule is asked about code that a test expects to raise or warn: `check` need not.
+    """
+
+    code: ClassVar[str]
+    name: ClassVar[str]
+    harm: ClassVar[Harm]
+    certainty: ClassVar[Certainty] = Certainty.PROVEN
+    likely: ClassVar[tuple[str, ...]] = ()
+    default: ClassVar[bool] = True
+    holds: ClassVar[Mapping[str, str]] = {}
+    wakes: ClassVar[tuple[Wake, ...]] = ()
+    project: ClassVar[str] = ""
+    """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
+    fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
+    by_hand: ClassVar[str] = ""
+    """Why findings without a fix have none, where they do not say it."""
+    forms: ClassVar[tuple[Form, ...]] = ()
+    """The forms of its triggers that it is asked about; () for all of them."""
+    closed: ClassVar[tuple[Literal["positional", "keywords"], ...]] = ()
+    """It is not asked of a call that spreads such arguments (`*args`, `**kwargs`) which cannot be read."""
+    where: ClassVar[Literal["", "host", "traced"]] = ""
+    """"traced" where it holds only in code that is always or sometimes traced, "host" where only in other code."""
+    in_version_checks: ClassVar[bool] = True
+    """Whether it holds also in code that runs only after a question for the release of a library."""
+    bound: ClassVar[bool] = False
+    """It is asked, too, of calls of a name that a partial is bound to, and of partials of it: it takes what the first
+    partial was given into account (`Site.arguments` and `Site.keyword` know only what is given here)."""
+    assumes: ClassVar[bool] = False
+    """Where it finds nothing, ask again on each way to the site that is in sight, with defaults for what is not known.
+
+    What it finds then is likely at most. Not for a rule that takes it for evidence that something is not there.
+    """
+
+    @classmethod
+    def ceiling(cls) -> Certainty:
+        """How sure the surest of its findings is."""
+        return Certainty.LIKELY if cls.certainty is not Certainty.PROVEN and cls.likely else cls.certainty
+
+    @classmethod
+    def unproven(cls, form: str = "") -> Certainty:
+        """How sure a finding of this form is where the text does not prove it."""
+        return Certainty.LIKELY if form in cls.likely else Certainty.POSSIBLE
+
+    @abstractmethod
+    def check(self, site: Site) -> Iterator[Finding]:
+        """Findings at a site that woke the rule."""

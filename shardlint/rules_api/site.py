@@ -1,0 +1,371 @@
+"""A resolved place, and the questions a rule can ask about it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from shardlint.config.targets import Targets
+from shardlint.config.versions import allows, show
+from shardlint.model import Program, api
+from shardlint.model.evaluator.assume import Assuming
+from shardlint.model.guards import expected_to_fail, guarded, tested
+from shardlint.model.lifetime.liveness import Fate, fate
+from shardlint.model.mesh.contexts import Context
+from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
+from shardlint.model.mesh.shardings import Shardings
+from shardlint.model.needs import GIVEN
+from shardlint.model.traced import Region
+from shardlint.model.values import Api, CallArguments, Place, Value
+from shardlint.rules_api.rule import Certainty, Edit, Finding, Fix, Form, Harm, Rule, Safety
+from shardlint.syntax import FileFacts, Scope
+
+if TYPE_CHECKING:
+    import libcst as cst
+
+
+def _led(file: FileFacts, view: Assuming) -> list[str]:
+    """Which calls lead to a site on a way, in words."""
+    calls = view.way.calls if view.way is not None else ()
+    places = [f"line {one.line}" if one.file is file else f"{one.file.path.name}:{one.line}" for one in calls]
+    return [f"called at {', '.join(places)}"] if places else []
+
+
+class Site:
+    """One place that woke a rule.
+
+    `syntax` is the `ast` node (a Call for calls; a Name, Attribute or alias for uses). `api` is the canonical name of
+    what is called or used, `written` the dotted name as it was imported (both the bare name, for a method). `form` is
+    "partial" where the call binds arguments of the library function through `functools.partial`. For the form "with",
+    `syntax` is what the `with` item enters, for "statement" a call by itself, for "line" a statement, for "keyword" an
+    `ast.keyword`, for "parameter" an `ast.arg`; there is no name.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        file: FileFacts,
+        syntax: ast.AST,
+        api: Api,
+        form: Form,
+        targets: Targets,
+        rule: Rule,
+        least: Certainty = Certainty.POSSIBLE,
+    ) -> None:
+        self.least = least
+        """The least certainty that is of interest to anybody."""
+        self.program = program
+        self.file = file
+        self.syntax = syntax
+        self.api = api.name
+        self.written = api.written
+        self.form = form
+        self.targets = targets
+        self.rule = rule
+
+    def anywhere(self, text: str) -> bool:
+        """Whether the file or any that runs with it holds a dotted name; True in a project too large to search."""
+        return self.program.project.anywhere(self.file.path, text)
+
+    def findings(self) -> Iterator[Finding]:
+        """What its rule finds here; where that is nothing, what it finds on a way that is in sight."""
+        if not self._concerns():
+            return
+        found, may_change = self._checked_strictly()
+        if (not found and not may_change) or self._is_excused:
+            return
+        yield from found
+        if found:
+            return
+        for program, view in self.program.views(self.file, self.syntax):
+            if view.way is not None and any(expected_to_fail(one.file, one.node) for one in view.way.calls):
+                continue  # a test calls it so, and expects it to raise
+            there = Site(
+                program,
+                self.file,
+                self.syntax,
+                Api(self.api, self.written),
+                self.form,
+                self.targets,
+                self.rule,
+            )
+            found = [self._on(view, one) for one in there._checked()]
+            yield from found
+            if found:
+                return
+
+    def _checked_strictly(self) -> tuple[list[Finding], bool]:
+        """What the rule finds as far as the text proves, and whether that may be another thing on some way to here."""
+        if not self.rule.assumes:
+            return self._checked(), False
+        needs = self.program.needs
+        before = needs.begin()
+        try:
+            found = self._checked()
+        finally:
+            needed = needs.end(before)
+        return found, needs.rests_on_given(needed)
+
+    def _concerns(self) -> bool:
+        """Whether the site is one that its rule is to be asked about (see `Rule`)."""
+        rule = self.rule
+        if rule.forms and self.form not in rule.forms:
+            return False
+        return not any(
+            self.arguments.open_positional if kind == "positional" else self.arguments.open_keywords
+            for kind in rule.closed
+        )
+
+    @property
+    def _is_excused(self) -> bool:
+        """Whether nothing is said here: an error is expected, or the code runs on some releases only.
+
+        Asked where there is something to say, as that is seldom.
+        """
+        return self.expected_to_fail or (self.guarded and not self.rule.in_version_checks)
+
+    def _checked(self) -> list[Finding]:
+        """What the rule finds, where the code runs as the rule says; that is asked last, for it costs most."""
+        found = list(self.rule.check(self))
+        if found and self.rule.where:
+            traced = self.region.traced in ("always", "sometimes")
+            if traced != (self.rule.where == "traced"):
+                return []
+        return found
+
+    def _on(self, view: Assuming, found: Finding) -> Finding:
+        """A finding made on one way to the site: proven by its calls, unless something was assumed or tested."""
+        certainty, form = found.certainty, found.form
+        if view.way is None or view.why or tested(self.file, self.syntax):
+            form = form or ("in-calls" if view.way is not None else "defaults")
+            certainty = self.rule.unproven(form)
+        why = "; ".join(filter(None, [*_led(self.file, view), *view.why, found.why]))
+        return replace(found, certainty=certainty, form=form, fix=None, why=why)
+
+    # the call
+
+    @property
+    def call(self) -> ast.Call:
+        """The call, for sites woken by one."""
+        assert isinstance(self.syntax, ast.Call)
+        return self.syntax
+
+    @cached_property
+    def arguments(self) -> CallArguments:
+        """The arguments given to the library function (without the function itself for a partial)."""
+        arguments = self.program.evaluator.arguments(Place(self.file, self.call))
+        if self.form == "partial":
+            return CallArguments(
+                arguments.place,
+                arguments.positional[1:],
+                arguments.keywords,
+                arguments.open_positional,
+                arguments.open_keywords,
+            )
+        return arguments
+
+    def argument(self, name: str) -> ast.expr | None:
+        """The expression given for a parameter, by position or keyword."""
+        place = self.arguments.get(name, api.SIGNATURES.get(self.api, ()))
+        return place.node if place is not None and isinstance(place.node, ast.expr) else None
+
+    def keyword(self, name: str) -> ast.keyword | None:
+        """A keyword argument as written in this call."""
+        return next((keyword for keyword in self.call.keywords if keyword.arg == name), None)
+
+    @property
+    def decorated(self) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """The definition this call or name decorates, if it is a decorator."""
+        parent = self.file.parent(self.syntax)
+        if (
+            isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef)
+            and self.syntax in parent.decorator_list
+        ):
+            return parent
+        return None
+
+    # the program
+
+    def value(self, node: ast.AST) -> Value:
+        """What an expression is."""
+        return self.program.value(self.file, node)
+
+    def text(self, node: ast.AST | None = None) -> str:
+        """The source text of a node."""
+        return self.file.text(node if node is not None else self.syntax)
+
+    def mesh_of(self, value: Value) -> Mesh | None:
+        """The mesh a value is."""
+        return mesh_of(value, self.program.evaluator)
+
+    def spec_of(self, value: Value) -> Spec | None:
+        """The PartitionSpec a value is."""
+        return spec_of(value, self.program.evaluator)
+
+    def sharding_parts(self, value: Value) -> tuple[Value, Value] | None:
+        """Mesh and spec of a NamedSharding."""
+        return sharding_parts(value, self.program.evaluator)
+
+    @cached_property
+    def shardings(self) -> Shardings:
+        """Where arrays are, and what shardings do, on the releases of the project."""
+        return Shardings(self.program, self.targets)
+
+    @property
+    def assuming(self) -> bool:
+        """Whether the site is seen on one way to it, with what is most likely for what is not known."""
+        self.program.needs.note(GIVEN)  # the answer is another one there
+        return isinstance(self.program.evaluator, Assuming)
+
+    @cached_property
+    def region(self) -> Region:
+        """Whether the place is traced, and why."""
+        return self.program.region(self.file, self.syntax)
+
+    @cached_property
+    def context(self) -> Context:
+        """The mesh contexts of the place."""
+        return self.program.context(self.file, self.syntax)
+
+    @cached_property
+    def fate(self) -> tuple[Fate, str | None]:
+        """What becomes of the call's result."""
+        return fate(self.file, self.call)
+
+    @cached_property
+    def guarded(self) -> bool:
+        """Whether the place runs only on some releases."""
+        return guarded(self.file, self.syntax)
+
+    @cached_property
+    def expected_to_fail(self) -> bool:
+        """Whether a test expects this code to raise or warn."""
+        return expected_to_fail(self.file, self.syntax)
+
+    @property
+    def scope(self) -> Scope:
+        """The scope the place is in."""
+        return self.file.home(self.syntax)
+
+    # releases
+
+    def target(self, package: str) -> tuple[int, ...]:
+        """The release of a package the checked project runs on."""
+        return self.targets.release(package)
+
+    def runs(self, package: str, specifier: str) -> bool:
+        """Whether the project's release of a package is in a range such as ">=0.13.1"."""
+        return self.targets.allows(package, specifier)
+
+    def pinned(self, package: str, specifier: str) -> bool:
+        """Whether the project itself pins a release in a range exactly, whatever release it is checked for."""
+        pinned = self.targets.found[package].pinned
+        return pinned is not None and allows(specifier, pinned)
+
+    def on(self, package: str) -> str:
+        """The package with its release, for messages: "jax 0.12"."""
+        return f"{package} {show(self.target(package))}"
+
+    # findings
+
+    def wants(self, *forms: str) -> bool:
+        """Whether an unproven finding of one of these forms is of interest: finding one is often most of the work."""
+        return any(self.rule.unproven(form).meets(self.least) for form in forms or ("",))
+
+    def finding(
+        self,
+        node: ast.AST,
+        label: str,
+        message: str,
+        *,
+        help: str = "",
+        fix: Fix | None = None,
+        harm: Harm | None = None,
+        certainty: Certainty | None = None,
+        span: tuple[int, int] | None = None,
+        form: str = "",
+        why: str = "",
+        kept: str = "",
+        obstacles: tuple[str, ...] | None = None,
+    ) -> Finding:
+        """A finding at a node (or at `span`, character offsets).
+
+        One that is not proven is likely where its `form` is among those that the rule says are. `kept` is why it is
+        not rewritten, and is said where there is no fix.
+        """
+        if fix is None and (kept or (self.rule.by_hand and "not rewritten" not in help)):
+            reason = f"not rewritten: {kept or self.rule.by_hand}"
+            help = f"{help}; {reason}" if help else reason
+        start, end = span if span is not None else self.file.span(node)
+        said = certainty if certainty is not None else self.rule.certainty
+        return Finding(
+            type(self.rule),
+            start,
+            end,
+            label,
+            message,
+            help,
+            harm if harm is not None else self.rule.harm,
+            Certainty.PROVEN if said is Certainty.PROVEN else self.rule.unproven(form),
+            fix,
+            form,
+            why,
+            obstacles,
+        )
+
+    # rewriting
+
+    def island(self, node: ast.AST) -> cst.BaseExpression:
+        """An expression as a libcst node, parsed from its own slice of the source."""
+        from shardlint.rules_api.cst import parse_expression
+
+        return parse_expression(self.text(node))
+
+    @cached_property
+    def node(self) -> Any:
+        """The site's own call or name as a libcst node."""
+        return self.island(self.syntax)
+
+    def given_to(self, node: ast.AST, function: str) -> list[Edit]:
+        """Edits that make an expression, which stays where it is, the argument of a call."""
+        first, last = self.file.span(node)
+        return [Edit(first, first, f"{function}("), Edit(last, last, ")")]
+
+    def replace(self, node: ast.AST, replacement: cst.CSTNode | str) -> Edit:
+        """Replace a node by a libcst node or by text."""
+        start, end = self.file.span(node)
+        if not isinstance(replacement, str):
+            from shardlint.rules_api.cst import code
+
+            replacement = code(replacement)
+        return Edit(start, end, replacement)
+
+    def spell(self, name: str) -> tuple[str, tuple[Edit, ...]]:
+        """How to write a library name at this place, and the import edits that needs.
+
+        An import that is there is used ("eqx.filter_shard" where `import equinox as eqx` stands); otherwise one is
+        added after the module's imports.
+        """
+        from shardlint.rules_api.imports import spell
+
+        return spell(self.program, self.file, self.syntax, name)
+
+    def fix(
+        self,
+        safety: Safety,
+        message: str,
+        edits: Sequence[Edit],
+        why: str = "",
+        drops: Sequence[str] = (),
+        together: Sequence[str] = (),
+        uncovers: Sequence[str] = (),
+    ) -> Fix:
+        """A fix of this finding. Its text gets the newlines of the file: rewritten code comes with its own."""
+        newline = self.file.source.newline
+        lines = re.compile(r"\r\n|\r|\n")
+        kept = tuple(Edit(edit.start, edit.end, lines.sub(newline, edit.text)) for edit in edits)
+        return Fix(safety, message, kept, why, tuple(sorted(set(drops))), tuple(together), tuple(uncovers))

@@ -1,0 +1,209 @@
+"""What several processes of one program did, compared: it must be the same, in the same order, with the same values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, first, function, line
+from shardlint.run.processes import Process, Ran
+from shardlint.verify.facts import Line
+
+_INDEX = "jax.process_index()"
+
+
+@dataclass
+class Launch:
+    """A program that a process started over all devices: the how many-th, from where, with what."""
+
+    name: str
+    lines: list[Any]
+    program: str
+    arguments: list[list[str]]
+    held: list[list[Any]] = field(default_factory=list)
+
+    @property
+    def line(self) -> Line:
+        """The user's line."""
+        return first(self.lines)
+
+
+def launches(folder: Path) -> list[Launch]:
+    """What the process that wrote into a folder started, in order."""
+    found: list[Launch] = []
+    for file in (folder / "launches").glob("*.jsonl"):
+        for text in file.read_text("utf-8", "replace").splitlines():
+            try:
+                one = json.loads(text)
+            except ValueError:  # the last line of a process that was killed
+                continue
+            if "held" in one:
+                found[-1].held = one["held"]
+            else:
+                found.append(Launch(one["name"], one["lines"], one["program"], one["arguments"]))
+    return found
+
+
+def compare(ran: Ran, events: Sequence[Events]) -> tuple[list[Found], list[str]]:
+    """The findings about what the processes did differently, and what a reader must know."""
+    count = len(ran.processes)
+    joined = [any(each.of("initialize")) for each in events]
+    if not any(joined):
+        return [], [
+            f"the program never calls jax.distributed.initialize(): each of the {count} processes ran alone, and "
+            "nothing was compared"
+        ]
+    started = [launches(one.folder) for one in ran.processes]
+    notes = []
+    if not all(joined):
+        alone = ", ".join(str(at) for at, one in enumerate(joined) if not one)
+        notes.append(f"process {alone} has not called jax.distributed.initialize()")
+    notes += _sizes(events, count)
+    found = [*_raised(ran, events)]
+    found += _order(ran, started, bool(found))
+    found += _values(started)
+    found += _files(events)
+    return found, notes
+
+
+def _sizes(events: Sequence[Events], count: int) -> Iterator[str]:
+    """Programs that are told a number of processes by themselves."""
+    for told in {one.get("processes") for each in events for one in each.of("initialize")}:
+        if told is not None and told != count:
+            yield f"the program asks jax.distributed.initialize for {told} processes, and {count} were started"
+
+
+def _raised(ran: Ran, events: Sequence[Events]) -> Iterator[Found]:
+    """One process raised, and others that did not were left waiting."""
+    said = [next((one for one in each.of("ended") if one["said"]), None) for each in events]
+    waiting = [one for one, told in zip(ran.processes, said, strict=True) if told is None and one.killed]
+    if ran.why != "raised" or not waiting:
+        return
+    for one, told in zip(ran.processes, said, strict=True):
+        if told is not None:
+            rest = "; ".join(_stood(each) for each in waiting)
+            yield Found(
+                "one-raised", function(told["line"]), line(told["line"]),
+                f"process {one.number} raised {told['said'].splitlines()[0]}, and no other did: "
+                f"{rest} until it was killed",
+                advice="let every process see the condition (multihost_utils.broadcast_one_to_all), so that all "
+                "raise or none",
+            )  # fmt: skip
+            return
+
+
+def _stood(one: Process) -> str:
+    return f"process {one.number} waited" + (f" at {one.line}" if one.line else "")
+
+
+def _order(ran: Ran, started: list[list[Launch]], explained: bool) -> Iterator[Found]:
+    """The first place where a process started something else than process 0 did."""
+    for other in range(1, len(started)):
+        one, two = started[0], started[other]
+        for mine, theirs in zip(one, two, strict=False):
+            if (mine.program, mine.name) != (theirs.program, theirs.name):
+                yield _differs(mine, theirs, other)
+                return
+        if len(one) != len(two) and not explained:
+            more, less = (0, other) if len(one) > len(two) else (other, 0)
+            yield _ahead(ran, started, more, less)
+            return
+
+
+def _differs(mine: Launch, theirs: Launch, other: int) -> Found:
+    """Two processes started different programs where they should have started one."""
+    if mine.name == theirs.name and mine.line.line == theirs.line.line:
+        parts = [
+            f"{a[0]}: {a[1]} on process 0, {b[1]} on process {other}"
+            for a, b in zip(mine.arguments, theirs.arguments, strict=False)
+            if a[1] != b[1]
+        ]
+        return Found(
+            "other-program", mine.name, mine.line,
+            f"processes 0 and {other} compiled different programs for this call"
+            + ("" if parts else ": their arguments have the same shapes, so a value that the trace reads differs"),
+            tuple(parts),
+            advice="what is traced (shapes, static arguments, Python numbers, closures) must not depend on "
+            f"`{_INDEX}`, on the time or on what one process has read",
+        )  # fmt: skip
+    return Found(
+        "other-order", mine.name, mine.line,
+        f"process 0 starts `{mine.name}` here where process {other} starts `{theirs.name}`: "
+        "programs over all processes must be started by each of them in the same order",
+        advice=f"call both on every process, and keep only what the host does under `if {_INDEX} == 0`",
+        code="SL809",
+        see=((f"process {other}", theirs.line),),
+    )  # fmt: skip
+
+
+def _ahead(ran: Ran, started: list[list[Launch]], more: int, less: int) -> Found:
+    """One process started a program that another never did."""
+    extra = started[more][len(started[less])]
+    behind = ran.processes[less]
+    stood = f"stood at {behind.line}" if behind.line else "had come to its end"
+    waits = ran.processes[more]
+    end = f"waited at {waits.line}" if waits.killed and waits.line else "went on without it"
+    return Found(
+        "not-all", extra.name, extra.line,
+        f"process {more} starts `{extra.name}` over all processes, and process {less} does not: process {more} {end}, "
+        f"process {less} {stood} ({len(started[more])} programs started against {len(started[less])})",
+        advice="call it on every process; keep only what the host does with the result under "
+        f"`if {_INDEX} == 0`, and give each process as many steps",
+        code="SL809",
+    )  # fmt: skip
+
+
+def _values(started: list[list[Launch]]) -> Iterator[Found]:
+    """Arguments of which processes hold different copies of the same part."""
+    told: set[str] = set()
+    for other in range(1, len(started)):
+        for mine, theirs in zip(started[0], started[other], strict=False):
+            if (mine.program, mine.name) != (theirs.program, theirs.name):
+                break
+            here = {one[0]: one for one in theirs.held}
+            parts = [
+                f"{name} {text}"
+                for name, text, hashes in mine.held
+                if name in here
+                and any(hashes[key] != here[name][2][key] for key in hashes.keys() & here[name][2].keys())
+            ]
+            if parts and not told & set(parts):
+                told |= set(parts)
+                yield Found(
+                    "not-equal", mine.name, mine.line,
+                    f"processes 0 and {other} hold different numbers in "
+                    f"{'an argument' if len(parts) == 1 else f'{len(parts)} arguments'} of `{mine.name}` that "
+                    "must be the same on all: nothing tells jax, and each computes with its own",
+                    tuple(parts),
+                    advice="make it from the same seed on every process, or send that of process 0: "
+                    "multihost_utils.broadcast_one_to_all(value)",
+                    code="SL813" if any("key" in part for part in parts) else "",
+                )  # fmt: skip
+                return  # what is computed from it differs as well
+
+
+def _files(events: Sequence[Events]) -> Iterator[Found]:
+    """Files that more than one process opened to write."""
+    wrote: dict[str, dict[int, Any]] = {}
+    for at, each in enumerate(events):
+        for one in each.of("file"):
+            wrote.setdefault(one["path"], {})[at] = one["line"]
+    lines: dict[tuple[str, int], list[str]] = {}
+    for path, by in wrote.items():
+        if len(by) > 1:
+            place = next(iter(by.values()))
+            lines.setdefault((place[0], place[1]), []).append(path)
+    for paths in lines.values():
+        by = wrote[paths[0]]
+        place = by[min(by)]
+        yield Found(
+            "same-file", function(place), line(place),
+            f"{len(by)} processes write the same file here: who is last wins, or what they write is mixed",
+            tuple(paths),
+            advice="write it under `if jax.process_index() == 0:`, or put the number of the process into its name",
+            code="SL814",
+        )  # fmt: skip

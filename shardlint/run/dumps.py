@@ -1,0 +1,314 @@
+"""From the compiler's dumps to what was compiled, when, by which process, and from which function.
+
+Read are, of each program, the text before optimisations (global shapes, what was donated, which arguments
+were placed), before and after the partitioner (what it chose, what it moves), and after optimisations
+(which results took a donated buffer). Releases spell these alike from jax 0.4.38 on; names of mesh axes
+are in them from 0.8 on.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from shardlint.run import moves, stablehlo
+from shardlint.run.forced import forced
+from shardlint.run.functions import Function, function_of
+from shardlint.run.rematerialised import gathered_to_be_cut
+from shardlint.source.patterns import regex
+from shardlint.verify.facts import Array, Program, Warned
+from shardlint.verify.inside.hlo import read
+from shardlint.verify.inside.hlo.axes import Axes, tiling
+from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
+from shardlint.verify.inside.hlo.shapes import Shape, arrays
+
+_NAME = regex(r"(?P<stamp>\d+)\.module_(?P<number>\d+)\.(?P<name>.*)\.before_optimizations\.txt")
+_MESH = regex(r"mesh\[((?:'[^']+'=\d+,?\s*)+)\]")
+_SDY_MESH = regex(r"sdy\.mesh\s*(?:@\w+ = )?<\[([^\]]*)\]")
+_AXIS = regex(r"[\"']([^\"']+)[\"']=(\d+)")
+_LARGEST = 512 * 2**20
+
+
+def wanted(name: str) -> bool:
+    """Whether a file of this name is read; most that the compiler writes (object files, allocation tables)
+    are not.
+    """
+    return ".spmd-partitioner." in name or name.endswith(
+        (".before_optimizations.txt", ".cpu_after_optimizations.txt", "module.mlir", ".jsonl")
+    )
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """One compilation of one function.
+
+    `process` tells processes apart, `at` is when it began (seconds since the epoch), `seconds` how long it
+    took (0 where it did not end). `partitions` and `replicas` (of `jax.pmap`, before jax 0.8) say over how
+    many devices it runs. `unplaced` are arguments the program gave from the host or from one device,
+    without saying where they belong. `digest` is equal for equal programs.
+    """
+
+    function: Function
+    process: str
+    at: float
+    seconds: float
+    partitions: int
+    replicas: int
+    program: Program
+    unplaced: frozenset[str]
+    digest: str
+
+    @property
+    def devices(self) -> int:
+        """How many devices it runs on."""
+        return self.partitions * self.replicas
+
+    @property
+    def arguments(self) -> list[Array]:
+        """Its arguments."""
+        return [one for one in self.program.arrays if one.role == "in"]
+
+    @property
+    def results(self) -> list[Array]:
+        """Its results."""
+        return [one for one in self.program.arrays if one.role == "out"]
+
+
+def collect(folder: Path) -> tuple[list[Compiled], list[str]]:
+    """Everything dumped below `folder`, in the order it was compiled, and a sentence for each dump that
+    cannot be read.
+    """
+    found, problems = [], []
+    for path in sorted(folder.rglob("*.before_optimizations.txt")):
+        try:
+            if (one := _compiled(path)) is not None:
+                found.append(one)
+        except (OSError, ValueError, IndexError, KeyError) as error:
+            problems.append(f"{path.name} cannot be read: {type(error).__name__}: {error}")
+    return sorted(found, key=lambda one: one.at), problems
+
+
+def _compiled(path: Path) -> Compiled | None:
+    match = _NAME.fullmatch(path.name)
+    if match is None or path.stat().st_size > _LARGEST:
+        return None
+    original = path.read_text("utf-8", "replace")
+    module = parse(original)
+    if module.entry is None:
+        return None
+    before, after, end = _parts(path)
+    replicas = _count(module, "replica_count")
+    mesh = _mesh(path, original if "sdy.mesh" in module.header else "", module)
+    collectives, warned = [], []
+    local = module
+    if after is not None:
+        axes = mesh or {"": module.partitions}
+        made = read(after.read_text("utf-8", "replace"), axes, original=original)
+        local = made.module
+        # Without a mesh they run over an axis without a name.
+        collectives = [
+            replace(one, axes=tuple(name for name in one.axes if name)) for one in made.collectives
+        ]
+        warned = [
+            Warned("rematerialised", text, line, count)
+            for text, line, count in gathered_to_be_cut(made.module, made.lines, axes)
+        ]
+        warned += [
+            Warned("forced", text, line, count) for text, line, count in forced(made.module, made.lines, axes)
+        ]
+        warned += moves.warned(made, made.collectives, axes)
+    elif replicas > 1:
+        local = module
+        collectives = read(original, {"replicas": replicas}).collectives
+    chosen = parse(before.read_text("utf-8", "replace")) if before is not None else module
+    final = _header(end) if end is not None else ""
+    leaves = tuple(_arrays(path, module, chosen, local, final, Axes(mesh) if mesh else None))
+    if replicas > 1:
+        leaves = tuple(replace(leaf, spec="its own on each device") for leaf in leaves)
+    program = Program(
+        mesh=mesh,
+        backend="cpu",
+        arrays=leaves,
+        collectives=tuple(collectives),
+        warned=tuple(warned),
+    )
+    at = int(match["stamp"]) / 1e6
+    places = _flags(module.header, "allow_spmd_sharding_propagation_to_parameters")
+    inside = [one.where for one in program.arrays if one.role == "in"]
+    unplaced = [where for where, free in zip(inside, places, strict=False) if free]
+    return Compiled(
+        function_of(match["name"], module, stablehlo.of(path)),
+        path.parent.name,
+        at,
+        max(0.0, end.stat().st_mtime - at) if end is not None else 0.0,
+        module.partitions,
+        replicas,
+        program,
+        frozenset(unplaced if module.partitions > 1 else ()),
+        hashlib.sha256(original.encode()).hexdigest()[:16],
+    )
+
+
+def _parts(path: Path) -> tuple[Path | None, Path | None, Path | None]:
+    """The other dumps of a program: before the partitioner, after it, and after all optimisations."""
+    stem = path.name.removesuffix("before_optimizations.txt")
+    before = after = end = None
+    for other in path.parent.glob(f"{glob.escape(stem)}*"):
+        rest = other.name.removeprefix(stem)
+        if rest.endswith("before_spmd-partitioning.txt"):
+            before = other
+        elif ".after_spmd-partitioning." in rest:
+            after = other
+        elif rest == "cpu_after_optimizations.txt":
+            end = other
+    return before, after, end
+
+
+def _header(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
+        return file.readline()
+
+
+def _count(module: Module, key: str) -> int:
+    match = re.search(rf"{key}=(\d+)", module.header)
+    return int(match[1]) if match else 1
+
+
+def _flags(header: str, key: str) -> list[bool]:
+    match = re.search(rf"\b{key}={{([^}}]*)}}", header)
+    return [flag.strip() == "true" for flag in match[1].split(",")] if match else []
+
+
+def _mesh(path: Path, header: str, module: Module) -> dict[str, int]:
+    """The mesh a program was partitioned for; empty where the dump does not name its axes.
+
+    One name counts only where it is the user's: the compiler calls its own `axis_0`.
+    """
+    if module.partitions == 1 or module.entry is None:
+        return {}
+    texts = [header[: header.find("\n")]] if header else []
+    texts += [one.attributes for one in module.entry.parameters.values()]
+    for computation in module.computations.values():
+        texts += [one.attributes for one in computation if one.opcode in ("copy", "custom-call")]
+    for pattern in (_SDY_MESH, _MESH):
+        for text in texts:
+            for match in pattern.finditer(text):
+                mesh = {name: int(size) for name, size in _AXIS.findall(match[1])}
+                if math.prod(mesh.values()) == module.partitions and not all(
+                    re.fullmatch(r"axis_\d+", name) for name in mesh
+                ):
+                    return mesh
+    return {}
+
+
+def _layout(header: str) -> tuple[list[Shape], list[Shape]]:
+    """The shapes of a module's arguments and results, from its header."""
+    at = header.find("entry_computation_layout=")
+    if at < 0:
+        return [], []
+    text = value_at(header, at + len("entry_computation_layout="))
+    taken, _, given = text.removeprefix("{").removesuffix("}").partition("->")
+    return arrays(taken), arrays(given)
+
+
+def _arrays(
+    path: Path, module: Module, chosen: Module, local: Module, final: str, axes: Axes | None
+) -> Iterator[Array]:
+    """Arguments and results of a program: whole shapes, what one device holds, what was donated."""
+    assert module.entry is not None
+    taken, given = _layout(module.header)
+    taken_here, given_here = _layout(local.header)
+    donors = {int(one) for one in re.findall(r"\((\d+), \{\}\)", _value(module.header, "buffer_donor"))}
+    aliases = _value(final, "input_output_alias")
+    donors |= {int(one) for one in re.findall(r"\((\d+), \{", _value(module.header, "input_output_alias"))}
+    aliased = {int(one) for one in re.findall(r"\((\d+), \{", aliases)}
+    parameters = module.entry.parameters
+    placed = chosen.entry.parameters if chosen.entry is not None else {}
+    for number, shape in enumerate(taken):
+        one = parameters.get(number)
+        where = one.op_name if one is not None and one.op_name else f"argument {number}"
+        here = taken_here[number] if number < len(taken_here) else shape
+        yield _array(
+            "in", where, shape, here, _sharding(placed.get(number)), module.partitions, axes,
+            donated=number in donors, aliased=(number in aliased) if final else None,
+        )  # fmt: skip
+    names = stablehlo.result_names(stablehlo.of(path))
+    root = chosen.entry.root if chosen.entry is not None else None
+    shardings = _root_shardings(root, len(given))
+    for number, shape in enumerate(given):
+        where = names[number] if len(names) == len(given) else f"out {number}"
+        here = given_here[number] if number < len(given_here) else shape
+        yield _array("out", where, shape, here, shardings[number], module.partitions, axes)
+
+
+def _value(header: str, key: str) -> str:
+    at = header.find(f" {key}=")
+    return value_at(header, at + len(key) + 2) if at >= 0 else ""
+
+
+def _sharding(one: Instruction | None) -> str:
+    return one.attribute("sharding") if one is not None else ""
+
+
+def _root_shardings(root: Instruction | None, count: int) -> list[str]:
+    text = _sharding(root)
+    if root is not None and root.opcode == "tuple" and text.startswith("{{"):
+        parts = split(text[1:-1])
+        if len(parts) == count:
+            return parts
+    return [text] if count == 1 else [""] * count
+
+
+def _array(
+    role: str,
+    where: str,
+    shape: Shape,
+    here: Shape,
+    sharding: str,
+    partitions: int,
+    axes: Axes | None,
+    donated: bool = False,
+    aliased: bool | None = None,
+) -> Array:
+    whole, held = shape.bytes, here.bytes
+    pieces = _pieces(sharding, len(shape.dims)) if partitions > 1 else [1]
+    if pieces is None:
+        # One that says nothing of tiles; the shapes do.
+        pieces = [max(1, round(whole / held))] if held else [1]
+    splits = axes.of_sharding(sharding, len(shape.dims)) if axes is not None and sharding else None
+    copies = max(1, partitions // max(1, math.prod(pieces)))
+    return Array(
+        role, where, where, str(shape), shape.dims, _spec(pieces, copies, partitions, splits),
+        held, whole, copies, axes=splits, donated=donated, aliased=aliased,
+    )  # fmt: skip
+
+
+def _pieces(sharding: str, rank: int) -> list[int] | None:
+    """Into how many pieces each dimension is cut; None where the text does not say."""
+    if not sharding or "manual" in sharding or "maximal" in sharding:
+        return None
+    tiles = tiling(sharding)
+    if tiles is None:
+        return [1] * rank if "replicated" in sharding else None
+    return tiles[0][:rank]
+
+
+def _spec(pieces: list[int], copies: int, partitions: int, splits: tuple[tuple[str, ...], ...] | None) -> str:
+    """How an array lies, for a person: `P('data', None)`, or the cuts where the dump names no axes."""
+    if partitions == 1:
+        return "one device"
+    if copies == partitions:
+        return f"whole on each of {partitions} devices"
+    if splits is None:
+        return "split " + " x ".join(map(str, pieces)) + (f", {copies} copies" if copies > 1 else "")
+    parts = [
+        "None" if not names else repr(names[0]) if len(names) == 1 else repr(tuple(names)) for names in splits
+    ]
+    while parts and parts[-1] == "None":
+        parts.pop()
+    return f"P({', '.join(parts)})"

@@ -1,0 +1,168 @@
+"""From what was compiled to what a person should know of it."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from shardlint.run import layouts, placement, rules
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Facts, Found, Moved
+from shardlint.run.functions import Function
+from shardlint.run.observed import devices, names, regions, requests, taken
+from shardlint.run.observed import events as seen
+from shardlint.run.observed.events import Events
+from shardlint.run.recompiled import recompiled
+from shardlint.run.run import Run
+from shardlint.verify.facts import Line
+
+_LEAST = 4096
+_MOST = 2**20
+_SHARE = 64
+
+
+def limit_of(compiled: Sequence[Compiled], events: Events) -> int:
+    """The least array worth a word: a 64th of the program's largest, 1 MiB at most."""
+    largest = max(
+        (events.largest, *(leaf.bytes_whole for one in compiled for leaf in one.program.arrays)), default=0
+    )
+    return min(_MOST, max(_LEAST, largest // _SHARE))
+
+
+def examine(compiled: Sequence[Compiled], large: int, events: Events | None = None) -> Facts:
+    """All findings of a run. Arrays of fewer than `large` bytes, or of less than a hundredth of what a
+    device holds of a function's arrays, are left alone.
+    """
+    events = events or Events()
+    groups: dict[Function, list[Compiled]] = defaultdict(list)
+    for one in compiled:
+        # Not by where it is called from.
+        groups[Function(one.function.name, one.function.line, Line(), one.function.own)].append(one)
+    functions = [each for each in groups.values() if each[0].function.own or each[0].devices > 1]
+    facts = Facts(functions, compiled=len(compiled), seconds=sum(one.seconds for one in compiled))
+    facts.observed = events.devices
+    facts.built = [{str(name): int(size) for name, size in one["axes"]} for one in events.of("mesh")]
+    lines = _Lines(compiled, events)
+    facts.found = [lines.added(found) for found in _all(compiled, functions, large, events)]
+    facts.below = max(0, len(_all(compiled, functions, 1, events)) - len(facts.found))
+    facts.found.sort(key=lambda found: (_CAUSES.get(found.kind, 1), -found.bytes))
+    facts.moved = _moved(functions)
+    facts.notes += _notes(events)
+    return facts
+
+
+def _notes(events: Events) -> Iterator[str]:
+    """What the reader has to know of what was seen, and of what was not."""
+    if events.failed:
+        yield f"not all of the program could be looked into, so mistakes may be missing here: {events.failed[0]}"
+    built = [(math.prod(int(size) for _, size in one["axes"]), one) for one in events.of("mesh") if one.get("of")]
+    if built:
+        size, one = max(built, key=lambda each: each[0])
+        if size < one["of"]:
+            where = seen.line(one["line"])
+            yield f"the largest mesh, of {where}, has {size} of the {one['of']} devices: the others stay idle"
+
+
+class _Lines:
+    """Where each function is jitted and called, for findings that know only where it is defined; and in which tests."""
+
+    def __init__(self, compiled: Sequence[Compiled], events: Events) -> None:
+        self._see: dict[tuple[str, int], dict[tuple[str, Line], None]] = defaultdict(dict)
+        self._tests = events.tests
+        for one in events.of("jitted"):
+            self._note(one["defined"], "jitted", seen.line(one["line"]))
+        for one in events.of("ran"):
+            if one["defined"] and one["lines"]:
+                self._note(one["defined"], "called", seen.first(one["lines"]))
+        for each in compiled:
+            if each.function.own and each.function.call.file:
+                place = each.function.line
+                self._note([place.file, place.line], "called", each.function.call)
+
+    def _note(self, place: Sequence[Any], word: str, where: Line) -> None:
+        self._see[str(place[0]), int(place[1])][word, replace(where, function="")] = None
+
+    def added(self, found: Found) -> Found:
+        """A finding with these lines."""
+        known = [
+            one
+            for one in self._see.get((found.line.file, found.line.line), ())
+            if one[1].line != found.line.line
+        ]
+        tests = self._tests.get((found.line.file, found.line.line), ())
+        return replace(found, see=tuple(dict.fromkeys((*found.see, *known[:4]))), tests=tuple(tests))
+
+
+# What the program did comes before what came of it.
+_CAUSES = {"discarded": 0, "no-effect": 0, "swallowed": 0, "too-late": 0, "overwritten": 0, "warning": 2}
+
+
+def _all(
+    compiled: Sequence[Compiled], functions: Sequence[list[Compiled]], large: int, events: Events
+) -> list[Found]:
+    run = Run(compiled, large)
+    found: list[Found] = []
+    for each in functions:
+        found += rules.rematerialised(each, run)
+        found += rules.gathered_by_constraint(each, run)
+        if each[0].function.own:
+            found += rules.donated(each, run)
+            found += rules.replicated(each, run)
+            found += layouts.layouts(each, run)
+            found += recompiled(each, run)
+    found += placement.nothing_split(run)
+    found += placement.unused_axes(run)
+    found += placement.from_one_device(functions, run)
+    found += placement.on_one_device(functions, run)
+    codes = {(one.line.file, one.line.line): one.code for one in devices.left_behind(events, large, set())}
+    found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
+    return [*found, *devices.batch_whole(events, compiled, large), *_seen(found, events, large)]
+
+
+def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]:
+    """What the processes saw, without what the compiler's dumps have said already."""
+    requests_made = [
+        *requests.discarded(events), *requests.without_effect(events, large), *requests.swallowed(events),
+        *requests.flags(events), *requests.asked(events),
+    ]  # fmt: skip
+    yield from requests_made
+    yield from requests.warnings(events, {one.function for one in found if one.kind == "donation"})
+    yield from regions.manual(events)
+    yield from devices.spelled(events)
+    yield from names.logical(events)
+    yield from taken.scanned(events, large)
+    yield from taken.donated_inside(events, large)
+    yield from devices.left_behind(events, large, {one.function for one in found if one.kind == "one-device"})
+    # Where a placement is known to have come to nothing, that its array stayed on one device says no more.
+    if not any(
+        one.kind in ("discarded", "no-effect", "swallowed", "one-device") for one in (*requests_made, *found)
+    ):
+        yield from devices.mesh_unused(events, large)
+
+
+def _moved(functions: Iterable[Sequence[Compiled]]) -> list[Moved]:
+    """What each line moves, the largest first; of a function compiled several times, what moves most."""
+    found: list[Moved] = []
+    for each in functions:
+        one = max(each, key=lambda each: each.program.moved_bytes)
+        lines = defaultdict(list)
+        for part in one.program.collectives:
+            lines[part.line, part.kind, part.axes, part.group].append(part)
+        for (line, kind, axes, group), parts in lines.items():
+            found.append(
+                Moved(
+                    line,
+                    one.function.name,
+                    kind,
+                    axes,
+                    group,
+                    sum(part.moved for part in parts),
+                    tuple(dict.fromkeys(part.trips for part in parts)),
+                    tuple(dict.fromkeys(part.array for part in parts)),
+                    tuple(dict.fromkeys(part.of for part in parts if part.of)),
+                )
+            )
+    return sorted(found, key=lambda moved: -moved.bytes)

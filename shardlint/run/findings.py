@@ -1,0 +1,103 @@
+"""What was found, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+from shardlint.run.dumps import Compiled
+from shardlint.verify.facts import Array, Line
+
+
+@dataclass(frozen=True)
+class Found:
+    """One finding.
+
+    `kind` is a word of the table in docs/run.md, `code` the rule of `check` for it, where there is one.
+    `message` is one sentence, `arrays` the leaves it is about (`p['w1'] f32[512,1024]`), `advice` what
+    to write instead, `bytes` what one device holds of them. `see` are other lines that have part in it,
+    `tests` those of pytest in which it was first seen.
+    """
+
+    kind: str
+    function: str
+    line: Line
+    message: str
+    arrays: tuple[str, ...] = ()
+    advice: str = ""
+    bytes: int = 0
+    code: str = ""
+    see: tuple[tuple[str, Line], ...] = ()
+    tests: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Moved:
+    """What one line of the source moves in one call of a function, on each device.
+
+    `trips` are how often its collectives run, each different count once; None is a loop whose count is not
+    known, of which one round is counted.
+    """
+
+    line: Line
+    function: str
+    kind: str
+    axes: tuple[str, ...]
+    group: int
+    bytes: int
+    trips: tuple[int | None, ...]
+    arrays: tuple[str, ...]
+    of: tuple[str, ...]
+
+
+@dataclass
+class Facts:
+    """What a run compiled and what was found in it.
+
+    `functions` holds the compilations of each function of the user's, and of what else ran on several
+    devices; `compiled` counts all.
+    """
+
+    functions: list[list[Compiled]] = field(default_factory=list)
+    found: list[Found] = field(default_factory=list)
+    moved: list[Moved] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    compiled: int = 0
+    seconds: float = 0.0
+    observed: int = 0
+    """The most devices that arrays were seen on."""
+    built: list[dict[str, int]] = field(default_factory=list)
+    """The meshes of several devices that the program built."""
+    below: int = 0
+    """How many findings were left out because what they are about is small."""
+
+    @property
+    def meshes(self) -> list[dict[str, int]]:
+        """The meshes programs were partitioned for, each once."""
+        seen = {tuple(one.program.mesh.items()): None for each in self.functions for one in each}
+        return [dict(mesh) for mesh in seen if mesh]
+
+    @property
+    def devices(self) -> int:
+        """The most devices a function ran on."""
+        return max((self.observed, *(one.devices for each in self.functions for one in each)))
+
+
+def texts(leaves: Iterable[Array]) -> tuple[str, ...]:
+    """Leaves as findings name them, each once."""
+    return tuple(dict.fromkeys(f"{leaf.where} {leaf.array}" for leaf in leaves))
+
+
+def count_text(leaves: Sequence[Array]) -> str:
+    """`1 array`, `3 arrays`."""
+    return "1 array" if len(leaves) == 1 else f"{len(leaves)} arrays"
+
+
+def held(leaves: Iterable[Array]) -> int:
+    """Bytes one device holds of them."""
+    return sum(leaf.bytes for leaf in leaves)
+
+
+def whole(leaves: Iterable[Array]) -> int:
+    """Bytes of them when whole."""
+    return sum(leaf.bytes_whole for leaf in leaves)

@@ -1,0 +1,51 @@
+"""Constraints that make an array whole along a mesh axis, though it was split over it before and is cut again after.
+
+An activation whose constraint names another dimension's axis, or none, is gathered at the constraint, and the next
+product takes each device's slice of it again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from shardlint.run.rematerialised import by_device, groups
+from shardlint.verify.facts import Line
+from shardlint.verify.inside.hlo import shapes
+from shardlint.verify.inside.hlo.axes import Axes
+from shardlint.verify.inside.hlo.lines import Lines
+from shardlint.verify.inside.hlo.module import Instruction, Module
+
+_CARRY = frozenset(("copy", "bitcast", "reshape", "transpose", "convert"))
+
+
+def forced(module: Module, lines: Lines, mesh: Mapping[str, int]) -> Iterator[tuple[str, Line, int]]:
+    """Each such array: its type, shape and the axes, the line of the constraint, and its bytes when gathered."""
+    axes = Axes(mesh)
+    for computation in module.computations.values():
+        for one in computation:
+            if one.opcode != "all-gather":
+                continue
+            constraint, last = _constraint(one)
+            if constraint is None:
+                continue
+            users = last.computation.users.get(last.name, [])
+            if not any(user.opcode == "dynamic-slice" and by_device(user) for user in users):
+                continue
+            own, inner = lines.of(constraint)
+            names, _ = axes.of_groups(groups(one))
+            shape = shapes.arrays(one.shape)[0]
+            text = f"{shape} whole along {' and '.join(map(repr, names))}" if names else f"{shape} whole"
+            yield text, own or inner or Line(), shape.bytes
+
+
+def _constraint(gather: Instruction) -> tuple[Instruction | None, Instruction]:
+    """The constraint that a gathered array goes to by itself, if any, and the last before it is used."""
+    one, found = gather, None
+    for _ in range(8):
+        if "sharding_constraint" in one.op_name:
+            found = one
+        users = one.computation.users.get(one.name, [])
+        if len(users) != 1 or users[0].opcode not in _CARRY:
+            break
+        one = users[0]
+    return found, one

@@ -1,0 +1,114 @@
+"""Which function of the user's a compiled module is, and from which line it was called."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from shardlint.run.stablehlo import stacks
+from shardlint.source.patterns import regex
+from shardlint.verify.facts import Line
+from shardlint.verify.inside.hlo.lines import Lines, is_own
+from shardlint.verify.inside.hlo.module import Module
+
+_PREFIX = regex(r"^(jit|pmap|pjit|xmap|shard_map)_+")
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function that was compiled.
+
+    `name` is its name in the source, `train_step` or `<lambda>`. `line` is where it is defined, `call` the
+    user's line that called it. `own` is false for what is no function of the user's: `jnp.zeros(...)` and
+    the like outside of jit, which the library compiles by itself; `line` is then where that stands.
+    """
+
+    name: str
+    line: Line
+    call: Line
+    own: bool
+
+
+def function_of(module_name: str, module: Module, beside: Path | None = None) -> Function:
+    """The function a module is, from its name and its stack frames. `beside` is its StableHLO, asked where the
+    module has none: of constants the compiler keeps none.
+    """
+    bare = _PREFIX.sub("", module_name).strip("_")
+    lines = Lines(module)
+    frames = [list(lines.stack(frame)) for frame in module.tables.get("StackFrames", ())]
+    leaves = _leaves(lines, module)
+    if not leaves:
+        frames = stacks(beside)
+        leaves = [line for stack in frames for line in stack if is_own(line.file)][:1]
+    bodies: list[Line] = []
+    calls: list[Line] = []
+    for stack in frames:
+        # The outermost call of that name: a function may call itself, or one of its own name.
+        for at in range(len(stack) - 1, -1, -1):
+            if _plain(stack[at].function) == bare:
+                bodies.append(stack[at])
+                calls += [line for line in stack[at + 1 :] if is_own(line.file)][:1]
+                break
+    call = calls[0] if calls else Line()
+    own_bodies = [line for line in bodies if is_own(line.file)]
+    if own_bodies:
+        first = min(own_bodies, key=lambda line: line.line)
+        defined = next((one for one in _around(first) if _plain(one.function) == bare), first)
+        return Function(first.function.rpartition(".")[2], defined, call, True)
+    deepest = sorted(leaves, key=lambda line: (line.file, line.line))
+    # Releases before 0.8 write lines and no functions; the file itself knows which function a line is in.
+    for line in deepest:
+        for one in _around(line):
+            if _plain(one.function) == bare:
+                return Function(one.function, one, call, True)
+    # A function without a name of its own (a partial, a wrapped one) still has a body of several lines.
+    if len(deepest) > 1:
+        return Function(f"{bare}({', '.join(_argument_names(module))})", deepest[0], call, True)
+    only = next((line for stack in (deepest, *frames) for line in stack if is_own(line.file)), Line())
+    return Function(bare, only, only, False)
+
+
+def _leaves(lines: Lines, module: Module) -> list[Line]:
+    """The user's lines that instructions come from."""
+    found: dict[Line, None] = {}
+    for computation in module.computations.values():
+        for one in computation:
+            own, _ = lines.of(one)
+            if own is not None:
+                found[own] = None
+    return list(found)
+
+
+def _argument_names(module: Module) -> list[str]:
+    """The names of a module's arguments, without what is inside of them."""
+    parameters = module.entry.parameters if module.entry is not None else {}
+    names = [re.split(r"[.\[]", parameters[number].op_name)[0] for number in sorted(parameters)]
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def _plain(function: str) -> str:
+    return re.sub(r"\W", "_", function.rpartition(".")[2]).strip("_")
+
+
+def _around(line: Line) -> list[Line]:
+    """The functions a line is in, innermost first, each by the line of its `def`."""
+    spans = [one for one in _functions(line.file) if one[0] <= line.line <= one[1]]
+    return [Line(line.file, start, name) for start, _, name in reversed(spans)]
+
+
+@cache
+def _functions(file: str) -> list[tuple[int, int, str]]:
+    """First line, last line and name of each function of a file, outer before inner."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return []
+    found = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            name = "<lambda>" if isinstance(node, ast.Lambda) else node.name
+            found.append((node.lineno, node.end_lineno or node.lineno, name))
+    return sorted(found, key=lambda one: (one[0], -one[1]))

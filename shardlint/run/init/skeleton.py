@@ -1,0 +1,303 @@
+"""`shardlint verify --init module:function`: a fixture to be filled in, from the text of a function. Nothing is run.
+
+What the text says is written: the arguments with the shapes that jaxtyping annotations give, the options of the jit,
+the axes of the mesh. What it does not is marked, and the fixture fails until it is there.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from shardlint.source.patterns import regex
+from shardlint.verify.children import CannotRun
+
+REFERENCE = regex(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+FILL = "FILL_IN"
+_DEVICES = 8
+_ARRAYS = frozenset(("Array", "ndarray", "ArrayLike", "ArrayImpl"))
+_DTYPES = {
+    "Float": "float32", "Inexact": "float32", "Real": "float32", "Num": "float32", "Shaped": "float32",
+    "Int": "int32", "Integer": "int32", "UInt": "uint32", "Bool": "bool", "Complex": "complex64",
+    "BFloat16": "bfloat16", "Float16": "float16", "Float32": "float32", "Float64": "float64", "Int8": "int8",
+    "Int16": "int16", "Int32": "int32", "Int64": "int64", "UInt8": "uint8", "UInt16": "uint16", "UInt32": "uint32",
+}  # fmt: skip
+_PLAIN = {"int": "0", "float": "0.0", "bool": "False", "str": '""', "None": "None"}
+_JITS = ("jit", "filter_jit", "pjit")
+
+
+@dataclass
+class _Found:
+    """A function, the jit around it if there is one, and what its module says of meshes."""
+
+    function: ast.FunctionDef | ast.AsyncFunctionDef | None
+    jit: ast.Call | None
+    module: ast.Module
+    is_method: bool = False
+
+
+@dataclass
+class _Text:
+    """The parts of the file while they are written."""
+
+    sizes: dict[str, None] = field(default_factory=dict)
+    makers: list[str] = field(default_factory=list)
+
+
+def skeleton(reference: str, root: Path) -> str:
+    """The file. Raises `CannotRun` for a module or function that is not there."""
+    module, _, attribute = reference.partition(":")
+    path = _file_of(module, root)
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (OSError, SyntaxError, ValueError) as error:
+        raise CannotRun(f"{path}: cannot be read: {error}") from None
+    found = _find(tree, attribute.split("."))
+    if found is None:
+        raise CannotRun(f"{os.path.relpath(path, root)} defines no {attribute}")
+    return _written(reference, found)
+
+
+def _file_of(module: str, root: Path) -> Path:
+    relative = module.replace(".", "/")
+    for base in (root, root / "src", root / "lib", root / "python"):
+        for path in (base / f"{relative}.py", base / relative / "__init__.py"):
+            if path.is_file():
+                return path
+    raise CannotRun(f"--init {module}: there is no {relative}.py here; run it from the project's root")
+
+
+def _find(tree: ast.Module, names: Sequence[str]) -> _Found | None:
+    """The function of a name: defined so, decorated, or assigned what a jit makes of another."""
+    body: Sequence[ast.stmt] = tree.body
+    for name in names[:-1]:
+        inside = next((one for one in body if isinstance(one, ast.ClassDef) and one.name == name), None)
+        if inside is None:
+            return None
+        body = inside.body
+    for one in body:
+        if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef) and one.name == names[-1]:
+            jit = next((jit for each in one.decorator_list if (jit := _jit(each)) is not None), None)
+            static = any(_last(each) == "staticmethod" for each in one.decorator_list)
+            return _Found(one, jit, tree, len(names) > 1 and not static)
+        if isinstance(one, ast.Assign) and [_last(target) for target in one.targets] == [names[-1]]:
+            jit = _jit(one.value)
+            inner = jit.args[0] if jit is not None and jit.args else one.value
+            named = _find(tree, [inner.id]) if isinstance(inner, ast.Name) and inner.id != names[-1] else None
+            return _Found(named.function if named else None, jit, tree)
+    return None
+
+
+def _jit(node: ast.expr) -> ast.Call | None:
+    """The call that has a jit's options, of `jax.jit(...)` or `partial(jax.jit, ...)`."""
+    if not isinstance(node, ast.Call):
+        return None
+    if _last(node.func) in _JITS:
+        return node
+    if _last(node.func) == "partial" and node.args and _last(node.args[0]) in _JITS:
+        return ast.Call(node.args[0], node.args[1:], node.keywords)
+    return None
+
+
+def _last(node: ast.AST | None) -> str:
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _written(reference: str, found: _Found) -> str:
+    text = _Text()
+    name = reference.rpartition(":")[2].replace(".", "_")
+    static = _numbers(found.jit, "static_argnums")
+    names = set(_strings(found.jit, "static_argnames"))
+    specs = _specs(found.jit, "in_shardings")
+    args: list[str] = []
+    for at, (parameter, default) in enumerate(_parameters(found)):
+        is_static = at in static or parameter.arg in names
+        spec = specs[at] if at < len(specs) else specs[0] if len(specs) == 1 else ""
+        args += _argument(parameter, default, spec, is_static, reference, text)
+    mesh, why = _mesh(found.module)
+    out = _specs(found.jit, "out_shardings")
+    outs = {"**": out[0]} if len(out) == 1 else {f"{at}/**": spec for at, spec in enumerate(out)}
+    donate = _numbers(found.jit, "donate_argnums")
+    lines = [f'fn="{reference}",', f"meshes=[{mesh}],{why}", "args=[", *(f"    {line}" for line in args), "],"]
+    lines += [
+        "# The path of each array of the result (its keys joined by /, globs allowed; '' where it is one array) and",
+        "# how it must lie. `shardlint verify` names the paths there are when one matches nothing.",
+        "out={",
+        *(f'    "{path}": {spec or _placeholder()},' for path, spec in (outs or {"**": ""}).items()),
+        "},",
+    ]
+    if donate:
+        lines.append(f"donate=({', '.join(map(str, donate))}{',' if len(donate) == 1 else ''}),")
+    lines.append('reference="single_device",')
+    head = (
+        f'"""A fixture of {reference}, to be filled in: `shardlint verify --init` wrote it from its text.\n\n'
+        f'Write what stands where {FILL} does; until then it fails.\n"""\n\n'
+        "from shardlint.verify import Fixture, P, arg\n"
+    )
+    sizes = "".join(f"{size} = {_DEVICES * 2}  # {FILL}: a size that the mesh divides\n" for size in text.sizes)
+    fixture = f"{name} = Fixture(\n" + "".join(f"    {line}\n" for line in lines) + ")\n"
+    return "\n\n".join([head + (f"\n{sizes}" if sizes else ""), *text.makers, fixture])
+
+
+def _placeholder() -> str:
+    return f'P("{FILL}")'
+
+
+def _parameters(found: _Found) -> Iterator[tuple[ast.arg, ast.expr | None]]:
+    if found.function is None:
+        return
+    given = found.function.args
+    positional = [*given.posonlyargs, *given.args]
+    defaults: list[ast.expr | None] = [None] * (len(positional) - len(given.defaults)) + list(given.defaults)
+    yield from zip(positional, defaults, strict=True)
+
+
+def _argument(
+    parameter: ast.arg, default: ast.expr | None, spec: str, static: bool, reference: str, text: _Text
+) -> Iterator[str]:
+    """The lines of one argument."""
+    annotation = parameter.annotation
+    said = ast.unparse(annotation) if annotation is not None else ""
+    shaped = _shaped(annotation, text)
+    if parameter.arg == "mesh":
+        return  # a fixture fills it by itself
+    if default is not None and (static or isinstance(default, ast.Constant)):
+        yield f"arg(lambda: {ast.unparse(default)}),  # {parameter.arg}"
+    elif shaped is not None and not static:
+        shape, dtype = shaped
+        yield f'arg(shape={shape}, dtype="{dtype}", spec={spec or _placeholder()}),  # {parameter.arg}: {said}'
+    elif said in _PLAIN:
+        yield f"arg(lambda: {_PLAIN[said]}),  # {FILL}: {parameter.arg}: {said}"
+    elif not static and said.rpartition(".")[2] in _ARRAYS:
+        size = f"{parameter.arg.upper()}_SIZE"
+        text.sizes[size] = None
+        shown = f'shape=({size},), dtype="float32", spec={spec or _placeholder()}'
+        yield f"arg({shown}),  # {FILL}: {parameter.arg}: {said}"
+    else:
+        about = f": {said}" if said else ""
+        text.makers.append(
+            f"def {parameter.arg.strip('_') or 'first'}():\n"
+            f'    """What {reference} takes as `{parameter.arg}{about}`; of arrays, '
+            'jax.ShapeDtypeStruct(shape, dtype) is enough."""\n'
+            f'    raise NotImplementedError("{FILL}: return {parameter.arg}{about.replace(chr(34), chr(39))}")\n'
+        )
+        where = f'specs={{"**": {spec or _placeholder()}}}'
+        yield f"arg({parameter.arg.strip('_') or 'first'}, {where}),  # path -> spec of each array of {parameter.arg}"
+
+
+def _shaped(node: ast.expr | None, text: _Text) -> tuple[str, str] | None:
+    """The shape and type that a jaxtyping annotation gives, `Float[Array, "batch 128"]`."""
+    if not isinstance(node, ast.Subscript) or not isinstance(node.slice, ast.Tuple):
+        return None
+    dtype = _DTYPES.get(_last(node.value))
+    last = node.slice.elts[-1]
+    if dtype is None or not isinstance(last, ast.Constant) or not isinstance(last.value, str):
+        return None
+    parts = []
+    for word in last.value.split():
+        part = word.lstrip("#?_").partition("=")[2] or word.lstrip("#?_")
+        if part.isdigit():
+            parts.append(part)
+            continue
+        size = re.sub(r"\W+", "_", part).strip("_").upper() or f"SIZE_{len(parts)}"
+        if not size.isidentifier():
+            size = f"SIZE_{size}"
+        text.sizes[size] = None
+        parts.append(size)
+    return f"({', '.join(parts)}{',' if len(parts) == 1 else ''})", dtype
+
+
+def _numbers(jit: ast.Call | None, key: str) -> list[int]:
+    return [one for one in _constants(jit, key) if isinstance(one, int)]
+
+
+def _strings(jit: ast.Call | None, key: str) -> list[str]:
+    return [one for one in _constants(jit, key) if isinstance(one, str)]
+
+
+def _constants(jit: ast.Call | None, key: str) -> list[object]:
+    value = _option(jit, key)
+    nodes = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+    return [node.value for node in nodes if isinstance(node, ast.Constant)]
+
+
+def _option(jit: ast.Call | None, key: str) -> ast.expr | None:
+    return next((one.value for one in jit.keywords if one.arg == key), None) if jit is not None else None
+
+
+def _specs(jit: ast.Call | None, key: str) -> list[str]:
+    """The specs that an option states, one for each argument or result; empty text where one is not stated."""
+    value = _option(jit, key)
+    if value is None:
+        return []
+    nodes = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+    return [_spec(node) for node in nodes]
+
+
+def _spec(node: ast.expr) -> str:
+    calls = [
+        one for one in ast.walk(node)
+        if isinstance(one, ast.Call) and _last(one.func) in ("P", "PartitionSpec", "PS")
+    ]  # fmt: skip
+    if len(calls) != 1 or isinstance(node, ast.Dict):
+        return ""
+    try:
+        parts = [ast.literal_eval(part) for part in calls[0].args]
+    except (ValueError, TypeError, SyntaxError):
+        return ""
+    return f"P({', '.join(map(_quoted, parts))})"
+
+
+def _quoted(part: object) -> str:
+    if isinstance(part, tuple | list):
+        return f"({', '.join(map(_quoted, part))}{',' if len(part) == 1 else ''})"
+    return f'"{part}"' if isinstance(part, str) else repr(part)
+
+
+def _mesh(tree: ast.Module) -> tuple[str, str]:
+    """The mesh that a module builds, or one of the axes its specs name; and what is to be said of it."""
+    axes: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        if _last(node.func) in ("Mesh", "make_mesh") and len(node.args) > 1:
+            names = _literal(node.args[1])
+            sizes = _literal(node.args[0])
+            if isinstance(names, tuple) and all(isinstance(name, str) for name in names):
+                if isinstance(sizes, tuple) and len(sizes) == len(names) and all(type(one) is int for one in sizes):
+                    return _shown(dict(zip(names, sizes, strict=True))), ""
+                axes = dict.fromkeys(names)
+                break
+        if _last(node.func) in ("P", "PartitionSpec"):
+            for part in node.args:
+                value = _literal(part)
+                found = value if isinstance(value, tuple) else (value,)
+                axes.update(dict.fromkeys(name for name in found if isinstance(name, str)))
+    if not axes:
+        return f'{{"data": {_DEVICES}}}', f"  # {FILL}: the axes of your mesh and their sizes"
+    left, shared = _DEVICES, {}
+    for at, name in enumerate(axes):
+        last = at == len(axes) - 1
+        shared[name] = left if last else 2 if left > 1 else 1
+        left = max(1, left // shared[name])
+    assert math.prod(shared.values()) <= _DEVICES
+    return _shown(shared), "  # the sizes are up to you"
+
+
+def _literal(node: ast.expr) -> object:
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return None
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _shown(mesh: dict[str, int]) -> str:
+    return "{" + ", ".join(f'"{name}": {size}' for name, size in mesh.items()) + "}"

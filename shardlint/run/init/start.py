@@ -1,0 +1,112 @@
+"""`shardlint verify --init -- COMMAND`: runs the program, writes the fixtures, and says what is in them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from shardlint.run import launch
+from shardlint.run.init.recorded import Function, LeftOut, read
+from shardlint.run.init.skeleton import FILL, REFERENCE, skeleton
+from shardlint.run.init.trial import settle
+from shardlint.verify.children import CannotRun
+from shardlint.verify.golden import golden_path
+from shardlint.verify.here import working_directory
+
+NAME = "sharding_fixtures.py"
+_DEVICES = 8
+
+
+def init(command: Sequence[str], into: Path | None, timeout: float, python: str) -> list[str]:
+    """Run the program and write its fixtures; what to tell of them.
+
+    Raises `CannotRun` where there is nothing to write, or where a file would be written over.
+    """
+    if not command:
+        raise CannotRun(
+            "--init needs the program to run: shardlint verify --init -- python train.py --steps 2"
+        )
+    root = working_directory()
+    if into is not None and into.exists():
+        raise CannotRun(f"{into}: exists; name another file, or remove it")
+    if all(REFERENCE.fullmatch(word) for word in command):
+        return [line for word in command for line in _to_fill_in(word, into, root)]
+    words = launch.command_line(command)
+    with launch.scratch() as dumps, launch.scratch() as folder:
+        env = launch.environment(dumps, _DEVICES, False, dict(os.environ))
+        env["SHARDLINT_RUN_RECORD"] = str(folder)
+        ended = launch.run(words, env, dumps, None, None, _DEVICES)
+        functions, left, notes = read(folder)
+    if ended.code:
+        notes.append(f"the program exited with {ended.code}: what it would have called later is not here")
+    if not functions:
+        reasons = "".join(f"\n  {line}" for line in _left_out(left, root))
+        raise CannotRun(f"no jitted function was called of which a fixture can be written{reasons}")
+    file = into or _place(functions, root)
+    if file.exists():
+        raise CannotRun(f"{file}: exists; name another with --init-file, or remove it")
+    other = python if python != sys.executable else _python_of(words)
+    options = ["--timeout", f"{timeout:g}", *(["--python", other] if other != sys.executable else [])]
+    settle(functions, file, shlex.join(command), options)
+    return [
+        *_told(functions, file, options[2:]),
+        *_left_out(left, root),
+        *(f"note: {note}" for note in notes),
+    ]
+
+
+def _to_fill_in(reference: str, into: Path | None, root: Path) -> Iterator[str]:
+    """Write a fixture of a function from its text."""
+    file = into or Path(f"{reference.rpartition(':')[2].replace('.', '_')}_fixture.py")
+    if file.exists():
+        raise CannotRun(f"{file}: exists; name another with --init-file, or remove it")
+    text = skeleton(reference, root)
+    file.write_text(text, "utf-8")
+    yield f"wrote {file}, a fixture of {reference} to be filled in: {text.count(FILL)} places say {FILL}"
+    yield f"then: shardlint verify {shlex.quote(str(file))}"
+
+
+def _place(functions: Sequence[Function], root: Path) -> Path:
+    """Beside the script, from where its name can be imported; of modules in packages, the working directory."""
+    first = functions[0].file.parent
+    package = (first / "__init__.py").exists() or "." in functions[0].reference_to.partition(":")[0]
+    folder = root if package else first
+    return Path(os.path.relpath(folder / NAME, root)) if folder.is_relative_to(root) else folder / NAME
+
+
+def _python_of(words: Sequence[str]) -> str:
+    """The interpreter that ran the program, where it is another than this one."""
+    found = shutil.which(words[0])
+    if found is None:
+        return sys.executable
+    path = Path(found)
+    if not path.name.startswith("python"):
+        path = path.parent / "python"
+    same = not path.exists() or path.parent.resolve() == Path(sys.executable).parent.resolve()
+    return sys.executable if same else str(path)
+
+
+def _told(functions: Sequence[Function], file: Path, options: Sequence[str]) -> Iterator[str]:
+    good = [one for one in functions if not one.broken]
+    names = ", ".join(one.name for one in good) or "none"
+    yield f"wrote {file}: {len(good)} fixture{'' if len(good) == 1 else 's'} ({names}), which pass"
+    if good:
+        again = shlex.join(["shardlint", "verify", str(file), *options])
+        yield f"review it, and the goldens in {golden_path(f'{file}::x').parent}; then: {again}"
+    for one in functions:
+        if one.broken:
+            yield f"{one.reference_to}: no fixture: {one.broken}"
+        elif one.dropped:
+            yield f"{one.name}: not declared, with the reason in the file: {len(one.dropped)}"
+
+
+def _left_out(left: Sequence[LeftOut], root: Path) -> Iterator[str]:
+    for one in left:
+        path = Path(one.file)
+        shown = path.relative_to(root) if one.file and path.is_relative_to(root) else path
+        where = f"{shown}:{one.line}: " if one.file else ""
+        yield f"{where}{one.name} is left out: {one.why}"

@@ -1,0 +1,95 @@
+"""Has the fixtures verified, and takes out what does not hold until they pass; then writes their goldens.
+
+What the program did with its own arrays need not be what it does with arrays of the same form, placed as a fixture
+places them. What is taken out is said in the file.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from shardlint.run.init.recorded import Function
+from shardlint.run.init.write import fixture_file
+from shardlint.verify.children import CannotRun
+
+_ROUNDS = 6
+
+
+def settle(functions: Sequence[Function], file: Path, command: str, options: Sequence[str]) -> None:
+    """Write the file, and leave in it what passes. Raises `CannotRun` where nothing could be verified."""
+    for _ in range(_ROUNDS):
+        file.write_text(fixture_file(functions, command), "utf-8")
+        if all(one.broken for one in functions):
+            return
+        report = _verified(file, [*options, "--update"])
+        if not _changed(functions, report["results"]):
+            return
+    for one in functions:  # still not settled: the next to fail is not to be a surprise
+        one.broken = one.broken or "what holds of it differs from run to run"
+    file.write_text(fixture_file(functions, command), "utf-8")
+
+
+def _verified(file: Path, options: Sequence[str]) -> dict[str, Any]:
+    words = [sys.executable, "-m", "shardlint", "verify", str(file), "--output-format", "json", *options]
+    ended = subprocess.run(words, capture_output=True, text=True, check=False)
+    if ended.returncode not in (0, 1):
+        raise CannotRun(ended.stderr.strip() or f"{' '.join(words)} ended with {ended.returncode}")
+    found: dict[str, Any] = json.loads(ended.stdout)
+    for result in found["results"]:
+        if (
+            not result["fixture"] and result["failures"]
+        ):  # the file as a whole: its program cannot be imported
+            raise CannotRun(f"{file}: {result['failures'][0]['message']}")
+    return found
+
+
+def _changed(functions: Sequence[Function], results: Sequence[Mapping[str, Any]]) -> bool:
+    """Take out what failed; whether anything did."""
+    changed = False
+    for one in functions:
+        if one.broken:
+            continue
+        mine = [result for result in results if result["fixture"].endswith(f"::{one.name}")]
+        failures = [failure for result in mine for failure in result["failures"]]
+        passed = any(result["status"] == "pass" for result in mine)
+        if failures:
+            _take_out(one, failures)
+            changed = True
+        elif not passed:
+            reasons = [result["reason"] for result in mine if result["reason"]]
+            one.broken = reasons[0] if reasons else "no level could check it"
+            changed = True
+    return changed
+
+
+def _take_out(one: Function, failures: Sequence[Mapping[str, Any]]) -> None:
+    """The least that has to go for these failures not to come again."""
+    before = (len(one.out), len(one.donate), one.reference)
+    for failure in failures:
+        kind, path = failure["kind"], failure["path"]
+        if kind == "sharding" and path in one.out:
+            spec = one.out.pop(path)
+            one.dropped.append(
+                f"out {path!r} as {spec}: made so from the program's own arrays, here {failure['actual']}"
+            )
+        elif kind == "donation":
+            index = re.match(r"args\[(\d+)\]", failure["where"])
+            if index is not None and int(index[1]) in one.donate:
+                one.donate.remove(int(index[1]))
+                one.dropped.append(f"donate {index[1]}: {_first(failure)}")
+        elif kind in ("numbers", "raised", "stopped", "replicas", "distrust") and one.reference:
+            one.reference = False
+            one.dropped.append(f"reference: {_first(failure)}")
+    if before == (len(one.out), len(one.donate), one.reference):
+        one.broken = _first(failures[0])
+
+
+def _first(failure: Mapping[str, Any]) -> str:
+    text = " ".join(part for part in (failure["where"], failure["message"]) if part)
+    return text.splitlines()[0][:200] if text else str(failure["kind"])

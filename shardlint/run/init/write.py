@@ -1,0 +1,204 @@
+"""The text of a fixture file: what a person would have written of these calls, to be reviewed and kept."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+from shardlint.run.init.recorded import Argument, Function
+from shardlint.verify.spec import P
+
+_WIDTH = 110
+
+_MAKERS = {
+    "array": '''\
+def array(shape, dtype):
+    """An array of this form: its numbers are made where they are needed."""
+    import jax
+
+    return jax.ShapeDtypeStruct(shape, jax.numpy.dtype(dtype))
+''',
+    "positive": '''\
+def positive(shape, dtype):
+    """Numbers that are never negative, as they were in the run."""
+    import jax
+    import numpy as np
+
+    return np.abs(np.random.default_rng(0).standard_normal(shape)).astype(jax.numpy.dtype(dtype))
+''',
+    "not_negative": '''\
+def not_negative(tree):
+    """A tree whose numbers are never negative, as they were in the run."""
+    import jax
+
+    floats = lambda one: hasattr(one, "dtype") and jax.numpy.issubdtype(one.dtype, jax.numpy.floating)
+    return jax.tree_util.tree_map(lambda one: abs(one) if floats(one) else one, tree)
+''',
+    "number": '''\
+def number(value, dtype):
+    """A counter as it was in the run."""
+    import jax
+
+    return jax.numpy.asarray(value, dtype)
+''',
+    "keys": '''\
+def keys(shape):
+    """Random keys."""
+    import jax
+
+    return jax.random.split(jax.random.key(0), shape) if shape else jax.random.key(0)
+''',
+}
+
+
+def fixture_file(functions: Sequence[Function], command: str) -> str:
+    """The whole file. Functions of which no fixture passes are left out but for a comment that says why."""
+    bodies = [part for one in functions for part in _function(one)]
+    used = [
+        maker for name, maker in _MAKERS.items() if any(re.search(rf"\b{name}\(\(?", body) for body in bodies)
+    ]
+    head = (
+        f'"""Fixtures that `shardlint verify --init` wrote from a run of `{command}`.\n\n'
+        "They say what the program did then, not what it should do: review them, and their goldens, like code.\n"
+        '"""\n\nfrom shardlint.verify import Fixture, P, arg\n'
+    )
+    return "\n\n".join([head, *used, *bodies])
+
+
+def _function(one: Function) -> Iterator[str]:
+    if one.broken:
+        yield f"# {one.reference_to} has no fixture: {one.broken}\n"
+        return
+    given = []
+    for at, argument in enumerate(one.arguments):
+        maker = f"{one.name}_{at}"
+        given.append(_argument(argument, maker))
+        if maker in given[-1]:
+            imports = "".join(f"    import {name}\n" for name in argument.imports)
+            yield f"def {maker}():\n{imports}{chr(10) if imports else ''}    return {_laid_out(argument.code, 4)}\n"
+    if one.jit is not None:
+        yield _jitted(one)
+    fields = [
+        f'fn="{one.reference_to}",' if one.jit is None else f"fn=call_{one.name},",
+        f"meshes=[{_plain(one.mesh)}],",
+        "args=[",
+        *(f"    {line}" for text in given for line in text.splitlines()),
+        "],",
+        *(_specs("out=", one.out).splitlines()),
+    ]
+    if one.donate:
+        fields.append(f"donate=({', '.join(map(str, one.donate))}{',' if len(one.donate) == 1 else ''}),")
+    if one.context != "set_mesh":
+        fields.append(f'context="{one.context}",')
+    if one.explicit:
+        fields.append('axis_types="explicit",')
+    if one.reference:
+        fields.append('reference="single_device",')
+    fields += [f"# not declared: {text}" for text in one.dropped]
+    yield f"{one.name} = Fixture(\n" + "".join(f"    {line}\n" for line in fields) + ")\n"
+
+
+def _jitted(one: Function) -> str:
+    """A function that makes the jit as the program does, and calls it."""
+    module, _, name = one.reference_to.partition(":")
+    taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
+    needs = "NamedSharding" in (one.jit or "")
+    lines = [
+        f"def call_{one.name}({taken}{', mesh' if needs else ''}):",
+        "    import jax",
+        *(["    from jax.sharding import NamedSharding, PartitionSpec"] if needs else []),
+        f"    from {module} import {name}",
+        "",
+        f"    return {_laid_out(f'jax.jit({name}, {one.jit})', 4)}({taken})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(mesh: Mapping[str, int]) -> str:
+    return "{" + ", ".join(f'"{name}": {size}' for name, size in mesh.items()) + "}"
+
+
+def _argument(argument: Argument, maker: str) -> str:
+    """`arg(...)` and a comma."""
+    below = f", below={argument.below}" if argument.below > 2 else ""
+    single = re.fullmatch(r"array\((\(.*\)), '(\w+)'\)", argument.code)
+    if single is not None:
+        spec = argument.specs.get("")
+        said = f", spec={_text(spec)}" if spec is not None and spec.entries else ""
+        return f'arg(shape={single[1]}, dtype="{single[2]}"{said}{below}),'
+    if not argument.specs:
+        code = _quoted(argument.code)
+        simple = len(code) < 60 and not argument.imports and "(" not in argument.code
+        return f"arg(lambda: {code}{below})," if simple else f"arg({maker}{below}),"
+    placed = {path: spec for path, spec in argument.specs.items() if spec.entries}
+    if not placed:
+        return f"arg({maker}{below}),"
+    if "" in placed:
+        return f"arg({maker}, spec={_text(placed[''])}{below}),"
+    return (
+        f"arg(\n    {maker},\n"
+        + _indented(_specs("specs=", placed), 4)
+        + f"\n{'    ' + below[2:] + ',' + chr(10) if below else ''}),"
+    )
+
+
+def _specs(name: str, specs: Mapping[str, P]) -> str:
+    """`out={...},`, an entry a line where it is long."""
+    entries = [f'"{_escaped(path)}": {_text(spec)}' for path, spec in specs.items()]
+    line = f"{name}{{{', '.join(entries)}}},"
+    if len(line) < _WIDTH - 8:
+        return line
+    return f"{name}{{\n" + "".join(f"    {entry},\n" for entry in entries) + "},"
+
+
+def _escaped(path: str) -> str:
+    # What a glob would take for a pattern is itself in brackets.
+    return re.sub(r"([*?\[])", r"[\1]", path).replace("\\", "\\\\").replace('"', '\\"')
+
+
+def _text(spec: P) -> str:
+    return "P(" + ", ".join(_entry(entry) for entry in spec.entries) + ")"
+
+
+def _entry(entry: str | tuple[str, ...] | None) -> str:
+    if isinstance(entry, tuple):
+        return "(" + ", ".join(f'"{name}"' for name in entry) + ("," if len(entry) == 1 else "") + ")"
+    return "None" if entry is None else f'"{entry}"'
+
+
+def _indented(text: str, by: int) -> str:
+    return "\n".join(" " * by + line for line in text.splitlines())
+
+
+def _laid_out(code: str, indent: int) -> str:
+    """An expression over as many lines as its length takes."""
+    return _node(ast.parse(code, mode="eval").body, indent)
+
+
+def _node(node: ast.expr, indent: int) -> str:
+    text = _quoted(ast.unparse(node))
+    if len(text) + indent < _WIDTH:
+        return text
+    inside = indent + 4
+    pad, close = " " * inside, " " * indent
+    if isinstance(node, ast.Dict):
+        pairs = [
+            (_quoted(ast.unparse(key)) if key else "**", value)
+            for key, value in zip(node.keys, node.values, strict=True)
+        ]
+        parts = [f"{pad}{key}: {_node(value, inside)},\n" for key, value in pairs]
+        return "{\n" + "".join(parts) + close + "}"
+    if isinstance(node, ast.List | ast.Tuple):
+        first, last = "[]" if isinstance(node, ast.List) else "()"
+        return f"{first}\n" + "".join(f"{pad}{_node(one, inside)},\n" for one in node.elts) + close + last
+    if isinstance(node, ast.Call) and (node.args or node.keywords):
+        parts = [f"{pad}{_node(one, inside)},\n" for one in node.args]
+        parts += [f"{pad}{one.arg}={_node(one.value, inside)},\n" for one in node.keywords]
+        return f"{ast.unparse(node.func)}(\n" + "".join(parts) + close + ")"
+    return text
+
+
+def _quoted(code: str) -> str:
+    """Code with the quotes most people use."""
+    return code if '"' in code else code.replace("'", '"')

@@ -1,0 +1,120 @@
+"""Arrays that lie one way and are used another: what that moves, at the line that uses them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Found, count_text, texts, whole
+from shardlint.run.rules import different
+from shardlint.run.run import Run, is_state
+from shardlint.verify.facts import Array, Collective, Line, Warned
+from shardlint.verify.report import size_text
+
+_SHARE = 16
+
+
+def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """What is found in the compilations of a function."""
+    told: set[tuple[str, Line]] = set()
+    for one in different(each):
+        for found in (*_moved(one, run), *_stored_only(one, run)):
+            if (found.kind, found.line) not in told:
+                told.add((found.kind, found.line))
+                yield found
+
+
+def _moved(one: Compiled, run: Run) -> Iterator[Found]:
+    least = _least(one, run)
+    for warned in one.program.warned:
+        if warned.bytes < least or not warned.line.file:
+            continue
+        shown, axes, of = (*warned.message.split("|"), "", "")[:3]
+        if warned.kind == "exchanged" or (warned.kind == "exchanged-at-product" and not _brought(of, axes, one)):
+            along = f" along {axes}" if axes else ""
+            yield Found(
+                "exchanged", one.function.name, warned.line,
+                f"this uses {shown} otherwise than it lies{along}: at each call devices exchange "
+                f"{size_text(warned.bytes)} for it",
+                advice="split both sides along one dimension: that which the product or the cut leaves alone (heads, "
+                "and not what a head holds), or a dimension of its own for what is cut apart", bytes=warned.bytes,
+                see=(("function", one.function.line),),
+            )  # fmt: skip
+        elif warned.kind == "row":
+            yield Found(
+                "scanned", one.function.name, warned.line,
+                f"each round of this loop takes a row of {shown}, which is split over {axes} along the rows: all of it "
+                "is gathered for that",
+                advice="leave the dimension that is looped over whole, and split another: for microbatches reshape to "
+                "(batch // n, n, ...) and swap the first two", bytes=warned.bytes,
+            )  # fmt: skip
+        elif warned.kind == "gathered-result" and (found := _result(one, warned, axes)):
+            yield found
+
+
+def _brought(of: str, axes: str, one: Compiled) -> bool:
+    """Whether it is no state that moves, over axes that split what the function takes beside its state."""
+    kept = {(leaf.array, leaf.spec) for leaf in one.results}
+    if any(leaf.where == of and (leaf.array, leaf.spec) in kept for leaf in one.arguments):
+        return False
+    taken = [leaf for leaf in one.arguments if not is_state(leaf, one)]
+    if any(leaf.axes is None and leaf.copies < one.partitions for leaf in taken):
+        return True
+    batch = {name for leaf in taken for names in leaf.axes or () for name in names}
+    return set(axes.replace("'", "").split(" and ")) <= batch
+
+
+def _least(one: Compiled, run: Run) -> int:
+    """The least that is worth a word of what a function moves: beside the largest array that it takes or gives."""
+    largest = max((leaf.bytes_whole for leaf in one.program.arrays), default=0)
+    return max(run.limit, largest // _SHARE)
+
+
+def _result(one: Compiled, warned: Warned, axes: str) -> Found | None:
+    """A result that is gathered, unless it is state: that is gathered where its optimizer is split by design."""
+    number = int(warned.message.partition("|")[0])
+    leaf = one.results[number] if number < len(one.results) else None
+    if leaf is None or leaf.copies != one.partitions or any(leaf.array == other.array for other in one.arguments):
+        return None
+    return Found(
+        "gathered", one.function.name, warned.line,
+        f"{leaf.where} {leaf.array} is computed split over {axes} and gathered for the caller: whole on each of "
+        f"{one.partitions} devices ({size_text(leaf.bytes)})",
+        texts([leaf]), f"name {axes} in its out_shardings", leaf.bytes, see=(("function", one.function.line),),
+    )  # fmt: skip
+
+
+def _stored_only(one: Compiled, run: Run) -> Iterator[Found]:
+    """Arguments gathered over an axis that splits nothing of what the function works on."""
+    gathers: dict[str, list[tuple[Collective, Array]]] = defaultdict(list)
+    leaves = {leaf.where: leaf for leaf in one.arguments}
+    for moved in one.program.collectives:
+        leaf = leaves.get(moved.of)
+        if moved.kind == "all-gather" and leaf is not None and len(leaf.shape) > 1:
+            for axis in moved.axes:
+                gathers[axis].append((moved, leaf))
+    for axis, found in gathers.items():
+        gathered = list({leaf.where: leaf for _, leaf in found}.values())
+        types = {leaf.array for leaf in gathered}
+        rest = [leaf for leaf in one.arguments if leaf.array not in types and leaf.shape]
+        # What is not written down may be split over it.
+        if any(leaf.axes is None or axis in sum(leaf.axes, ()) for leaf in rest) or one.program.mesh.get(axis, 1) < 2:
+            continue
+        total = whole(gathered)
+        held = whole(leaf for leaf in one.arguments if leaf.axes and axis in sum(leaf.axes, ()))
+        batch = [leaf for leaf in rest if not leaf.donated]
+        if total < _least(one, run) or not batch or not held:
+            continue
+        most = max(found, key=lambda each: each[0].moved)[0].line
+        place = next((moved.line for moved, _ in found if moved.line.file), most)
+        largest = max(batch, key=lambda leaf: leaf.bytes_whole)
+        yield Found(
+            "gathered", one.function.name, place,
+            f"{count_text(gathered)} split over {axis!r} {'is' if len(gathered) == 1 else 'are'} gathered along it at "
+            f"each call ({size_text(total)}), and nothing else that it takes is split over it: {largest.where} "
+            f"{largest.array} lies as {largest.spec}, so devices along {axis!r} do the same work",
+            texts(gathered[:6]),
+            f"split the batch over {axis!r} too, P((..., {axis!r})), and constrain what is computed alike", total,
+            see=(("function", one.function.line),),
+        )  # fmt: skip

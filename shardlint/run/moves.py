@@ -1,0 +1,119 @@
+"""What the partitioner moves because arrays lie one way and are used another: read off the partitioned program.
+
+Gathers and sums are how sharded programs work. What lies here is not: pieces exchanged because a dimension that is
+split is cut, joined or multiplied along another; rows of a loop gathered in each round; a result put together at the
+very end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from shardlint.run.rematerialised import groups
+from shardlint.verify.facts import Collective, Line, Warned
+from shardlint.verify.inside.hlo import Read, shapes
+from shardlint.verify.inside.hlo.axes import Axes
+from shardlint.verify.inside.hlo.module import Computation, Instruction
+
+_CARRY = frozenset(("copy", "bitcast", "reshape", "transpose", "convert"))
+_PARTS = ("slice", "dynamic-slice", "dynamic-update-slice", "pad")
+_STEPS = 16
+_EXCHANGES = ("collective-permute", "all-to-all")
+_CUTS = frozenset(("split", "slice", "concatenate", "reshape", "pad", "dynamic_slice", "dynamic_update_slice", "rev"))
+# What the program itself asks for by name, and what needs a neighbour's border.
+_ASKED = (
+    "ppermute", "all_to_all", "pgather", "psum_scatter", "sharding_constraint", "reshard", "roll", "conv_general",
+    "cumsum", "sort", "fft", "rng", "random", "threefry", "shard_map",
+)  # fmt: skip
+
+
+def warned(read: Read, collectives: list[Collective], mesh: Mapping[str, int]) -> Iterator[Warned]:
+    """All of it, each thing at its line."""
+    if not any(one.opcode in ("dot", "convolution") for each in read.module.computations.values() for one in each):
+        return
+    yield from _exchanged(read, collectives)
+    axes = Axes(mesh)
+    for computation in read.module.computations.values():
+        for one in computation:
+            if one.opcode == "all-gather":
+                yield from _row_of_loop(one, computation, read, axes)
+    yield from _at_the_end(read, collectives, axes)
+
+
+def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:
+    """Pieces that devices exchange at a line, in all. What is neither of an argument nor cut or joined there says so:
+    the partitioner may bring activations to weights that are split over the axis of the batch.
+    """
+    lines: dict[Line, list[tuple[Collective, Instruction]]] = defaultdict(list)
+    rolled: set[str] = set()
+    for one, instruction in zip(collectives, read.instructions, strict=True):
+        name = instruction.op_name
+        if one.kind in _EXCHANGES and not any(word in name for word in _ASKED):
+            lines[one.line].append((one, instruction))
+        elif "roll" in name:
+            rolled.update(one.axes)
+    for line, each in lines.items():
+        # A stage that hands on what it has: where that is seen is up to the compiler.
+        found = [(one, instruction) for one, instruction in each if not set(one.axes) <= rolled]
+        if not found:
+            continue
+        largest = max((one for one, _ in found), key=lambda one: one.bytes)
+        names = tuple(dict.fromkeys(axis for one, _ in found for axis in one.axes))
+        of = next(filter(None, (_argument(instruction) for _, instruction in found)), "")
+        words = [instruction.op_name for _, instruction in found]
+        brought = of and not any("dot_general" in word or "transpose(" in word for word in words)
+        cut = brought or any(word.rpartition("/")[2] in _CUTS for word in words)
+        text = f"{'a part of ' + of if of else largest.array}|{' and '.join(map(repr, names))}|{of}"
+        yield Warned("exchanged" if cut else "exchanged-at-product", text, line, sum(one.moved for one, _ in found))
+
+
+def _argument(one: Instruction | None) -> str:
+    """The argument that a collective moves (a part of), if it is one."""
+    for _ in range(_STEPS):
+        if one is None:
+            return ""
+        if one.opcode == "parameter":
+            return one.op_name if one.computation.parameters and "(" not in one.op_name else ""
+        if one.opcode not in (*_CARRY, *_PARTS, *_EXCHANGES):
+            return ""
+        one = one.computation.instructions.get(one.operands()[0][0])
+    return ""
+
+
+def _row_of_loop(one: Instruction, computation: Computation, read: Read, axes: Axes) -> Iterator[Warned]:
+    """What a loop carries along, gathered in each round, of which that round takes one row."""
+    users = computation.users.get(one.name, [])
+    made = computation.instructions.get(one.operands()[0][0])
+    while made is not None and made.opcode in ("get-tuple-element", *_CARRY):
+        made = computation.instructions.get(made.operands()[0][0])
+    if made is None or made.opcode != "parameter" or computation is read.module.entry or not users:
+        return
+    gathered = one.integers("dimensions")
+    shape = shapes.arrays(one.shape)[0]
+    for user in users:
+        sizes = user.integers("dynamic_slice_sizes")
+        if user.opcode != "dynamic-slice" or not any(at < len(sizes) and sizes[at] == 1 for at in gathered):
+            return
+    own, inner = read.lines.of(users[0])
+    names, _ = axes.of_groups(groups(one))
+    yield Warned("row", f"{shape}|{' and '.join(map(repr, names))}", own or inner or Line(), shape.bytes)
+
+
+def _at_the_end(read: Read, collectives: list[Collective], axes: Axes) -> Iterator[Warned]:
+    """Results that are gathered, and nothing else is done with what was gathered."""
+    lines = {id(made): one.line for one, made in zip(collectives, read.instructions, strict=True)}
+    entry = read.module.entry
+    root = entry.root if entry is not None else None
+    if entry is None or root is None:
+        return
+    operands = root.operands() if root.opcode == "tuple" else [(root.name, None)]
+    for number, (name, _) in enumerate(operands):
+        one = entry.instructions.get(name)
+        while one is not None and one.opcode in _CARRY:
+            one = entry.instructions.get(one.operands()[0][0])
+        if one is None or one.opcode != "all-gather" or len(entry.users.get(one.name, [])) > 1:
+            continue
+        names, _ = axes.of_groups(groups(one))
+        text = f"{number}|{' and '.join(map(repr, names))}"
+        yield Warned("gathered-result", text, lines.get(id(one), Line()), shapes.arrays(one.shape)[0].bytes)

@@ -1,0 +1,209 @@
+"""Meshes built against devices used: work on one device of many, and arrays left on one beside split ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, array, first, function, line
+from shardlint.verify.report import size_text
+
+_BATCH = 2**14
+_WORK = 2**16
+
+
+def mesh_unused(events: Events, least: int) -> Iterator[Found]:
+    """The most work ran on one device though a mesh of several was built."""
+    meshes = list(events.of("mesh"))
+    if not meshes:
+        return
+    ran = list(events.of("ran"))
+    alone = [one for one in ran if one["devices"] == 1 and one["lines"]]
+    spread = max((one["work"] for one in ran if one["devices"] > 1), default=0)
+    most = max(alone, key=lambda one: one["work"], default=None)
+    if most is not None and most["work"] >= _WORK:
+        if spread < most["work"] / 2:
+            yield _alone(most, meshes[-1], most["taken"] or most["given"])
+        return
+    if (
+        any(events.of("put"))
+        or any(one["devices"] > 1 for one in ran)
+        or any(leaf["devices"] > 1 for one in ran for leaf in one["taken"])
+    ):
+        return
+    largest = max(
+        alone, key=lambda one: max((leaf["bytes"] for leaf in one["given"]), default=0), default=None
+    )
+    if largest is not None and max((leaf["bytes"] for leaf in largest["given"]), default=0) >= least:
+        yield _alone(largest, meshes[-1], largest["given"])
+
+
+def _alone(one: dict[str, Any], mesh: dict[str, Any], leaves: list[dict[str, Any]]) -> Found:
+    count = math.prod(size for _, size in mesh["axes"])
+    axes = ", ".join(f"{name}={size}" for name, size in mesh["axes"])
+    leaves = sorted(leaves, key=lambda leaf: -leaf["bytes"])[:6]
+    see = [(f"the mesh of {count} devices", line(mesh["line"]))]
+    if one["defined"]:
+        see.append(("defined", line(one["defined"])))
+    see += [("made", first(leaf["made"])) for leaf in leaves[:2] if leaf["made"]]
+    return Found(
+        "one-device", one["name"] if one["defined"] else function(one["lines"][0]), first(one["lines"]),
+        (f"{one['name']} runs" if one["defined"] else "this runs") +
+        f" on one device: nothing it takes is placed on the mesh of {count} devices ({axes})",
+        tuple(f"{leaf['name']} {array(leaf)} on {leaf['spec']}" for leaf in leaves),
+        "place the arrays with jax.device_put(x, NamedSharding(mesh, P(...))), or make them in a jit with "
+        "out_shardings",
+        sum(leaf["bytes"] for leaf in leaves), see=tuple(dict.fromkeys(see)),
+    )  # fmt: skip
+
+
+def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found]:
+    """Arrays whole on one device beside others of their shape that are split.
+
+    `told_of` are functions of which a finding says so already.
+    """
+    split: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
+    told: set[Any] = set()
+    for one in events.of("put"):
+        if one["held"] < one["bytes"]:
+            split.setdefault(array(one), ({}, one))
+    for one in events.of("ran"):
+        for leaf in one["taken"]:
+            if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"]:
+                split.setdefault(array(leaf), (one, leaf))
+    for one in events.of("ran"):
+        given = one["devices"] == 1 and any(leaf["devices"] > 1 for leaf in one["taken"])
+        leaves = [leaf for leaf in one["taken"] if not leaf["placed"] and one["devices"] > 1]
+        leaves += one["given"] if given else []
+        lost = [
+            leaf
+            for leaf in leaves
+            if leaf["devices"] == 1
+            and leaf["bytes"] >= least
+            and array(leaf) in split
+            and split[array(leaf)][1]["name"] != leaf["name"]
+            and (_in_a_tree(leaf) or _in_a_tree(split[array(leaf)][1]) or _comes_back(leaf, one))
+        ]
+        if not lost or one["moves"] or (one["name"] if given else lost[0]["maker"]) in told_of:
+            continue
+        made = first(lost[0]["made"]) if lost[0]["made"] and not given else first(one["lines"])
+        if made in told or not made.file:
+            continue
+        told.add(made)
+        yield _behind(one, lost, split[array(lost[0])][1], made, given)
+
+
+def _in_a_tree(leaf: dict[str, Any]) -> bool:
+    """Whether an array is part of a tree, as parameters and the state of optimizers are."""
+    return any(mark in leaf["name"] for mark in ".[")
+
+
+def _comes_back(leaf: dict[str, Any], one: dict[str, Any]) -> bool:
+    """Whether a function gives back an array like one it took, as it does with state; a batch it does not.
+
+    A weight and a batch that are of one shape by chance say nothing of each other.
+    """
+    return any(array(given) == array(leaf) for given in one["given"])
+
+
+def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Iterator[Found]:
+    """Arguments from the host that every device gets whole, where another function gets their like split."""
+    split: dict[Any, dict[str, Any]] = {}
+    for one in events.of("ran"):
+        for leaf in one["taken"]:
+            if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"] and leaf["placed"]:
+                split.setdefault(_like(leaf), {**leaf, "by": one["name"], "at": one["defined"]})
+    told = set()
+    for one in events.of("ran"):
+        place = first(one["lines"])
+        if one["devices"] < 2 or not one["defined"] or one["moves"] or place in told:
+            continue
+        lost = [
+            leaf
+            for leaf in one["taken"]
+            if leaf["devices"] < 2
+            and not leaf["placed"]
+            and leaf["bytes"] >= min(least, _BATCH)
+            and split.get(_like(leaf), {"at": one["defined"]})["at"] != one["defined"]
+            and _whole(leaf, one, compiled)
+        ]
+        if lost:
+            told.add(place)
+            like = split[_like(lost[0])]
+            yield Found(
+                "replicated", one["name"], place,
+                f"every device gets {lost[0]['name']} {array(lost[0])} whole and does the same with it: "
+                f"{like['by']} gets {like['name']} as {like['spec']}",
+                tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost),
+                f"place it first: jax.device_put(x, NamedSharding(mesh, {like['spec']}))",
+                sum(leaf["bytes"] for leaf in lost), code="SL235", see=(("defined", line(one["defined"])),),
+            )  # fmt: skip
+
+
+def _like(leaf: dict[str, Any]) -> Any:
+    """What two batches have in common: the argument, its type, and the shape of one example."""
+    return leaf["name"], leaf["dtype"], tuple(leaf["shape"][1:])
+
+
+def _whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compiled]) -> bool:
+    """Whether a function, compiled, has an argument whole on every device."""
+    file, number, _ = one["defined"]
+    return any(
+        argument.where == leaf["name"] and argument.copies == each.partitions
+        for each in compiled
+        if each.partitions > 1 and each.function.line.file == file and each.function.line.line == number
+        for argument in each.arguments
+    )
+
+
+def _behind(
+    one: dict[str, Any], lost: list[dict[str, Any]], like: dict[str, Any], made: Any, given: bool
+) -> Found:
+    total = sum(leaf["bytes"] for leaf in lost)
+    count = "1 array" if len(lost) == 1 else f"{len(lost)} arrays"
+    maker = one["name"] if given else lost[0]["maker"]
+    jitted = given or (
+        maker and maker not in ("broadcast_in_dim", "full", "zeros", "ones", "convert_element_type")
+    )
+    see = []
+    if not given:
+        see.append((f"taken by {one['name']}", first(one["lines"])))
+    other = f"{like['name'] or 'another'}, of the same shape, is {like['spec']}"
+    message = f"{count} made whole on one device ({size_text(total)}): {other}"
+    advice = (
+        "give the jit out_shardings" if jitted else
+        "make them after the others are placed, with zeros_like or with device=, or place them with jax.device_put"
+    )  # fmt: skip
+    return Found(
+        "one-device", function([made.file, made.line, made.function]), made, message,
+        tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost[:12]), advice, total,
+        code="SL204" if given else "SL205", see=tuple(see),
+    )  # fmt: skip
+
+
+def spelled(events: Events) -> Iterator[Found]:
+    """Calls that jax takes for new ones because a sharding is spelled another way."""
+    seen = set()
+    # What a program gives is spelled in jax's own way; only what was placed by hand can be spelled in another.
+    by_hand = {(array(one), one["spec"]) for one in events.of("put")}
+    for one in events.of("spelled"):
+        place = first(one["lines"])
+        arguments = [
+            (name, then, now)
+            for name, then, now, (shape, dtype) in one["arguments"]
+            if {(array({"shape": shape, "dtype": dtype}), spec) for spec in (then, now)} <= by_hand
+        ]
+        if place in seen or not arguments:
+            continue
+        seen.add(place)
+        name, then, now = arguments[0]
+        yield Found(
+            "spelled", one["name"], place,
+            f"{one['name']} is looked up anew though nothing moved: {name} came as {then} and now comes as {now}, "
+            "which place it alike and do not compare equal",
+            tuple(f"{name} {then} -> {now}" for name, then, now in arguments),
+            "spell the spec in one way, or place the arrays by what the function returns", code="SL215",
+        )  # fmt: skip

@@ -1,0 +1,174 @@
+"""Manual regions: what varies over an axis where it is said not to, is summed twice, or is drawn alike."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, array, first, function, line
+from shardlint.verify.facts import Line
+
+
+def manual(events: Events) -> Iterator[Found]:
+    """All that regions say, each thing at its line once."""
+    told: set[Any] = set()
+    differing = set()
+    for region in events.of("region"):
+        for seen in region["seen"]:
+            if not seen["lines"] and not region["made"]:
+                continue
+            found = _found(seen, region)
+            key = (found.kind, found.line, found.message)
+            if key not in told:
+                told.add(key)
+                yield found
+            if seen["what"] == "differs":
+                differing |= {line(place) for place in (region["made"], *region["called"]) if place}
+    yield from _taken_whole(events)
+    yield from _unequal(events, differing)
+    yield from _parted(events)
+    for one in events.of("first-only"):
+        yield Found(
+            "one-of-many", function(one["lines"][0]), first(one["lines"]),
+            f"{one['name']} keeps what the first device holds of {one['result'] or 'the array'} "
+            f"{array(one)}, and the others hold other numbers",
+            advice="reduce it in the mapped function (jax.lax.pmean, psum or all_gather) before", code="SL418",
+        )  # fmt: skip
+
+
+def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
+    what, axes = seen["what"], " and ".join(map(repr, seen["axes"]))
+    name, place = region["function"] or "the mapped function", first(seen["lines"])
+    made = line(region["made"]) if region["made"] else Line()
+    axis = repr(seen["axes"][0]) if len(seen["axes"]) == 1 else str(tuple(seen["axes"]))
+    see = tuple(
+        (word, where)
+        for word, where in (("mapped", made), ("called", first(region["called"])))
+        if where.file and where != place
+    )
+    texts = {
+        "differs": (
+            "differs", f"result {seen.get('result')} of {name} may be another on each device along {axes}, and its "
+            "out_specs say that it is the same on all: one device's is taken",
+            f"reduce it: jax.lax.psum(x, {axis}) or pmean; or name the axis in out_specs", "SL402",
+        ),
+        "equal": (
+            "equal", f"result {seen.get('result')} of {name} is the same on every device along {axes}, and its "
+            "out_specs put the copies together as if each were another part",
+            f"leave {axes} out of the spec of this result, or do not sum over it", "SL410",
+        ),
+        "sum-of-equal": (
+            "summed-twice", f"psum over {axes} of what is the same on all of its {seen.get('sizes')} devices: the "
+            f"result is {seen.get('sizes')} times the value" + (", summed before" if seen.get("again") else ""),
+            f"do not sum over {axes} again", "SL404",
+        ),
+        "mean-of-sum": (
+            "summed-twice", f"jax has summed this gradient over {axes} already, and a mean of equal numbers changes "
+            f"nothing: it is {seen.get('sizes')} times the mean",
+            f"take the mean of the loss over {axes} before the gradient, or divide by {seen.get('sizes')}", "SL401",
+        ),
+        "same-random": (
+            "same-random", f"every device along {axes} draws the same random numbers for other data",
+            f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
+        ),
+        "all-slices": (
+            "summed-twice", f"the gradient of a slice is summed over {axes}, along which each device has another "
+            "slice: all of them are changed by the same sum",
+            f"leave {axes} out of the sum: sum over the axes the data are split over", "SL404",
+        ),
+        "left-out": (
+            "left-out", f"the pairs of this shift leave out {_devices(seen)} along {axes}: they send to none, and what "
+            "they get is zeros",
+            f"make the pairs of jax.lax.axis_size({axis}), the size of the axis that is shifted over", "SL408",
+        ),
+        "open-ring": (
+            "left-out", f"the ring over {axes} is open: {_devices(seen)} gets zeros in the first round, the next "
+            "ones in those after it, and the loop goes on with them",
+            "close it: [(i, (i + 1) % n) for i in range(n)]", "SL408",
+        ),
+        "same-parts": (
+            "same-random", f"result {seen.get('result')} of {name} is put together of parts that hold the same random "
+            f"numbers: each device along {axes} draws them with the same key",
+            f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
+        ),
+        "other-rows": (
+            "other-rows", f"the rows of this table are split over {axes}, and each device looks up its own part by the "
+            "same numbers: one that counts from the start of the table finds another row on each",
+            f"take off the number of the part's first row before: jax.lax.axis_index({axis}) * table.shape[0]", "",
+        ),
+        "untiled": (
+            "untiled", f"all_gather over {axes} stacks the parts along a new dimension of the result of {name}",
+            "give it tiled=True to put them together", "SL411",
+        ),
+        "bias-summed": (
+            "summed-twice", f"what is added here is the same on every device along {axes}, and the sum after it counts "
+            f"it {seen.get('sizes')} times",
+            "add it after the sum", "SL421",
+        ),
+    }  # fmt: skip
+    kind, message, advice, code = texts[what]
+    if what == "differs" and region["pmap"]:
+        code = "SL414"
+    return Found(kind, name, place, message, advice=advice, code=code, see=see)
+
+
+def _devices(seen: dict[str, Any]) -> str:
+    numbers = seen.get("devices") or [0]
+    shown = ", ".join(map(str, numbers[:4])) + (" ..." if len(numbers) > 4 else "")
+    return f"device {shown}" if len(numbers) == 1 else f"{len(numbers)} of {seen.get('sizes')} devices ({shown})"
+
+
+def _taken_whole(events: Events) -> Iterator[Found]:
+    """Arguments that lie split and that a region takes whole."""
+    seen = set()
+    for one in events.of("taken-whole"):
+        leaf, place = one["leaf"], line(one["line"])
+        if (place, leaf["name"]) in seen or leaf["bytes"] * 16 < events.largest:
+            continue
+        seen.add((place, leaf["name"]))
+        axes = " and ".join(map(repr, one["axes"]))
+        yield Found(
+            "gathered", one["name"], place,
+            f"{leaf['name']} {array(leaf)} lies as {leaf['spec']}, and in_specs ask for it whole along {axes}: it is "
+            "gathered on every device at each call",
+            advice=f"name {axes} in its spec, or place it as the function takes it", bytes=leaf["bytes"],
+            see=(("called", first(one["lines"])),),
+        )  # fmt: skip
+
+
+def _unequal(events: Events, differing: set[Line]) -> Iterator[Found]:
+    """Results whose copies were compared and are not the same, where reading the program has not said so."""
+    seen = set()
+    for one in events.of("unequal"):
+        lines = [line(place) for place in (*one["lines"], *one["regions"])]
+        if differing & set(lines) or not lines or lines[0] in seen:
+            continue
+        seen.add(lines[0])
+        pair = " and ".join(map(str, one["pair"]))
+        mapped = tuple(("mapped", line(place)) for place in one["regions"][:1])
+        yield Found(
+            "differs", function(one["lines"][0]), lines[0],
+            f"result {one['result'] or array(one)} should be the same on all devices, and devices {pair} "
+            "hold different numbers",
+            advice="reduce it in the mapped function, or name the axis it varies over in out_specs",
+            code="SL402", see=mapped,
+        )  # fmt: skip
+
+
+def _parted(events: Events) -> Iterator[Found]:
+    """Arrays that came to `pmap` the same on every device, and left it different."""
+    seen = set()
+    for one in events.of("parted"):
+        place = first(one["lines"])
+        if place in seen:
+            continue
+        seen.add(place)
+        nothing = "; nothing is reduced in it" if not one["collectives"] else ""
+        mapped = tuple(("mapped", line(where)) for where in one["regions"][:1])
+        yield Found(
+            "drifts", one["name"], place,
+            f"{one['argument']} {array(one)} is the same on every device before {one['name']} and differs "
+            f"after{nothing}: the replicas train apart",
+            advice="reduce the gradients: jax.lax.pmean(grads, axis_name)", see=mapped, code="SL402",
+        )  # fmt: skip

@@ -1,0 +1,179 @@
+"""Placements the program asked for, and did not get: thrown away, without effect, refused, written too late."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, array, first, function, line
+from shardlint.verify.facts import Line
+
+_WHAT_IS_READ = {
+    "backend": "jax has made its devices and does not read it any more",
+    "import": "jax reads it when it is imported, and has been",
+}
+
+
+def discarded(events: Events) -> Iterator[Found]:
+    """Results of placements that nobody takes."""
+    # Of one that calls another the outer is the user's, and written last.
+    last = {(tuple(one["line"])): one for one in events.of("discarded")}
+    for one in last.values():
+        place = line(one["line"])
+        what = f" of {one['what']}" if one["what"] else ""
+        yield Found(
+            "discarded", function(one["line"]), place,
+            f"the result of {one['name']}{what} is thrown away: the array it was given stays where it is",
+            advice=f"take the result: `x = {one['name']}(x, ...)`", bytes=one["bytes"], code="SL203",
+        )  # fmt: skip
+
+
+def without_effect(events: Events, least: int) -> Iterator[Found]:
+    """Constraints that gave back what they were given, wherever they were reached."""
+    done = {first(one["lines"]) for one in events.of("effect")}
+    seen = set()
+    for one in events.of("no-op"):
+        place = first(one["lines"])
+        if place in done or place in seen:
+            continue
+        seen.add(place)
+        names = f"({', '.join(map(repr, one['names']))})" if one["names"] else ""
+        if one["name"] == "eqx.filter_shard":
+            if one["bytes"] >= least:
+                yield Found(
+                    "no-effect", function(one["lines"][0]), place,
+                    "eqx.filter_shard leaves numpy arrays where they are: it places arrays of jax only",
+                    advice="jax.device_put(batch, sharding)", bytes=one["bytes"], code="SL201",
+                )  # fmt: skip
+            continue
+        flax = one["name"].startswith("nn.")
+        why = (
+            "flax knows no mesh or no rules here"
+            if flax
+            else "there is no axis mapping, or no mesh, in context"
+        )
+        yield Found(
+            "no-effect", function(one["lines"][0]), place,
+            f"{one['name']}{names} does nothing: {why}",
+            advice="run this under `with jax.set_mesh(mesh), nn.logical_axis_rules(rules):`" if flax else
+            "run this under `with jax.set_mesh(mesh), hax.axis_mapping(mapping):`",
+            bytes=one["bytes"], code="SL501" if flax else "SL601",
+        )  # fmt: skip
+    for one in events.of("put-none"):
+        place = first(one["lines"])
+        if place not in seen and one["bytes"] >= least:
+            seen.add(place)
+            yield Found(
+                "no-effect", function(one["lines"][0]), place,
+                f"{one['name']} is given None for a sharding, and leaves {one['what']} on one device",
+                advice="give it the sharding", bytes=one["bytes"], code="SL226",
+            )  # fmt: skip
+
+
+def asked(events: Events) -> Iterator[Found]:
+    """What traced code asks for in vain."""
+    for one in events.of("asked"):
+        place = first(one["lines"])
+        shown = array(one)
+        if one["what"] == "indivisible":
+            axes = " and ".join(map(repr, one["axes"]))
+            yield Found(
+                "indivisible", function(one["lines"][0]), place,
+                f"dimension {one['dimension']} of {shown} has size {one['size']}, which the {one['parts']} parts "
+                f"of mesh axis {axes} do not divide: the constraint cannot be met as it is written",
+                advice=f"make the size a multiple of {one['parts']}, or leave the dimension whole", code="SL216",
+            )  # fmt: skip
+        else:
+            yield Found(
+                "no-effect", function(one["lines"][0]), place,
+                f"device_put of {shown} to {one['target']} inside traced code does not place it: "
+                "the compiler is told nothing",
+                advice="write jax.lax.with_sharding_constraint(x, sharding)", code="SL201",
+            )  # fmt: skip
+
+
+def swallowed(events: Events) -> Iterator[Found]:
+    """Errors of placements that the program caught, and went on without."""
+    seen = set()
+    for one in events.of("raised"):
+        for place in one["lines"]:
+            handler = _handler(place[0], place[1])
+            if handler and first(one["lines"]) not in seen:
+                seen.add(first(one["lines"]))
+                what = f" of {one['what']}" if one["what"] else ""
+                yield Found(
+                    "swallowed", function(one["lines"][0]), first(one["lines"]),
+                    f"{one['name']}{what} raised, line {handler} caught it, and the array goes on without "
+                    f"its sharding: {one['error']}",
+                    advice="let it raise, or place the array in a way that its shape allows", code="SL209",
+                    see=(("caught", line([place[0], handler, place[2]])),),
+                )  # fmt: skip
+
+
+@cache
+def _handler(file: str, number: int) -> int:
+    """The line of the handler around a line that does not raise again; 0 without one."""
+    try:
+        tree = ast.parse(Path(file).read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return 0
+    found = 0
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Try) and node.body[0].lineno <= number <= (node.body[-1].end_lineno or 0):
+            for handler in node.handlers:
+                if not any(isinstance(each, ast.Raise) for each in ast.walk(handler)):
+                    found = max(found, handler.lineno)
+    return found
+
+
+def flags(events: Events) -> Iterator[Found]:
+    """Flags and settings written when they are not read any more, or over others."""
+    for one in events.of("late-flag"):
+        yield Found(
+            "too-late", function(one["line"]), line(one["line"]),
+            f"{one['name']} is set to {one['value']!r} here, and {_WHAT_IS_READ[one['what']]}",
+            advice="set it before jax is imported" if one["what"] == "import" else
+            "set it before anything asks for devices or makes an array", code="SL801",
+        )  # fmt: skip
+    for one in events.of("lost-flag"):
+        yield Found(
+            "overwritten", function(one["line"]), line(one["line"]),
+            f"{one['name']} is written anew and loses {' '.join(one['lost'])}, set before",
+            advice="add to what is there: os.environ['XLA_FLAGS'] = os.environ.get('XLA_FLAGS', '') + ' --new'",
+            code="SL802", see=(("set before", line(one["before"])),),
+        )  # fmt: skip
+
+
+def warnings(events: Events, told: set[str]) -> Iterator[Found]:
+    """What jax warned of, at the user's line; `told` are functions whose donation a finding explains already."""
+    seen: set[Any] = set()
+    for one in events.of("warning"):
+        place = first(one["lines"])
+        if place in seen:
+            continue
+        seen.add(place)
+        donated = "donated" in one["text"]
+        if donated and told:
+            continue
+        text = one["text"].rstrip(".").split("\n")[0]
+        see = [("defined", line(one["defined"]))] if one["defined"] else []
+        if donated and one["defined"]:  # what is donated is said where the function is jitted
+            place, see = _jitted(events, one["defined"]), [*see, ("called", replace(place, function=""))]
+        yield Found(
+            "donation" if donated else "warning", function(one["lines"][0]), place,
+            f"jax warns: {text}",
+            advice="return an array of the same shape, type and sharding, or do not donate it" if donated else "",
+            code="SL223" if donated else "",
+            see=tuple(part for part in see if (part[1].file, part[1].line) != (place.file, place.line)),
+        )  # fmt: skip
+
+
+def _jitted(events: Events, defined: list[Any]) -> Line:
+    """Where a function is jitted; where it is defined, if that was not seen or is in several places."""
+    lines = {line(one["line"]) for one in events.of("jitted") if list(one["defined"])[:2] == list(defined)[:2]}
+    return lines.pop() if len(lines) == 1 else line(defined)

@@ -1,0 +1,55 @@
+"""What parts of a program take of its arguments as they are, and should not: split rows, donations that end there."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, array, first, function
+from shardlint.verify.facts import Line
+from shardlint.verify.report import size_text
+
+_SHARE = 16
+
+
+def scanned(events: Events, least: int) -> Iterator[Found]:
+    """Scans through a dimension that is split: each row is on other devices than the one before."""
+    groups: dict[tuple[Line, str], dict[str, dict[str, Any]]] = defaultdict(dict)
+    for one in events.of("scanned"):
+        leaf = one["leaf"]
+        if leaf["bytes"] >= least and leaf["bytes"] * _SHARE >= events.largest:
+            groups[first(one["lines"]), " and ".join(map(repr, one["axes"]))].setdefault(leaf["name"], one)
+    for (place, axes), found in groups.items():
+        leaves = [one["leaf"] for one in found.values()]
+        one = next(iter(found.values()))
+        count = "an array" if len(leaves) == 1 else f"{len(leaves)} arrays"
+        called = first(one["called"])
+        yield Found(
+            "scanned", function(one["lines"][0]), place,
+            f"this scan goes through the first dimension of {count} split over {axes} along it: each round needs a row "
+            "that one part of the devices holds, and it is sent to the others",
+            tuple(f"{leaf['name']} {array(leaf)} {leaf['spec']}" for leaf in leaves),
+            "leave the dimension that is scanned whole, and split another: P(None, ...)",
+            sum(leaf["bytes"] for leaf in leaves),
+            see=(("called", called),) if called.file and called != place else (),
+        )  # fmt: skip
+
+
+def donated_inside(events: Events, least: int) -> Iterator[Found]:
+    """Donations of a jit that is called inside another one, which keeps the arguments."""
+    told = set()
+    for one in events.of("donated-inside"):
+        place = first(one["lines"])
+        if place in told or one["bytes"] < least or one["bytes"] * _SHARE < events.largest:
+            continue
+        told.add(place)
+        more = f" and {one['count'] - 2} more" if one["count"] > 2 else ""
+        shown = ", ".join(one["arguments"][:2]) + more
+        yield Found(
+            "donation", function(one["lines"][0]) if one["lines"] else one["name"], place,
+            f"{one['inner']} donates {shown} ({size_text(one['bytes'])}) and is called inside another jitted function, "
+            f"{one['name']}, which keeps them: a donation counts only where the program is called",
+            advice="donate them in the outer jit too: jax.jit(f, donate_argnums=...)", bytes=one["bytes"], code="SL223",
+        )  # fmt: skip

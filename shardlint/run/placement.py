@@ -1,0 +1,144 @@
+"""What a person should know of the program as a whole: axes without use, and work on one device of many."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Found, count_text, held, texts, whole
+from shardlint.run.run import Run
+from shardlint.verify.facts import Array
+from shardlint.verify.report import size_text
+
+
+def nothing_split(run: Run) -> Iterator[Found]:
+    """Several devices over which no array is split, so that each does all of the work."""
+    for one in run.spread:
+        if one.program.collectives or any(leaf.copies < one.partitions for leaf in one.program.arrays):
+            return
+    for one in run.spread:
+        leaves = [leaf for leaf in one.program.arrays if run.is_whole(leaf, one)]
+        if leaves and one.function.own:
+            yield Found(
+                "replicated",
+                one.function.name,
+                one.function.line,
+                f"the program runs on {one.partitions} devices and splits no array over them: each does all "
+                "of the work",
+                texts(leaves),
+                "place the arguments with shardings that name mesh axes",
+                held(leaves),
+            )
+            return
+
+
+def unused_axes(run: Run) -> Iterator[Found]:
+    """Axes of a mesh over which nothing is split and nothing is moved."""
+    by_mesh: dict[tuple[tuple[str, int], ...], list[Compiled]] = defaultdict(list)
+    for one in run.spread:
+        if one.program.mesh:
+            by_mesh[tuple(one.program.mesh.items())].append(one)
+    for mesh, each in by_mesh.items():
+        leaves = [(one, leaf) for one in each for leaf in one.program.arrays]
+        # What no spec describes may use any axis.
+        if any(leaf.axes is None and leaf.copies < one.partitions for one, leaf in leaves):
+            continue
+        used = {name for _, leaf in leaves for names in leaf.axes or () for name in names}
+        used |= {name for one in each for moved in one.program.collectives for name in moved.axes}
+        free = [name for name, size in mesh if size > 1 and name not in used]
+        copies = math.prod(size for name, size in mesh if name in free)
+        # An axis that is there for another day, beside a larger one that does the work, is no mistake.
+        if copies**2 < math.prod(size for _, size in mesh):
+            continue
+        large = [(one, leaf) for one, leaf in leaves if run.is_large(leaf, one) and one.function.own]
+        if not free or not used or not large:
+            continue
+        one = large[0][0]
+        yield Found(
+            "unused-axis",
+            one.function.name,
+            one.function.line,
+            f"nothing is split over mesh axis {' and '.join(map(repr, free))}: {copies} devices hold and do the "
+            "same",
+            advice=f"name {'it' if len(free) == 1 else 'them'} in a sharding, or make the mesh without",
+            bytes=held(leaf for each, leaf in large if each is one),
+        )
+
+
+def from_one_device(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[Found]:
+    """Large arguments a function splits that were never placed: they were made whole on one device."""
+    for each in functions:
+        for one in each:
+            leaves = [
+                leaf
+                for leaf in one.arguments
+                if leaf.where in one.unplaced and leaf.copies < one.partitions and run.is_large(leaf, one)
+            ]
+            maker, taken = _maker(leaves, one, run)
+            # Where nothing was placed and no jit made it, the function is meant to say where things go.
+            arrays = [leaf for leaf in one.arguments if leaf.shape]
+            if (
+                maker is not None
+                and not maker.function.own
+                and all(leaf.where in one.unplaced for leaf in arrays)
+            ):
+                continue
+            if one.function.own and maker is not None:
+                them = "it" if len(taken) == 1 else "them"
+                give = f"give {maker.function.name} out_shardings"
+                yield Found(
+                    "one-device",
+                    maker.function.name,
+                    maker.function.line,
+                    f"makes {count_text(taken)} whole on one device ({size_text(whole(taken))}); "
+                    f"{one.function.name} takes {them} from there and splits {them}",
+                    texts(taken),
+                    f"{give}, or make {them} in a function that has" if maker.function.own else
+                    f"make {them} under jax.jit with out_shardings, or place {them} with jax.device_put",
+                    whole(taken),
+                )  # fmt: skip
+                break
+
+
+def _maker(leaves: Sequence[Array], taker: Compiled, run: Run) -> tuple[Compiled | None, list[Array]]:
+    """Who made the most arrays of these types on one device, before `taker`, in its process; and which."""
+    best: tuple[int, bool] = (0, False)
+    maker: Compiled | None = None
+    taken: list[Array] = []
+    for one in run.compiled:
+        if one is taker or not leaves:
+            break
+        if one.devices == 1 and one.process == taker.process:
+            made = {leaf.array for leaf in one.results}
+            those = [leaf for leaf in leaves if leaf.array in made]
+            if those and (len(those), one.function.own) >= best:
+                best, maker, taken = (len(those), one.function.own), one, those
+    return maker, taken
+
+
+def on_one_device(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[Found]:
+    """Functions on one device that take what an earlier one keeps split."""
+    for each in functions:
+        for one in each:
+            if one.devices > 1 or not one.function.own:
+                continue
+            taken, other = [], None
+            for leaf in one.arguments:
+                like = run.like(leaf) if leaf.bytes_whole >= run.limit else None
+                if like is not None and like[0].process == one.process and like[0].at < one.at:
+                    taken.append(leaf)
+                    other = other or like[0]
+            if other is not None:
+                yield Found(
+                    "one-device",
+                    one.function.name,
+                    one.function.line,
+                    f"runs on one of {other.partitions} devices, with {count_text(taken)} "
+                    f"({size_text(whole(taken))}) whose like {other.function.name} keeps split",
+                    texts(taken),
+                    "pass the sharded arrays themselves",
+                    whole(taken),
+                )
+                break

@@ -1,0 +1,266 @@
+"""Starts a program several times, as the processes of one jax program, and waits for all of them."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from shardlint.run import launch, stood
+from shardlint.verify.children import CannotRun
+from shardlint.verify.inside.devices import limit_memory
+
+_GRACE = 4.0
+_STUCK = 8.0
+_BEHIND = 0.4
+_FRAMES = 3
+
+
+@dataclass
+class Process:
+    """One of the processes: its number, where it writes, how it ended, and where it stood if it was killed."""
+
+    number: int
+    folder: Path
+    raised: Path
+    stacks: Path
+    child: subprocess.Popen[bytes]
+    killed: bool = False
+    line: str = ""
+    stack: str = ""
+
+    @property
+    def code(self) -> int:
+        """Its exit code, as a shell has it."""
+        code = self.child.returncode
+        return code if code is not None and code >= 0 else 128 - (code or 0)
+
+    def ended(self) -> dict[str, Any] | None:
+        """What it said when it came to its end; None before."""
+        for file in (self.folder / "observed").glob("*.jsonl"):
+            for text in file.read_text("utf-8", "replace").splitlines():
+                if '"kind": "ended"' in text:
+                    told: dict[str, Any] = json.loads(text)
+                    return told
+        return None
+
+    def started(self) -> int:
+        """Bytes of what it said of the programs it started: that it goes on."""
+        return sum(file.stat().st_size for file in (self.folder / "launches").glob("*.jsonl"))
+
+
+@dataclass
+class Ran:
+    """All processes, and why the run was ended before they were: `time`, `raised`, `stuck` or nothing."""
+
+    processes: list[Process]
+    ended: launch.Ended
+    why: str = ""
+
+
+def run(
+    words: Sequence[str], given: Mapping[str, str], folder: Path, count: int, devices: int, told: bool,
+    seconds: float | None, memory: int | None,
+) -> Ran:  # fmt: skip
+    """Start the program `count` times and wait. When one has raised, or has ended while another waits for it in a
+    program that it will never start, the others get a few seconds.
+    """
+    if os.name != "posix":
+        raise CannotRun("--processes: not on this system")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    began = time.monotonic()
+    processes = []
+    shown = _Output(count)
+    try:
+        for number in range(count):
+            processes.append(_start(words, given, folder, number, count, devices, told, address, memory))
+            shown.follow(number, processes[-1].child)
+        why = _wait(processes, None if seconds is None else began + seconds)
+    finally:
+        for one in processes:
+            launch._signal(one.child, launch._KILL)
+            one.child.wait()
+            launch.sweep(one.folder, 0)
+        shown.close()
+    code = (
+        launch.TIMED_OUT if why in ("time", "stuck") else next((one.code for one in processes if one.code), 0)
+    )
+    if why == "raised":
+        code = next((one.code for one in processes if one.code and not one.killed), 1)
+    notes = [f"killed at the time limit of {seconds:g} s"] if why == "time" else []
+    if why == "time" and all(one.ended() for one in processes):
+        notes.append(
+            "every process had come to its end and waited in the shutdown of jax: "
+            "wait for the last results (jax.block_until_ready) before it"
+        )
+    if why == "stuck":
+        notes.append("killed: a process waited for one that had come to its end")
+    notes += [_stood(one) for one in processes if one.killed and one.stack]
+    return Ran(processes, launch.Ended(code, time.monotonic() - began, notes), why)
+
+
+def _start(
+    words: Sequence[str], given: Mapping[str, str], folder: Path, number: int, count: int, devices: int,
+    told: bool, address: str, memory: int | None,
+) -> Process:  # fmt: skip
+    own, raised, stacks = (folder / f"{name}{number}" for name in ("process", "raised", "stacks"))
+    for path in (own, raised, stacks):
+        path.mkdir()
+    env = launch.environment(own, devices, told, dict(given)) | stood.environment(stacks)
+    env |= {
+        "SHARDLINT_RUN_RAISED": str(raised),
+        "SHARDLINT_RUN_PROCESS": str(number),
+        "SHARDLINT_RUN_PROCESSES": str(count),
+        "SHARDLINT_RUN_COORDINATOR": address,
+        "PYTHONUNBUFFERED": "1",
+    }
+    options: dict[str, Any] = {}
+    if memory is not None:
+        options["preexec_fn"] = lambda: limit_memory(memory, devices)
+    try:
+        child = subprocess.Popen(
+            words, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True, **options,
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        raise CannotRun(f"cannot start {shlex.join(words)}: {error}") from None
+    return Process(number, own, raised, stacks, child)
+
+
+def _wait(processes: Sequence[Process], end: float | None) -> str:
+    """Wait for all; why they were killed, or nothing."""
+    failed: float | None = None
+    still, before = time.monotonic(), [-1]
+    try:
+        while any(one.child.poll() is None for one in processes):
+            now = time.monotonic()
+            said = [one.ended() for one in processes]
+            if failed is None and any(
+                (one.child.poll() or 0) != 0 or (told and told["said"])
+                for one, told in zip(processes, said, strict=True)
+            ):
+                failed = now
+            sizes = [one.started() for one in processes]
+            done = [
+                told is not None or one.child.poll() is not None
+                for one, told in zip(processes, said, strict=True)
+            ]
+            if sizes != before or not any(done) or all(done):
+                still, before = now, sizes
+            why = "time" if end is not None and now > end else ""
+            why = why or ("raised" if failed is not None and now > failed + _GRACE else "")
+            why = why or ("stuck" if now > still + _STUCK and _ahead(processes, done) else "")
+            if why:
+                _stop(processes)
+                return why
+            time.sleep(0.1)
+    except KeyboardInterrupt:
+        _stop(processes)
+        return "time"
+    return ""
+
+
+def _ahead(processes: Sequence[Process], done: Sequence[bool]) -> bool:
+    """Whether a process waits in a program that one which has come to its end did not start."""
+    from shardlint.run.compare import launches
+
+    counts = [len(launches(one.folder)) for one in processes]
+    least = min(count for count, over in zip(counts, done, strict=True) if over)
+    return any(count > least for count, over in zip(counts, done, strict=True) if not over)
+
+
+def _stop(processes: Sequence[Process]) -> None:
+    """Ask those that live where they stand, then kill them, the one that joins them last: the others complain."""
+    living = [one for one in processes if one.child.poll() is None]
+    for one in living:
+        stood.ask(one.stacks, one.child.pid)
+        one.line, one.stack = stood.told(one.stacks, one.child.pid)
+        one.killed = True
+    for one in reversed(living):
+        # jax catches SIGTERM.
+        launch._signal(one.child, signal.SIGKILL)
+
+
+def _stood(one: Process) -> str:
+    """Where a process was when it was killed: the user's line, and the innermost frames but for those that watch."""
+    frames = [text.strip() for text in one.stack.splitlines()[1:] if "/sanitizer/observe/" not in text]
+    where = f"stood at {one.line}" if one.line else "stood in no line of the program"
+    return f"process {one.number} {where}; innermost first: {', '.join(frames[:_FRAMES])}"
+
+
+class _Output:
+    """What the processes print: a line that all of them print once, others with the number of the process."""
+
+    def __init__(self, count: int) -> None:
+        self._lines: dict[str, list[deque[tuple[float, bytes]]]] = {
+            name: [deque() for _ in range(count)] for name in ("stdout", "stderr")
+        }
+        self._read: queue.SimpleQueue[tuple[str, int, bytes]] = queue.SimpleQueue()
+        self._readers: list[threading.Thread] = []
+        self._over = threading.Event()
+        self._writer = threading.Thread(target=self._write, daemon=True)
+        self._writer.start()
+
+    def follow(self, number: int, child: subprocess.Popen[bytes]) -> None:
+        """Show what a process prints from now on."""
+        for name, stream in (("stdout", child.stdout), ("stderr", child.stderr)):
+            assert stream is not None
+            reader = threading.Thread(target=self._take, args=(name, number, stream), daemon=True)
+            reader.start()
+            self._readers.append(reader)
+
+    def close(self) -> None:
+        """Show what is left."""
+        for reader in self._readers:
+            reader.join(2)
+        self._over.set()
+        self._writer.join(5)
+
+    def _take(self, name: str, number: int, stream: IO[bytes]) -> None:
+        for line in stream:
+            self._read.put((name, number, line))
+
+    def _write(self) -> None:
+        while True:
+            over = self._over.is_set()
+            try:
+                while True:
+                    name, number, line = self._read.get(timeout=0.05)
+                    self._lines[name][number].append((time.monotonic(), line))
+                    self._show(False)
+            except queue.Empty:
+                self._show(over)
+            if over:
+                return
+
+    def _show(self, over: bool) -> None:
+        for name, lines in self._lines.items():
+            stream = getattr(sys, name)
+            while any(lines):
+                heads = [each[0] if each else None for each in lines]
+                if all(head is not None and head[1] == (heads[0] or head)[1] for head in heads):
+                    text, taken, prefix = (heads[0] or (0.0, b""))[1], range(len(lines)), ""
+                else:
+                    waiting = [(head[0], at) for at, head in enumerate(heads) if head is not None]
+                    since, at = min(waiting)
+                    if not over and None in heads and time.monotonic() - since < _BEHIND:
+                        break
+                    text, taken, prefix = lines[at][0][1], range(at, at + 1), f"[{at}] "
+                for at in taken:
+                    lines[at].popleft()
+                stream.write(prefix + text.decode("utf-8", "replace").rstrip("\n") + "\n")
+            stream.flush()

@@ -1,0 +1,206 @@
+"""Which finding of `check` explains an exception: by the kind of the error, then by how near it lies.
+
+Nearest is a line of the traceback, then what makes or defines the function that was called there, then the
+functions of the traceback, then their files. A finding that does not fit the error explains nothing, wherever it lies.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from shardlint.config.certainty import Certainty
+from shardlint.engine.results import FileReport
+from shardlint.rules_api.rule import Finding, Harm
+from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.record import Frame
+
+_LINE, _CALLED, _FUNCTION, _FILE = range(4)
+
+
+@dataclass(frozen=True)
+class Explains:
+    """A finding that explains an error, and the file it is in."""
+
+    file: FileReport
+    finding: Finding
+
+    @property
+    def line(self) -> int:
+        """Its line."""
+        return self.file.source.position(self.finding.start)[0]
+
+
+def choose(found: Recognised, reports: Sequence[FileReport]) -> Explains | None:
+    """The finding that explains an error, None where none does."""
+    fitting: list[tuple[tuple[int, int, int], int, Explains]] = []
+    for file in reports:
+        places = _Places(file)
+        for finding in file.findings:
+            if not _may(found, finding, file):
+                continue
+            near, depth = places.near(finding, found)
+            if near is None or not _fits(found, finding, near, depth):
+                continue
+            order = (near, _unsure(finding), -depth)
+            fitting.append((order, near, Explains(file, finding)))
+    if not fitting:
+        return None
+    fitting.sort(key=lambda one: one[0])
+    (_, near, best) = fitting[0]
+    alike = [
+        one for _, other, one in fitting if other == near and one.finding.rule.code != best.finding.rule.code
+    ]
+    alike += [one for _, other, one in fitting[1:] if other == near and one.line != best.line]
+    # Somewhere in the same file there may be another mistake of the same kind: then nobody knows which it was.
+    if near == _FILE and (alike or best.finding.certainty is Certainty.POSSIBLE):
+        return None
+    return best
+
+
+def _unsure(finding: Finding) -> int:
+    return [Certainty.PROVEN, Certainty.LIKELY, Certainty.POSSIBLE].index(finding.certainty)
+
+
+def _may(found: Recognised, finding: Finding, file: FileReport) -> bool:
+    """Whether a finding is about what the error is about."""
+    kind, code = found.kind, finding.rule.code
+    if kind is None or code not in kind.codes:
+        # It says itself which error it is.
+        names = (
+            (found.error.type, *found.error.bases[: found.error.bases.index("Exception")])
+            if "Exception" in (found.error.bases)
+            else (found.error.type,)
+        )
+        says = any(re.search(rf"\braises (?:an? )?`?{re.escape(name)}\b", finding.message) for name in names)
+        return (
+            kind is None
+            and says
+            and finding.harm is Harm.CRASH
+            and finding.certainty is not Certainty.POSSIBLE
+        )
+    if not found.words:
+        return True
+    text = " ".join((finding.label, finding.message, finding.help, _statement_text(finding, file)))
+    return all(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) for word in found.words)
+
+
+def _statement_text(finding: Finding, file: FileReport) -> str:
+    source = file.source
+    return source.text[finding.start : finding.end] + " " + source.line_at(finding.start)
+
+
+def _fits(found: Recognised, finding: Finding, near: int, depth: int) -> bool:
+    """Whether it lies near enough for what is known of the error."""
+    if found.kind is None or finding.rule.code not in found.kind.codes:
+        return near == _LINE and depth == len(found.error.own) - 1
+    return not found.kind.exact or (near == _LINE and finding.certainty is not Certainty.POSSIBLE)
+
+
+class _Places:
+    """Where in a file its statements and functions lie."""
+
+    def __init__(self, file: FileReport) -> None:
+        self.file = file
+        self.path = os.path.realpath(file.path)
+        self.statements: list[ast.stmt] = []
+        self.functions: list[ast.FunctionDef | ast.AsyncFunctionDef] = []
+        try:
+            tree = ast.parse(file.source.text)
+        except (SyntaxError, ValueError, RecursionError):
+            return
+        for node in ast.walk(tree):
+            if isinstance(node, ast.stmt):
+                self.statements.append(node)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self.functions.append(node)
+
+    def near(self, finding: Finding, found: Recognised) -> tuple[int | None, int]:
+        """How near a finding lies to the traceback, and to which of the user's own frames; None: in another file."""
+        position = self.file.source.position
+        first, last = position(finding.start)[0], position(finding.end)[0]
+        own = found.error.own
+        here = [
+            (depth, frame) for depth, frame in enumerate(own) if os.path.realpath(frame.file) == self.path
+        ]
+        for depth, frame in reversed(here):
+            if first <= frame.end and frame.line <= last:
+                return _LINE, depth
+        statement = self._statement(first)
+        for depth, frame in reversed(here):
+            if statement is not None and _head(statement)[0] <= frame.line <= _head(statement)[1]:
+                return _LINE, depth
+        for depth, frame in reversed(list(enumerate(own))):
+            if self._makes(statement, first, frame):
+                return _CALLED, depth
+        inside = self._function(first)
+        for depth, frame in reversed(here):
+            if (
+                inside is not None
+                and _begin(inside) <= frame.first <= inside.lineno
+                and frame.function == inside.name
+            ):
+                return _FUNCTION, depth
+            if inside is None and frame.function == "<module>":
+                return _FUNCTION if len(here) == 1 else _FILE, depth
+        return (_FILE, here[-1][0]) if here else (None, 0)
+
+    def _statement(self, line: int) -> ast.stmt | None:
+        """The innermost statement that a line is in."""
+        around = [one for one in self.statements if _begin(one) <= line <= (one.end_lineno or one.lineno)]
+        return max(around, key=lambda one: (_begin(one), -(one.end_lineno or 0)), default=None)
+
+    def _function(self, line: int) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        around = [one for one in self.functions if _begin(one) <= line <= (one.end_lineno or one.lineno)]
+        return max(around, key=_begin, default=None)
+
+    def _makes(self, statement: ast.stmt | None, line: int, frame: Frame) -> bool:
+        """Whether a statement binds or decorates what a frame called, or stands in it."""
+        call = frame.call
+        if call is None or not call.callee:
+            return False
+        name = call.callee.rpartition(".")[2]
+        if call.defined is not None and os.path.realpath(call.defined[0]) == self.path:
+            for one in self.functions:
+                if _begin(one) <= call.defined[1] <= one.lineno and _begin(one) <= line <= (
+                    one.end_lineno or 0
+                ):
+                    return True
+        return name in _bound(statement) if os.path.realpath(frame.file) == self.path else False
+
+
+def _begin(node: ast.stmt) -> int:
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min([node.lineno, *(one.lineno for one in decorators)])
+
+
+def _head(node: ast.stmt) -> tuple[int, int]:
+    """The lines of a statement without the statements in it."""
+    body = getattr(node, "body", None)
+    if isinstance(body, list) and body and isinstance(body[0], ast.stmt):
+        return node.lineno, max(node.lineno, body[0].lineno - 1)
+    return node.lineno, node.end_lineno or node.lineno
+
+
+def _bound(statement: ast.stmt | None) -> set[str]:
+    """The names a statement gives a value, or a function it makes."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef):
+        return {statement.name}
+    if isinstance(statement, ast.Assign):
+        return set(_names(statement.targets))
+    if isinstance(statement, ast.AnnAssign | ast.AugAssign):
+        return set(_names([statement.target]))
+    return set()
+
+
+def _names(targets: Sequence[ast.expr]) -> Iterator[str]:
+    for target in targets:
+        if isinstance(target, ast.Name):
+            yield target.id
+        elif isinstance(target, ast.Attribute):
+            yield target.attr
+        elif isinstance(target, ast.Tuple | ast.List):
+            yield from _names(target.elts)

@@ -1,0 +1,41 @@
+"""Which of what is known of arrays and messages says something of an error of a kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from shardlint.run.raised import buffers, devices, specs, structure
+from shardlint.run.raised.explanation import Explanation
+from shardlint.run.raised.kinds import Recognised
+
+
+def explain(found: Recognised) -> Explanation | None:
+    """What the values of the failing call, or the message, show; None where they add nothing."""
+    by = _BY.get(found.kind.name) if found.kind is not None else None
+    told = by(found) if by is not None and found.error.own else None
+    # As people write it, whatever the release calls it.
+    return None if told is None else replace(told, message=told.message.replace("PartitionSpec(", "P("))
+
+
+_BY: Mapping[str, Callable[[Recognised], Explanation | None]] = {
+    "incompatible-devices": devices.incompatible,
+    "jit-sharding-differs": devices.sharding_differs,
+    "devices-reshaped": devices.mesh_shape,
+    "in-shardings": structure.trees,
+    "out-shardings": structure.trees,
+    "map-specs": structure.trees,
+    "none-among": structure.trees,
+    "result-varies": structure.varies,
+    "spec-rank": specs.rank,
+    "indivisible": specs.indivisible,
+    "unbound-axis": specs.unbound,
+    "axis-not-in-mesh": specs.not_in_mesh,
+    "duplicate-axis": specs.duplicate,
+    "no-mesh": specs.no_mesh,
+    "explicit-axes": specs.explicit,
+    "keyword-not-taken": specs.keyword,
+    "deleted": buffers.deleted,
+    "donated-twice": buffers.twice,
+    "leaked": buffers.leaked,
+}

@@ -1,0 +1,46 @@
+"""What is told of an error besides its finding, and how arrays are named in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from shardlint.run.raised.record import Call, Leaf
+
+_MOST = 6
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """One sentence, the arrays it is about, and what to write instead."""
+
+    message: str
+    arrays: tuple[str, ...] = ()
+    help: str = ""
+    live: bool = False
+    """Whether it rests on the values of the call, which no text shows."""
+
+
+def numbers(devices: tuple[int, ...]) -> str:
+    """`device 0`, `devices 0-7`."""
+    if len(devices) == 1:
+        return f"device {devices[0]}"
+    ordered = sorted(devices)
+    if list(devices) == list(range(ordered[0], ordered[-1] + 1)):
+        return f"devices {ordered[0]}-{ordered[-1]}"
+    return f"devices {', '.join(map(str, devices[:8]))}{', ...' if len(devices) > 8 else ''}"
+
+
+def lies(leaf: Leaf) -> str:
+    """Where an array lies."""
+    mesh = " ".join(f"{name}={size}" for name, size in leaf.mesh.items())
+    return f"{leaf.text()} on {numbers(leaf.devices)}" + (f", {leaf.spec} over {mesh}" if mesh else "")
+
+
+def some(texts: list[str]) -> tuple[str, ...]:
+    """The first of many."""
+    return (*texts[:_MOST], *([f"... and {len(texts) - _MOST} more"] if len(texts) > _MOST else []))
+
+
+def callee(call: Call | None) -> str:
+    """What was called, as it is written."""
+    return f"`{call.callee}`" if call is not None and call.callee else "this line"

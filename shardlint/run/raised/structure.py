@@ -1,0 +1,181 @@
+"""Trees of specs that are not those of the arguments: how many entries, which keys, of which argument."""
+
+from __future__ import annotations
+
+import re
+
+from shardlint.run.raised.explanation import Explanation, callee
+from shardlint.run.raised.kinds import Recognised
+from shardlint.run.raised.record import Call
+from shardlint.source.patterns import regex
+
+_LENGTH = regex(
+    r"got a tuple or list of length (?P<has>\d+) for an args tuple of length (?P<wants>\d+)"
+    r"|subtree of type (?:tuple|list) of length (?P<has2>\d+), but the full pytree has a subtree of the same"
+    r" type but of "
+    r"length (?P<wants2>\d+)"
+)
+_AT = regex(
+    r"at key path\n\s+(?P<of>pjit in_shardings|pjit out_shardings|shard_map in_specs|shard_map out_specs|pmap in_axes"
+    r"|pmap out_axes|vmap in_axes|vmap out_axes|(?:\w+ )?tree)(?P<path>\S*)"
+)
+_TYPES = regex(
+    r"has a subtree of type\s+<?(?:class )?'?(?P<has>[\w.]+)'?>?\s*\n?but at the same key path the full pytree has a "
+    r"subtree of different type\s+<?(?:class )?'?(?P<wants>[\w.]+)"
+)
+_CHILDREN = regex(
+    r"with (?P<has>\d+) child(?: keys|ren)?.*?same type but with (?P<wants>\d+) child"
+    r"(?:.*?symmetric difference on key sets is\s+(?P<differ>[^\n]+))?",
+    re.DOTALL,
+)
+
+
+def trees(found: Recognised) -> Explanation | None:
+    """An entry too many or too few, another type, other keys."""
+    message, call = found.error.message, found.error.call
+    at = _AT.search(message)
+    said = _LENGTH.search(message)
+    what = (
+        at["of"].rpartition(" ")[2]
+        if at
+        else "in_shardings"
+        if "in_shardings" in message
+        else "out_shardings"
+    )
+    path = at["path"] if at else ""
+    if said is not None and what in ("in_shardings", "in_specs", "in_axes") and path in ("", "[0]"):
+        return _entries(what, int(said["has"] or said["has2"]), int(said["wants"] or said["wants2"]), call)
+    place = f"{what}{path}"
+    subject = _argument(path, call) if what.startswith("in_") else f"what {callee(call)} returns"
+    if said is not None:
+        has, wants = said["has"] or said["has2"], said["wants"] or said["wants2"]
+        return Explanation(f"{place} has {_entries_text(int(has))}, and {subject} has {wants} there")
+    other = _CHILDREN.search(message)
+    if other is not None:
+        return Explanation(
+            f"{place} and {subject} do not have the same keys: {_keys(other['differ'])} only in one of them"
+            if other["differ"]
+            else f"{place} has {other['has']} entries, and {subject} has {other['wants']}",
+            help="give both the same keys, or one sharding for all of it",
+        )
+    types = _TYPES.search(message)
+    if types is not None and at is not None:
+        return Explanation(
+            f"{place} is a {_short(types['has'])} where {subject} has a {_short(types['wants'])}",
+            help="give it the tree of what it is for, or one sharding for all of it"
+            if what != "tree"
+            else "",
+        )
+    return None
+
+
+def _entries_text(count: int) -> str:
+    return f"{count} entr{'y' if count == 1 else 'ies'}"
+
+
+def _entries(what: str, has: int, wants: int, call: Call | None) -> Explanation:
+    names = list(call.parameters) if call is not None else []
+    static = len(call.arguments) - wants if call is not None and what == "in_shardings" else 0
+    takes = f" (it takes {', '.join(names)})" if names and len(names) <= 12 else ""
+    if static > 0 and has == wants + static:
+        return Explanation(
+            f"{what} of {callee(call)} has {_entries_text(has)} for {wants} arguments{takes}: static ones have none",
+            help=f"leave out the entr{'y' if static == 1 else 'ies'} of what static_argnums and static_argnames name",
+            live=True,
+        )
+    return Explanation(
+        f"{what} of {callee(call)} has {_entries_text(has)}, and it is called with {wants} argument"
+        f"{'' if wants == 1 else 's'}{takes}",
+        help="one entry for each argument, in their order"
+        + ("; one argument is written (spec,)" if wants == 1 else ""),
+        live=bool(names),
+    )
+
+
+def _argument(path: str, call: Call | None) -> str:
+    """The argument that a key path into the tuple of arguments means, as it is written in the call."""
+    index = re.match(r"\[(\d+)\](.*)", path)
+    if call is None or index is None or int(index[1]) >= len(call.arguments):
+        return "the argument"
+    return f"`{call.arguments[int(index[1])].text}{index[2]}`"
+
+
+def _keys(text: str) -> str:
+    return ", ".join(re.findall(r"\[([^\]]+)\]", text)[:6]) or text.strip()
+
+
+def _short(name: str) -> str:
+    return name.rpartition(".")[2]
+
+
+_UNEVEN = regex(
+    r"(?:the passed )?args\[?(?P<at>\d*)\]?(?P<path>\S*) of shape (?P<shape>\S+?),? .*?in_specs(?P<spec>\S*) of"
+    r" value (?P<value>.*?),? "
+    r"which maps array axis (?P<axis>\d+) \(of size (?P<size>\d+)\) to mesh (?:axis|axes) (?P<names>.*?) \(of"
+    r" (?:total )?size "
+    r"(?P<by>\d+)\)",
+    re.DOTALL,
+)
+_BOUND = regex(r"bound to \S+'s parameter '(\w+)'")
+
+
+def uneven(message: str) -> Explanation | None:
+    """What `shard_map` says of a dimension that its mesh does not divide, in one sentence."""
+    said = _UNEVEN.search(message)
+    if said is None:
+        return None
+    bound = _BOUND.search(message)
+    name = f"{bound[1]}{said['path']}" if bound else f"argument {said['at']}{said['path']}"
+    size, by = int(said["size"]), int(said["by"])
+    return Explanation(
+        f"dimension {said['axis']} of {name} {said['shape']} is {size}, which the {by} devices along {said['names']} "
+        "cannot share evenly",
+        help=f"make it {size + -size % by}, or split another dimension",
+    )
+
+
+_LONG = regex(
+    r"(?P<which>in|out)_specs(?P<path>\S*) is (?P<spec>.*?) which has length (?P<has>\d+), but"
+    r" (?P<what>.*?) has shape (?P<shape>\S+), which has rank (?P<rank>\d+)",
+    re.DOTALL,
+)
+
+
+def too_long(message: str) -> Explanation | None:
+    """The same of a spec with more entries than there are dimensions."""
+    said = _LONG.search(message)
+    if said is None:
+        return None
+    bound = _BOUND.search(message)
+    name = (
+        bound[1]
+        if bound and said["which"] == "in"
+        else "the result"
+        if said["which"] == "out"
+        else said["what"]
+    )
+    return Explanation(
+        f"{said['which']}_specs{said['path']} is {said['spec']}, and {name} {said['shape']} has rank"
+        f" {said['rank']}",
+        help="P() for a scalar" if said["rank"] == "0" else f"a spec of at most {said['rank']} for it",
+    )
+
+
+_VARIES = regex(
+    r"out_specs(?P<path>\S*) is (?P<spec>P?\w*\(.*?\)) which implies.*?(?:but it was inferred to be possibly"
+    r" varying over "
+    r"(?P<axes>\{[^}]*\})|replicated across mesh axes? (?P<older>.*?), but)",
+    re.DOTALL,
+)
+
+
+def varies(found: Recognised) -> Explanation | None:
+    """A result that `out_specs` says is the same on all devices, and that nothing makes so."""
+    said = _VARIES.search(found.error.message)
+    if said is None:
+        return None
+    axes = ", ".join(re.findall(r"\w+", said["axes"] or said["older"]))
+    return Explanation(
+        f"out_specs{said['path']} is {said['spec']}, and the result may be another one on each device along {axes}",
+        help=f"reduce it there, jax.lax.psum or pmean over {axes}; or name the axis in out_specs",
+    )

@@ -1,0 +1,164 @@
+"""From what a program put down of its exceptions to what is shown of each under its traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from shardlint.output.printable import plain
+from shardlint.run.raised.choose import Explains, choose
+from shardlint.run.raised.explain import explain
+from shardlint.run.raised.explanation import Explanation
+from shardlint.run.raised.kinds import Recognised, recognise
+from shardlint.run.raised.record import Error, Frame, Raised, read
+from shardlint.verify.inside.hlo.lines import is_own
+
+_FILES = 20
+_SHOWN = 8
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is known of an exception: the finding that explains it, what its arrays say, or both."""
+
+    raised: Raised
+    found: Recognised
+    finding: Explains | None
+    explanation: Explanation | None
+    tests: tuple[str, ...] = ()
+    """The tests it failed."""
+
+    @property
+    def at(self) -> Frame:
+        """The user's line it came from."""
+        at = self.found.error.at
+        assert at is not None
+        return at
+
+    def as_data(self) -> dict[str, Any]:
+        """The same for a program."""
+        finding, explanation = self.finding, self.explanation
+        return {
+            "type": self.found.error.type,
+            "kind": self.found.kind.name if self.found.kind else "",
+            "file": self.at.file,
+            "line": self.at.line,
+            "function": self.at.function,
+            "thread": bool(self.raised.thread),
+            "tests": list(self.tests),
+            "code": finding.finding.rule.code if finding else "",
+            "code_file": os.path.realpath(finding.file.path) if finding else "",
+            "code_line": finding.line if finding else 0,
+            "message": explanation.message if explanation else "",
+            "arrays": list(explanation.arrays) if explanation else [],
+            "help": explanation.help if explanation else "",
+        }
+
+
+def told(folder: Path, ended_well: bool) -> list[Told]:
+    """What explains the exceptions that processes put down in a folder.
+
+    Of a program that `ended_well` only those that ended a thread: what else it printed was its own business.
+    """
+    found = [one for one in read(folder) if one.thread or not ended_well]
+    if any(
+        one.test for one in found
+    ):  # pytest leaves the last failure behind too, of an expected one as well
+        found = [one for one in found if one.thread or one.test]
+    return explained(found)
+
+
+def explained(raised: Sequence[Raised]) -> list[Told]:
+    """The same of exceptions at hand; each once, and none of which nothing is known."""
+    groups: dict[object, list[Raised]] = {}
+    for one in raised:
+        at = one.errors[0].at
+        groups.setdefault((one.errors[0].said, at and (at.file, at.line)), []).append(one)
+    found = []
+    for alike in groups.values():
+        known = _explained(alike[0])
+        if known is not None:
+            found.append(replace(known, tests=tuple(dict.fromkeys(one.test for one in alike if one.test))))
+    return found
+
+
+def _explained(raised: Raised) -> Told | None:
+    """The first error of the chain that is known counts."""
+    errors = [error for error in raised.errors if error.own]
+    if not errors:
+        return None
+    reports = _checked(errors, raised.releases)
+    for error in errors:
+        found = recognise(error)
+        finding, explanation = choose(found, reports), explain(found)
+        if finding is not None and explanation is not None and not explanation.arrays:
+            explanation = None  # the finding says it better
+        if finding is not None or explanation is not None:
+            return Told(raised, found, finding, explanation)
+    return None
+
+
+def _checked(errors: Sequence[Error], releases: Mapping[str, str]) -> list[Any]:
+    """What `check` says of the files of the tracebacks, for the releases the program ran on, whatever it is sure of."""
+    from shardlint.config.certainty import Certainty
+    from shardlint.config.targets import BadTarget, parse_targets
+    from shardlint.engine.run import Options, check
+
+    targets: dict[str, str] = {}
+    for package, release in releases.items():
+        with contextlib.suppress(BadTarget):
+            targets |= parse_targets([f"{package}={release}"])
+    paths = [Path(_shown(file)) for file in _files(errors)]
+    if not paths:
+        return []
+    try:
+        return check(paths, Options(certainty=Certainty.POSSIBLE, targets=targets)).reports
+    except Exception:  # settings that cannot be read: `shardlint check` says so itself
+        return []
+
+
+def _files(errors: Sequence[Error]) -> list[str]:
+    """The user's files, innermost first."""
+    found: dict[str, None] = {}
+    for error in errors:
+        for frame in reversed(error.own):
+            found.setdefault(os.path.realpath(frame.file))
+            if frame.call is not None and frame.call.defined is not None and is_own(frame.call.defined[0]):
+                found.setdefault(os.path.realpath(frame.call.defined[0]))
+    return [file for file in found if file.endswith(".py") and Path(file).is_file()][:_FILES]
+
+
+def _shown(file: str) -> str:
+    try:
+        inside = os.path.relpath(file)
+    except (OSError, ValueError):
+        return file
+    return file if inside.startswith("..") else inside
+
+
+def lines(told_of: Sequence[Told]) -> Iterator[str]:
+    """What a person reads: under the traceback, the line, the finding with its fix, and the arrays."""
+    from shardlint.engine.results import FileReport
+    from shardlint.output.text import frames
+
+    for one in told_of[:_SHOWN]:
+        error = one.found.error
+        where = f"{_shown(one.at.file)}:{one.at.line} in {one.at.function}"
+        more = f" and {len(one.tests) - 1} more" if len(one.tests) > 1 else ""
+        test = f"{one.tests[0]}{more}: " if one.tests else ""
+        yield plain(f"{test}{error.type} at {where}, explained:")
+        if one.finding is not None:
+            file = FileReport(one.finding.file.path, one.finding.file.source, [one.finding.finding])
+            for frame in frames(file):
+                yield from (f"  {line}".rstrip() for line in frame.splitlines())
+        if one.explanation is not None:
+            yield plain(f"  {one.explanation.message}")
+            yield from (plain(f"    {text}") for text in one.explanation.arrays)
+            if one.explanation.help:
+                yield plain(f"  instead: {one.explanation.help}")
+    if len(told_of) > _SHOWN:
+        yield f"... and {len(told_of) - _SHOWN} more exceptions explained in --report FILE.json"

@@ -1,0 +1,110 @@
+"""Functions compiled more than once, and what changed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Found
+from shardlint.run.run import Run
+
+# A finding only from so many programs on, and only where it takes time or moves large arrays: every program
+# has scalars that come from the host once, and tests call jax.jit again and again.
+_CHURN = 4
+_AGAIN = 3
+_SECONDS = 1.0
+
+
+def recompiled(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """A function compiled again: for the same shapes placed differently, or again and again."""
+    for process in dict.fromkeys(one.process for one in each):
+        mine = [one for one in each if one.process == process]
+        seconds = sum(one.seconds for one in mine[1:])
+        what = _placed_anew(mine, seconds, run)
+        if what:
+            why = ": the same shapes came placed differently"
+            advice = "place the arrays before the first call as the function returns them"
+        elif seconds >= _SECONDS or _in_a_loop(mine):
+            why, advice = _again(mine)
+            what = [text for before, after in pairwise(mine) for text in changed(before, after)]
+        else:
+            continue
+        if why:
+            yield Found(
+                "recompiled",
+                mine[0].function.name,
+                mine[0].function.line,
+                f"compiled {len(mine)} times ({seconds:.1f} s more than once){why}",
+                tuple(dict.fromkeys(what)),
+                advice,
+            )
+
+
+def _in_a_loop(mine: Sequence[Compiled]) -> bool:
+    """Whether one line had the same program compiled again and again."""
+    calls = Counter((one.digest, one.function.call) for one in mine if one.function.call.file)
+    return max(calls.values(), default=0) >= _CHURN
+
+
+def _placed_anew(mine: Sequence[Compiled], seconds: float, run: Run) -> list[str]:
+    """What came placed differently between two compilations for the same shapes, where that matters."""
+    for before, after in pairwise(mine):
+        shapes = [[(leaf.where, leaf.array) for leaf in one.arguments] for one in (before, after)]
+        if before.devices == 1 or after.devices == 1 or shapes[0] != shapes[1]:
+            continue
+        moved = changed(before, after)
+        # Plain data parallelism: what is on every device after the first step was given from the host.
+        if all(
+            text.partition(" not placed -> ")[2].startswith("whole on each") for text in moved
+        ) and not all("[] " in text for text in moved):
+            continue
+        large = {f"{leaf.where} {leaf.array}" for leaf in after.arguments if run.is_large(leaf, after)}
+        # Nor where nothing at all was placed: then the function says where things go.
+        largest = max((leaf.bytes_whole for leaf in before.arguments), default=0)
+        arrays = [leaf for leaf in before.arguments if leaf.bytes_whole * 64 >= largest and leaf.shape]
+        if arrays and all(leaf.where in before.unplaced for leaf in arrays) and seconds < _SECONDS:
+            continue
+        if moved and (seconds >= _SECONDS or any(text.startswith(tuple(large)) for text in moved)):
+            return moved
+    return []
+
+
+def _again(mine: Sequence[Compiled]) -> tuple[str, str]:
+    """Why a function was compiled again and again, and what to do; empty where it was not."""
+    same = max(Counter(one.digest for one in mine).values())
+    shapes = len({tuple(leaf.array for leaf in one.arguments) for one in mine})
+    if same >= _AGAIN:
+        return (
+            f", {same} times to the same program",
+            "call jax.jit once, outside of the loop or function that calls it again",
+        )
+    if shapes >= _CHURN:
+        return f", for {shapes} different shapes", "pad to a few sizes"
+    if len(mine) >= _CHURN and shapes == 1:
+        return (
+            " for the same shapes: a static argument or a value it closes over changes",
+            "pass what changes as an array",
+        )
+    return "", ""
+
+
+def changed(before: Compiled, after: Compiled) -> list[str]:
+    """What differs between the arguments of two compilations: `x f32[64,8] -> f32[32,8]`."""
+    was = {leaf.where: leaf for leaf in before.arguments}
+    texts = []
+    for leaf in after.arguments:
+        old = was.pop(leaf.where, None)
+        if old is None:
+            texts.append(f"{leaf.where} {leaf.array} is new")
+        elif old.array != leaf.array:
+            texts.append(f"{leaf.where} {old.array} -> {leaf.array}")
+        else:
+            placed = [
+                "not placed" if leaf.where in one.unplaced else each.spec
+                for one, each in ((before, old), (after, leaf))
+            ]
+            if placed[0] != placed[1]:
+                texts.append(f"{leaf.where} {leaf.array} {placed[0]} -> {placed[1]}")
+    return [*texts, *(f"{leaf.where} {leaf.array} is gone" for leaf in was.values())]

@@ -1,0 +1,189 @@
+"""The report of a run: text for a person, one JSON object for a program."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from shardlint.output.printable import plain
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Facts, Found, Moved
+from shardlint.run.launch import Ended
+from shardlint.run.raised.told import Told
+from shardlint.run.raised.told import lines as told_lines
+from shardlint.run.recompiled import changed
+from shardlint.verify.facts import Line
+from shardlint.verify.report import size_text
+from shardlint.verify.spec import sizes_text
+
+_LINES = 12
+_NAMES = 6
+_TESTS = 2
+
+
+@dataclass
+class Report:
+    """A run: what was started, how it ended, and what it compiled. Files are shown relative to `root`."""
+
+    command: Sequence[str]
+    ended: Ended
+    facts: Facts
+    large: int
+    root: Path
+    raised: Sequence[Told] = ()
+
+    def place(self, line: Line) -> str:
+        """`train.py:41`, relative to `root` where it lies below."""
+        if not line.file:
+            return str(line)
+        path = Path(line.file)
+        for above in path.parents:
+            if above == self.root or above.name in ("site-packages", "dist-packages"):
+                return f"{path.relative_to(above).as_posix()}:{line.line}"
+        return str(line)
+
+    @property
+    def moved(self) -> list[Moved]:
+        """What is worth a line: at least a hundredth of what is moved most, and not less than `large`."""
+        least = max(self.large, self.facts.moved[0].bytes / 100) if self.facts.moved else 0
+        return [one for one in self.facts.moved if one.bytes >= least]
+
+    def summary(self) -> str:
+        """One line: what was compiled, over what."""
+        facts = self.facts
+        if not facts.compiled:
+            return "no jax program was compiled: there is nothing to report on"
+        programs = f"{facts.compiled} program{'s' if facts.compiled > 1 else ''} compiled"
+        if facts.devices < 2:
+            built = " and ".join(sizes_text(mesh).replace(",", " ") for mesh in facts.built)
+            return f"{programs}, each for one device: " + (
+                f"the mesh {built} is built and nothing lies on it"
+                if built
+                else "no mesh, nothing to say of shardings"
+            )
+        meshes = [sizes_text(mesh).replace(",", " ") for mesh in facts.meshes or facts.built]
+        over = f"mesh {' and '.join(meshes)}" if meshes else f"{facts.devices} devices"
+        return f"{programs}, over {over}"
+
+
+def text_report(report: Report, colour: bool = False) -> str:
+    """The report for a person."""
+    facts = report.facts
+    lines = [*told_lines(report.raised), f"shardlint run: {report.summary()}"]
+    for found in facts.found:
+        lines += _found_lines(found, report, colour)
+    if report.moved:
+        lines.append("bytes moved in one call, a device:")
+        lines += [_moved_line(one, report) for one in report.moved[:_LINES]]
+        if len(report.moved) > _LINES:
+            lines.append(f"  ... and {len(report.moved) - _LINES} more lines (all are in --report FILE.json)")
+    lines += [plain(f"note: {note}") for note in (*report.ended.notes, *facts.notes)]
+    if facts.devices > 1 or facts.found:
+        count = len(facts.found)
+        below = f", and {facts.below} about arrays below {size_text(report.large)}" if facts.below else ""
+        lines.append(
+            f"{count or 'no'} finding{'' if count == 1 else 's'}{below}; "
+            f"the program exited with {report.ended.code}"
+        )
+    return "\n".join(lines)
+
+
+def _found_lines(found: Found, report: Report, colour: bool) -> Iterator[str]:
+    kind = f"\x1b[31;1m{found.kind}\x1b[0m" if colour else found.kind
+    code = f" ({found.code})" if found.code else ""
+    yield f"{plain(report.place(found.line))}: {kind} in {plain(found.function)}{code}"
+    yield plain(f"  {found.message}")
+    yield from (plain(f"    {text}") for text in found.arrays[:_NAMES])
+    if len(found.arrays) > _NAMES:
+        yield f"    ... and {len(found.arrays) - _NAMES} more"
+    if found.advice:
+        yield f"  instead: {found.advice}"
+    if found.see:
+        places = ", ".join(f"{report.place(line)} ({word})" for word, line in found.see)
+        yield plain(f"  see: {places}")
+    if found.tests:
+        yield plain(f"  in: {tests_text(found)}")
+
+
+def tests_text(found: Found) -> str:
+    """The tests in which it was first seen."""
+    more = len(found.tests) - _TESTS
+    return ", ".join(found.tests[:_TESTS]) + (f" and {more} more" if more > 0 else "")
+
+
+def over_text(one: Moved) -> str:
+    """Over what a line's bytes move: `over data`, or the size of a group where axes have no names."""
+    return f"over {', '.join(one.axes)}" if one.axes else f"in groups of {one.group}"
+
+
+def _moved_line(one: Moved, report: Report) -> str:
+    what = ", ".join(one.of[:2]) or ", ".join(one.arrays[:2])
+    more = max(len(one.of) or len(one.arrays), 2) - 2
+    what += f" and {more} more" if more else ""
+    return plain(
+        f"  {size_text(one.bytes):>10}  {report.place(one.line)} ({one.function})  "
+        f"{one.kind} {over_text(one)}{trips_text(one)}: {what}"
+    )
+
+
+def trips_text(one: Moved) -> str:
+    """How often the collectives of a line run in one call, where not once."""
+    known = [str(count) for count in one.trips if count is not None and count > 1]
+    text = f" x{'/'.join(known)}" if known else ""
+    return text + (" (and each round of a loop)" if None in one.trips else "")
+
+
+def json_report(report: Report, version: str) -> str:
+    """The report for a program: one object."""
+    facts = report.facts
+    return json.dumps(
+        {
+            "schema": 1,
+            "version": version,
+            "command": list(report.command),
+            "exit_code": report.ended.code,
+            "seconds": round(report.ended.seconds, 3),
+            "devices": facts.devices,
+            "meshes": facts.meshes,
+            "compiled": facts.compiled,
+            "compile_seconds": round(facts.seconds, 3),
+            "large_bytes": report.large,
+            "raised": [one.as_data() for one in report.raised],
+            "findings": [asdict(found) for found in facts.found],
+            "moved": [asdict(moved) for moved in facts.moved],
+            "functions": [_function(each) for each in facts.functions],
+            "notes": [*report.ended.notes, *facts.notes],
+        },
+        indent=2,
+    )
+
+
+def _function(each: Sequence[Compiled]) -> dict[str, Any]:
+    function = each[0].function
+    return {
+        "name": function.name,
+        "line": asdict(function.line),
+        "own": function.own,
+        "compilations": [
+            {
+                "process": one.process,
+                "seconds": round(one.seconds, 3),
+                "partitions": one.partitions,
+                "replicas": one.replicas,
+                "called_from": asdict(one.function.call),
+                "unplaced": sorted(one.unplaced),
+                "changed": changed(each[at - 1], one) if at else [],
+                "program": asdict(one.program),
+            }
+            for at, one in enumerate(each)
+        ],
+    }
+
+
+def command_text(words: Sequence[str]) -> str:
+    """The command as a shell takes it."""
+    return shlex.join(words)

@@ -1,0 +1,143 @@
+"""What a person should know of one function.
+
+Each rule would rather miss a fault than raise a false alarm: what data parallelism needs (parameters on
+every device), what only frees memory (a donated batch) and what is small is no finding.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Found, count_text, held, texts, whole
+from shardlint.run.run import Run, is_state
+from shardlint.verify.facts import Array, Line
+from shardlint.verify.report import size_text
+
+_LITTLE = 4
+
+
+def different(each: Sequence[Compiled]) -> list[Compiled]:
+    """Of the compilations of a function those with different arrays, largest first."""
+    seen: dict[object, Compiled] = {}
+    for one in each:
+        seen.setdefault(tuple((leaf.array, leaf.spec, leaf.donated) for leaf in one.program.arrays), one)
+    return sorted(seen.values(), key=lambda one: -held(one.program.arrays))
+
+
+def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """Arrays whole on every device, in a program that splits their like or the rest of its state."""
+    for one in different(each):
+        wholes = [leaf for leaf in one.program.arrays if run.is_whole(leaf, one)]
+        state = [leaf for leaf in one.arguments if run.is_large(leaf, one) and is_state(leaf, one)]
+        split = whole(leaf for leaf in state if leaf.copies < one.partitions)
+        mostly_split = split > 0 and split >= whole(leaf for leaf in state if leaf in wholes)
+        told = [
+            leaf
+            for leaf in wholes
+            if not run.only_its_state(leaf)
+            if run.like(leaf) or (mostly_split and (leaf.role == "out" or leaf in state))
+        ]
+        # A result that is an argument too is told of once.
+        inside = {leaf.array for leaf in told if leaf.role == "in"}
+        told = [leaf for leaf in told if leaf.role == "in" or leaf.array not in inside]
+        # A little that is left whole beside much that is split is a choice, as of a small embedding.
+        if not told or (whole(told) * _LITTLE <= split and not any(run.like(leaf) for leaf in told)):
+            continue
+        like = next((like for leaf in told if (like := run.like(leaf))), None)
+        text = ""
+        if like is not None:
+            where = "" if like[0].function == one.function else f" of {like[0].function.name}"
+            text = f"; {like[1].where}{where}, of the same shape, is {like[1].spec}"
+        advice = "constrain it, or give jax.jit out_shardings"
+        yield Found(
+            "replicated",
+            one.function.name,
+            one.function.line,
+            f"{count_text(told)} whole on each of {one.partitions} devices ({size_text(held(told))} a "
+            f"device){text}",
+            texts(told),
+            advice if told[0].role == "out" else "place it as its like",
+            held(told),
+        )
+        return
+
+
+def donated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """Donated arrays whose buffers a result could have taken, and none did.
+
+    One no result resembles was donated to free its memory; that it does.
+    """
+    for one in different(each):
+        lost = [
+            (leaf, why)
+            for leaf in one.arguments
+            if leaf.donated and leaf.aliased is False and run.is_large(leaf, one) and (why := _why(leaf, one))
+        ]
+        if lost:
+            leaves = [leaf for leaf, _ in lost]
+            yield Found(
+                "donation",
+                one.function.name,
+                one.function.line,
+                f"{count_text(leaves)} donated in vain ({size_text(held(leaves))} a device): {lost[0][1]}",
+                texts(leaves),
+                "return it with the shape, type and sharding it came with, or do not donate it",
+                held(leaves),
+            )
+            return
+
+
+def _why(leaf: Array, one: Compiled) -> str:
+    """Why no result took a buffer; empty where none was to take it."""
+    free = Counter(result.array for result in one.results)
+    free.subtract(other.array for other in one.arguments if other.aliased)
+    if free[leaf.array] > 0:
+        result = next(result for result in one.results if result.array == leaf.array)
+        if result.bytes != leaf.bytes:
+            return f"given as {leaf.spec}, {result.where} lies as {result.spec}"
+        return f"{result.where} took a new buffer"
+    for result in one.results:
+        if result.shape == leaf.shape and result.array != leaf.array and free[result.array] > 0:
+            return f"{result.where} is {result.array.partition('[')[0]}"
+    return ""
+
+
+def rematerialised(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """Arrays made whole on every device only to be cut another way."""
+    seen: set[Line] = set()
+    for one in different(each):
+        for warned in one.program.warned:
+            if warned.kind == "rematerialised" and warned.bytes >= run.limit and warned.line not in seen:
+                seen.add(warned.line)
+                yield Found(
+                    "rematerialised",
+                    one.function.name,
+                    warned.line,
+                    f"the compiler makes {warned.message} whole on every device ({size_text(warned.bytes)}) "
+                    "only to cut it another way",
+                    advice="constrain what comes before it, or after, so that one axis moves at a time",
+                    bytes=warned.bytes,
+                )
+
+
+def gathered_by_constraint(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """Constraints that have an array gathered which is cut again right after."""
+    seen: set[Line] = set()
+    for one in different(each):
+        told = {warned.bytes for warned in one.program.warned if warned.kind == "rematerialised"}
+        for warned in one.program.warned:
+            if warned.bytes in told or warned.kind != "forced":
+                continue
+            if warned.bytes >= run.limit and warned.line not in seen:
+                seen.add(warned.line)
+                yield Found(
+                    "gathered",
+                    one.function.name,
+                    warned.line,
+                    f"this constraint makes {warned.message} on each device ({size_text(warned.bytes)}), and the next "
+                    "operation cuts it again",
+                    advice="name the axes it is split over before and after in the constraint",
+                    bytes=warned.bytes,
+                )

@@ -1,0 +1,89 @@
+"""What rules ask about the whole program: what is large, what is state, what else is split."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from shardlint.run.dumps import Compiled
+from shardlint.source.patterns import regex
+from shardlint.verify.facts import Array
+
+_SHARE = 0.01
+_KEYS = regex(r"\.[^.\[\]]+|\[[^\]]*\]")
+_NAMED = regex(r"\.[^\d]|\[['\"]")
+
+
+class Run:
+    """All compilations of a run, and the least size of what is worth a word (bytes of the whole array)."""
+
+    def __init__(self, compiled: Sequence[Compiled], limit: int) -> None:
+        self.compiled, self.limit = compiled, limit
+        self.spread = [one for one in compiled if one.partitions > 1]
+        self._split: dict[str, tuple[Compiled, Array]] = {}
+        self._named: dict[tuple[str, str], tuple[Compiled, Array]] = {}
+        self._paths: dict[str, set[str]] = {}
+        for one in self.spread:
+            if one.function.own:
+                self._note(one)
+
+    def _note(self, one: Compiled) -> None:
+        for leaf in one.program.arrays:
+            if self.is_large(leaf, one) and leaf.copies < one.partitions:
+                if leaf.role == "in" and is_state(leaf, one):
+                    self._split.setdefault(leaf.array, (one, leaf))
+                self._paths.setdefault(leaf.array, set()).add(leaf.where)
+                if key := last_key(leaf.where):
+                    self._named.setdefault((leaf.array, key), (one, leaf))
+
+    def is_large(self, leaf: Array, one: Compiled) -> bool:
+        """Whether an array is worth a word: by itself, and beside the others its function holds."""
+        held = max(sum(each.bytes for each in part) for part in (one.arguments, one.results))
+        return leaf.bytes_whole >= self.limit and leaf.bytes >= _SHARE * held
+
+    def is_whole(self, leaf: Array, one: Compiled) -> bool:
+        """Whether an array is large and lies whole on every device."""
+        return one.partitions > 1 and leaf.copies == one.partitions and self.is_large(leaf, one)
+
+    def only_its_state(self, leaf: Array) -> bool:
+        """Whether all that is split of an array's like is deeper in a tree under the same name: `state[0].mu['w']` of
+        `params['w']`. To split the state of an optimizer and not its parameters is a plan of its own (ZeRO-1).
+        """
+        path = _KEYS.findall(leaf.where)
+        if leaf.role == "out" and path and path[0][1:-1].isdigit():
+            path = path[1:]
+        split = [_KEYS.findall(one) for one in self._paths.get(leaf.array, ())]
+        deeper = any(len(one) > len(path) and one[-len(path) :] == path for one in split)
+        return bool(path) and deeper and all(len(one) > len(path) for one in split)
+
+    def like(self, leaf: Array) -> tuple[Compiled, Array] | None:
+        """An array of the same type and shape that a function keeps split: one of the same name, or, where
+        one of the two has only a number, part of the state that goes from step to step. A batch that
+        happens to have the shape of a weight is neither.
+        """
+        key = last_key(leaf.where)
+        if key and (leaf.array, key) in self._named:
+            return self._named[leaf.array, key]
+        known = self._split.get(leaf.array)
+        if known is None or not (key or "[" in leaf.where):
+            return None
+        return None if key and last_key(known[1].where) else known
+
+
+def is_state(leaf: Array, one: Compiled) -> bool:
+    """Whether an argument is state: its function returns another like it, laid the same way."""
+    if leaf.donated and leaf.aliased:
+        return True
+    key = last_key(leaf.where)
+    for result in one.results:
+        if result.array == leaf.array and result.copies == leaf.copies and result.spec == leaf.spec:
+            if key == last_key(result.where) if key else "[" in leaf.where:
+                return True
+    return False
+
+
+def last_key(where: str) -> str:
+    """The last key of a leaf that is a name, `w1` of `p['w1']`, `weight` of `out[1].weight`. Empty without
+    one, and for what Equinox passes, `dynamic_donate['first'][5]`: the number is all there is.
+    """
+    keys = [] if where.startswith("dynamic") else [key for key in _KEYS.findall(where) if _NAMED.match(key)]
+    return keys[-1].strip(".[]'\"") if keys else ""

@@ -1,0 +1,49 @@
+"""`shardlint run --processes N`: runs, compares, and puts together what each process was found to do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from shardlint.run import processes
+from shardlint.run.compare import compare
+from shardlint.run.dumps import collect
+from shardlint.run.examine import examine, limit_of
+from shardlint.run.findings import Facts
+from shardlint.run.launch import Ended
+from shardlint.run.observed.events import read
+from shardlint.run.raised.told import Told, told
+
+_DEFAULT = 4
+
+
+def several(
+    words: Sequence[str], given: dict[str, str], folder: Path, count: int, devices: int | None, large: int | None,
+    timeout: float | None, memory: int | None,
+) -> tuple[Ended, Facts, list[Told], int]:  # fmt: skip
+    """How the processes ended, what was found in any and in all of them, and what explains their exceptions."""
+    ran = processes.run(
+        words, given, folder, count, devices or _DEFAULT, devices is not None, timeout, memory
+    )
+    seen = [(collect(one.folder), read(one.folder)) for one in ran.processes]
+    found, notes = compare(ran, [events for _, events in seen])
+    if large is None:
+        large = max(limit_of(compiled, events) for (compiled, _), events in seen)
+    facts = Facts()
+    for at, ((compiled, problems), events) in enumerate(seen):
+        mine = examine(compiled, large, events)
+        if at == 0:
+            facts = mine
+        else:
+            known = {(one.kind, one.line) for one in facts.found}
+            facts.found += [one for one in mine.found if (one.kind, one.line) not in known]
+        facts.notes += [problem for problem in problems if problem not in facts.notes]
+    facts.found = [*found, *facts.found]
+    facts.notes += notes
+    explained: list[Told] = []
+    for one in ran.processes:
+        places = [(each.at.file, each.at.line) for each in explained]
+        explained += [
+            each for each in told(one.raised, one.code == 0) if (each.at.file, each.at.line) not in places
+        ]
+    return ran.ended, facts, explained, large

@@ -1,0 +1,277 @@
+"""Which files to check: paths given, directories walked, `.gitignore` and `exclude` honoured."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from shardlint.source.other import is_markdown_notebook, other_kind
+from shardlint.source.patterns import regex
+from shardlint.source.tree import Below, Stamp, Tree
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+# Directories no one means when they say "check this project".
+ALWAYS_EXCLUDED = frozenset(
+    ".bzr .direnv .eggs .git .hg .ipynb_checkpoints .matrix .mypy_cache .nox .pyenv .pytest_cache .ruff_cache .svn"
+    " .tox .venv .vscode __pycache__ __pypackages__ _build buck-out node_modules site-packages venv".split()
+)
+
+
+class Met(NamedTuple):
+    """A file to check."""
+
+    shown: str
+    """Its path as it was named, or lies below what was named."""
+    real: str
+    """Its absolute path, links followed: what identifies it."""
+    stamp: Stamp | None = None
+    """Size and time of change, where it was met in a folder."""
+
+    @property
+    def path(self) -> Path:
+        """Its path as people are shown it."""
+        return Path(self.shown)
+
+
+@dataclass
+class Found:
+    """The files to check, in a stable order, each once, and what is not to be checked, with the reason."""
+
+    met: list[Met] = field(default_factory=list)
+    excluded: list[tuple[Path, str]] = field(default_factory=list)
+    """Files that were named and that the settings leave out."""
+    refused: list[tuple[Path, str]] = field(default_factory=list)
+    """Files that were named and are not Python."""
+    skipped: list[tuple[Path, str]] = field(default_factory=list)
+    """Folders and files that were met and cannot be read."""
+    missing: list[Path] = field(default_factory=list)
+    left_out: bool = False
+    """Whether the settings leave out something in the folders that were walked."""
+
+    @property
+    def files(self) -> list[Path]:
+        """The paths of the files."""
+        return [met.path for met in self.met]
+
+
+def find(
+    paths: Sequence[Path], exclude: Sequence[str] = (), root: Path | None = None, tree: Tree | None = None
+) -> Found:
+    """Find the Python files below `paths`.
+
+    A file that is named is checked whatever `.gitignore` says, unless `exclude` (patterns as in `.gitignore`, relative
+    to `root`) names it: pre-commit passes names, and an exclusion must hold there too; or its suffix is one of
+    something else than Python. A directory named `x.py` is walked like any other. A path that is not there is reported
+    in `missing`.
+    """
+    found = Found()
+    excluded = _spec(list(exclude)) if exclude else None
+    base = os.path.realpath(root or Path.cwd()) if excluded is not None else ""
+    seen: set[str] = set()
+    for path in paths:
+        if os.path.isdir(path):
+            top = os.path.realpath(path)
+            walk = _Walk(tree or Tree(), excluded, base)
+            walk.into(str(path), top, _inherited_ignores(Path(top)))
+            named = walk.found
+            found.skipped += walk.shut
+            found.left_out = found.left_out or walk.left_out
+        elif not os.path.exists(path):
+            found.missing.append(path)
+            continue
+        else:
+            real = os.path.realpath(path)
+            if excluded is not None and _matches(excluded, base, real, False):
+                found.excluded.append((path, "excluded by the settings"))
+                continue
+            other = other_kind(str(path))
+            if other is not None and os.path.isfile(path) and not is_markdown_notebook(str(path)):
+                found.refused.append((path, other))
+                continue
+            named = [Met(str(path), real)]
+        if len(paths) == 1:
+            found.met = named  # a walk meets nothing twice
+            continue
+        for met in named:
+            if met.shown not in seen:
+                seen.add(met.shown)
+                found.met.append(met)
+    return found
+
+
+def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
+    """Whether patterns as in `.gitignore`, relative to `base`, name a file."""
+    return _matches(_spec(list(patterns)), str(base), str(path), False)
+
+
+def survey(top: Path, tree: Tree | None = None) -> Below:
+    """Every Python file below `top` by its absolute path, in order, and the folders they were looked for in.
+
+    What `.gitignore` files from the repository root down say is ignored.
+    """
+    real = os.path.realpath(top)
+    tree = tree or Tree()
+    if real not in tree.walked:
+        walk = _Walk(tree)
+        walk.into(real, real, _inherited_ignores(Path(real)))
+        return walk.below()
+    return tree.walked[real]()
+
+
+# `*a*a*a*b` asks for years of trying on a long name of a's. Where another star follows, the first place that has the
+# text after a star is as good as any later one, and none need be tried twice; so it is with folders between `**`.
+_STAR, _BELOW = "[^/]*", "(?:/.+)?"
+_STARS = regex(r"(?:\[\^/\]\*)+")
+_STAR_AND_TEXT = regex(
+    r"\[\^/\]\*((?:\\.|\[\^?\]?(?:\\.|[^\]\\])*\](?![*+])|[^\\\[\]().*+?^$|/])+)(?=\[\^/\]\*)"
+)
+_ANY_AND_FOLDERS = regex(r"\(\?:(\.\+/|/\.\+)\)\?(.+?)(?=\(\?:/\.\+\)\?)", re.DOTALL)
+
+_Ignores = list[tuple[str, "GitIgnoreSpec"]]
+_ALL = slice(None)
+
+
+class _Walk:
+    """One walk: what it found, and the folders it looked into."""
+
+    def __init__(self, tree: Tree, excluded: GitIgnoreSpec | None = None, base: str = "") -> None:
+        self.tree = tree
+        self.excluded = excluded
+        self.base = base
+        self.found: list[Met] = []
+        self.folders: list[str] = []
+        self.shut: list[tuple[Path, str]] = []
+        self.left_out = False
+
+    def into(self, shown: str, real: str, ignores: _Ignores) -> None:
+        """Look into a folder and those in it."""
+        folder = self.tree.folder(real)
+        if folder is None:
+            self.shut.append((Path(shown), "the folder cannot be listed"))
+            return
+        unhindered = not ignores and self.excluded is None
+        if ".gitignore" in folder.names and os.path.isfile(os.path.join(real, ".gitignore")):
+            ignores = [*ignores, (real, _read_ignore(Path(real, ".gitignore")))]
+        first, first_folder = len(self.found), len(self.folders)
+        self.folders.append(real)
+        prefix = real if real.endswith(os.sep) else real + os.sep
+        before = "" if shown == "." else shown if shown.endswith(os.sep) else shown + os.sep
+        free = not ignores and self.excluded is None
+        for name, stamp in folder.inside.items():
+            if stamp is None and name in ALWAYS_EXCLUDED:
+                continue
+            where = prefix + name
+            if not free and self._left_out(where, stamp is None, ignores):
+                continue
+            if stamp is None:
+                self.into(before + name, where, ignores)
+                continue
+            real_path = where
+            if name in folder.links:
+                real_path = os.path.realpath(where)
+                if self._excluded(real_path, False):
+                    continue
+            self.found.append(Met(before + name, real_path, stamp))
+        if unhindered:
+            here = slice(first, len(self.found)), slice(first_folder, len(self.folders))
+            self.tree.walked[real] = partial(self.below, *here)
+
+    def below(self, met: slice = _ALL, folders: slice = _ALL) -> Below:
+        """What was found, or a part of it."""
+        files = {found.real: found.stamp for found in self.found[met] if found.stamp is not None}
+        return files, self.folders[folders]
+
+    def _left_out(self, where: str, is_dir: bool, ignores: _Ignores) -> bool:
+        return _ignored(ignores, where, is_dir) or self._excluded(where, is_dir)
+
+    def _excluded(self, where: str, is_dir: bool) -> bool:
+        if self.excluded is None or not _matches(self.excluded, self.base, where, is_dir):
+            return False
+        self.left_out = True
+        return True
+
+
+def _ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:
+    """What the innermost file that speaks of the path says: it may take back what one further out ignores."""
+    for root, spec in reversed(ignores):
+        verdict = _verdict(spec, root, path, is_dir)
+        if verdict is not None:
+            return verdict
+    return False
+
+
+def _matches(spec: GitIgnoreSpec, root: str, path: str, is_dir: bool) -> bool:
+    return _verdict(spec, root, path, is_dir) is True
+
+
+def _verdict(spec: GitIgnoreSpec, root: str, path: str, is_dir: bool) -> bool | None:
+    """True: named by a pattern; False: taken back by one; None: no pattern speaks of it."""
+    try:
+        relative = Path(path).relative_to(root).as_posix()
+    except ValueError:
+        return None
+    if relative == ".":
+        return None
+    return spec.check_file(relative + "/" if is_dir else relative).include
+
+
+def _inherited_ignores(top: Path) -> _Ignores:
+    chain: list[Path] = []
+    for folder in top.parents:
+        chain.append(folder)
+        if os.path.exists(folder / ".git"):
+            break
+    else:
+        return []  # outside a repository only ignores below `top` count
+    if os.path.exists(top / ".git"):
+        return []
+    return [
+        (str(folder), _read_ignore(folder / ".gitignore"))
+        for folder in reversed(chain)
+        if os.path.isfile(folder / ".gitignore")
+    ]
+
+
+def _read_ignore(path: Path) -> GitIgnoreSpec:
+    try:
+        return _spec(path.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n"))
+    except OSError:
+        return _spec([])
+
+
+def _spec(lines: list[str]) -> GitIgnoreSpec:
+    from pathspec import GitIgnoreSpec  # imported late: most single-file runs meet no ignore file
+
+    # `a/**` names what is in a folder, not the folder; pathspec has it name both, so `!a/b.py` could take nothing back.
+    lines = [line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines]
+    try:
+        spec = GitIgnoreSpec.from_lines(lines)
+    except (ValueError, re.error):
+        spec = GitIgnoreSpec.from_lines([line for line in lines if _valid(line)])
+    for pattern in spec.patterns:
+        regex = getattr(pattern, "regex", None)
+        if regex is not None and (regex.pattern.count(_STAR) > 2 or _BELOW in regex.pattern):
+            pattern.regex = re.compile(_tried_once(regex.pattern))
+    return spec
+
+
+def _tried_once(regex: str) -> str:
+    regex = _STAR_AND_TEXT.sub(r"(?>[^/]*?\1)", _STARS.sub(_STAR, regex))
+    return _ANY_AND_FOLDERS.sub(lambda any: f"(?>(?:{any[1].replace('+', '+?')})??{any[2]}(?=/))", regex)
+
+
+def _valid(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return False
+    return True

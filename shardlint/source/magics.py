@@ -1,0 +1,114 @@
+"""What notebooks may say that is not Python (`%matplotlib inline`, `!pip install x`), as Python on the same lines.
+
+A line becomes `pass  #~` and itself, so that it comes back as it was wherever a fix has moved it.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.source.patterns import regex
+
+_MAYBE = regex(r"(?m)^[ \t]*[%!?]|\?[ \t]*$|=[ \t]*[%!]|^(?:pip3?|conda|ls|cd|cat|mkdir|cp|mv|rm|timeit)[ \t]")
+_LINE = regex(
+    r"[ \t]*(?:%{1,2}[A-Za-z]|!|\?{1,2}[\w%])|[ \t]*[\w.%*]+\?{1,2}[ \t]*$"
+    r"|(?:pip3?|conda|ls|cd|cat|mkdir|cp|mv|rm|timeit)[ \t]+[\w./~-]"
+)
+_ASSIGNED = regex(r"([ \t]*[\w.\[\]'\", \t]+=)[ \t]*((?:!(?!=)|%[A-Za-z]).*)")
+_OF_A_CELL = regex(r"\s*%%(\w+)")
+# Magics of a whole cell under which Python stands.
+_PYTHON = ("time", "timeit", "capture", "prun", "memit", "mprun", "lprun", "debug", "python", "python3", "px", "skip")
+_TOKEN = regex(
+    r"#.*|'''|\"\"\"|\"(?:\\.|[^\"\\])*(?:\"|$)|'(?:\\.|[^'\\])*(?:'|$)|[(\[{]|[)\]}]|\\$"
+)
+_PUT = regex(r"(?m)^([ \t]*)pass  #~(.*)$")
+_GIVEN = regex(r"(?m)= get_ipython\(\)  #~(.*)$")
+
+
+def as_python(code: str) -> str:
+    """A cell's code with every line that is not Python as one that is."""
+    if not _MAYBE.search(code) or _parses(code):
+        return code
+    lines = code.split("\n")
+    first = next((index for index, line in enumerate(lines) if line.strip()), 0)
+    cell = _OF_A_CELL.match(lines[first])
+    if cell is not None:
+        if cell[1] not in _PYTHON:
+            return "\n".join(map(_put, lines))
+        rest = as_python("\n".join(lines[first + 1 :]))
+        return "\n".join([*lines[:first], _put(lines[first]), *([rest] if len(lines) > first + 1 else [])])
+    return "\n".join(_lines(lines))
+
+
+def as_written(text: str) -> str:
+    """The code as it stands in the notebook."""
+    return _GIVEN.sub(r"= \1", _PUT.sub(r"\1\2", text))
+
+
+def _lines(lines: list[str]) -> list[str]:
+    found = []
+    state = _Open()
+    goes_on = False
+    indent = ""
+    for line in lines:
+        assigned = _ASSIGNED.fullmatch(line.rstrip("\r")) if state.closed and not goes_on else None
+        if goes_on or (state.closed and _LINE.match(line)):
+            indent = indent if goes_on else line[: len(line) - len(line.lstrip(" \t"))]
+            goes_on = line.rstrip().endswith("\\")
+            found.append(f"{indent}pass  #~{line[len(indent) :]}" if line.startswith(indent) else _put(line))
+        elif assigned is not None and not assigned[2].endswith("\\"):
+            found.append(f"{assigned[1]} get_ipython()  #~{assigned[2]}")
+        else:
+            state.read(line)
+            found.append(line)
+    return found
+
+
+def _put(line: str) -> str:
+    rest = line.lstrip(" \t")
+    return f"{line[: len(line) - len(rest)]}pass  #~{rest}" if rest.strip() else line
+
+
+def _parses(code: str) -> bool:
+    try:
+        ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return False
+    return True
+
+
+class _Open:
+    """What is open at the end of a line: a string of several lines, brackets, a backslash."""
+
+    def __init__(self) -> None:
+        self.quote = ""
+        self.depth = 0
+        self.backslash = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether a statement may begin on the next line."""
+        return not self.quote and not self.depth and not self.backslash
+
+    def read(self, line: str) -> None:
+        """Go on by one line."""
+        at, self.backslash = 0, False
+        while at < len(line):
+            if self.quote:
+                end = line.find(self.quote, at)
+                if end < 0:
+                    return
+                at, self.quote = end + 3, ""
+                continue
+            match = _TOKEN.search(line, at)
+            if match is None:
+                return
+            at = match.end()
+            if match[0] in ("'''", '"""'):
+                self.quote = match[0]
+            elif match[0] in "([{":
+                self.depth += 1
+            elif match[0] in ")]}":
+                self.depth = max(0, self.depth - 1)
+            elif match[0] == "\\":
+                self.backslash = True

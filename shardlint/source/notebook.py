@@ -1,0 +1,263 @@
+"""Notebooks as sources: the code of the cells in order is one Python text, with a line between cells.
+
+Everything that reads or rewrites Python sees only that text. `place` tells the cell and the line in it, and `encode`
+puts what changed back into the cells it is of; all else of the file stays byte for byte as it was.
+"""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from shardlint.source.magics import as_python, as_written
+from shardlint.source.other import says_jupytext
+from shardlint.source.patterns import regex
+from shardlint.source.text import NOTEBOOKS, Source, Unreadable
+
+# `# %%` is how scripts that are notebooks begin a cell, and so what rules know one by.
+_BORDER = regex(r"\n# %% cell \d+\n")
+_BORDER_LINE = regex(r"# %% cell \d+")
+_BLANK = regex(r"[ \t\r\n]*")
+_LINE = regex(r"[^\n]*\n|[^\n]+")
+_FENCE = regex(r"(?m)^(?P<fence>`{3,}|~{3,})(?P<info>[^\n`]*)\n(?P<body>(?:.*\n)*?)(?P=fence)[ \t]*\r?$")
+_OPTIONS = regex(r"\A(?:---\r?\n(?:.*\r?\n)*?---\r?\n|(?:[ \t]*:[\w-]+:.*\r?\n)+)?(?:[ \t]*\r?\n)*")
+_SAID = regex(r"\blines? (\d+)\b((?:(?:, | and | to )\d+\b)*)(?! of )")
+_DECODER = json.JSONDecoder()
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell with code: its number among all cells, what of the file holds its code, and the code."""
+
+    number: int
+    start: int
+    end: int
+    code: str
+
+
+@dataclass(frozen=True, eq=False)
+class Notebook(Source):
+    """A notebook. `text` is the Python text, `raw` the file's own."""
+
+    raw: str = ""
+    cells: tuple[Cell, ...] = ()
+
+    in_cells = True
+
+    def replaced(self, text: str) -> Notebook:
+        """The same notebook with another Python text."""
+        return replace(self, text=text)
+
+    def place(self, offset: int) -> tuple[int | None, int, int]:
+        """The cell of a character, its line in the cell and its column."""
+        line, column = self.position(offset)
+        cell, within = self.of_line(line)
+        return cell, within, column
+
+    def of_line(self, line: int) -> tuple[int, int]:
+        """The cell of a line, and the line in it."""
+        index = bisect_right(self._first_lines, line) - 1
+        number = self.cells[index].number if index < len(self.cells) else 1
+        return number, line - self._first_lines[index] + 1
+
+    def line_of(self, cell: int | None, line: int) -> int | None:
+        """The line of the text that a line of a cell is; None where there is none."""
+        for first, one in zip(self._first_lines, self.cells, strict=False):
+            if one.number == cell and 1 <= line <= one.code.count("\n") + 1:
+                return first + line - 1
+        return None
+
+    @cached_property
+    def _first_lines(self) -> list[int]:
+        found = [1]
+        for number in range(1, len(self.line_starts) + 1):
+            if _BORDER_LINE.fullmatch(self.line(number)):
+                found.append(number + 1)
+        return found
+
+    def told(self, message: str) -> str:
+        """A message with the cells and lines that people see."""
+
+        def said(match: re.Match[str]) -> str:
+            numbers = re.findall(r"\d+", match[0])
+            shown = [f"line {within} of cell {cell}" for cell, within in map(self.of_line, map(int, numbers))]
+            return " and ".join(shown)
+
+        def named(match: re.Match[str]) -> str:
+            cell, within = self.of_line(int(match[1]))
+            return f"{self.path.name}:cell {cell}:{within}"
+
+        return re.sub(rf"{re.escape(self.path.name)}:(\d+)", named, _SAID.sub(said, message))
+
+    def encode(self) -> bytes:
+        """The bytes of the file. Raises `Unreadable` where a change goes over the border of cells."""
+        parts = _BORDER.split(self.text)
+        if len(parts) != max(1, len(self.cells)):
+            raise Unreadable("the fixed text goes over the border of two cells")
+        made, at = [], 0
+        for cell, part in zip(self.cells, parts, strict=False):
+            code = as_written(part)
+            if code != cell.code:
+                made += [self.raw[at : cell.start], _put_back(self, cell, code)]
+                at = cell.end
+        data = "".join([*made, self.raw[at:]]).encode("utf-8")
+        return codecs.BOM_UTF8 + data if self.bom else data
+
+
+def program(path: Path, data: bytes) -> bytes | None:
+    """The Python text of a file, for those who search it; None where a notebook cannot be read."""
+    if not str(path).endswith(NOTEBOOKS):
+        return data
+    try:
+        return notebook(path, data).text.encode("utf-8")
+    except Unreadable:
+        return None
+
+
+@lru_cache(maxsize=2)
+def notebook(path: Path, data: bytes) -> Notebook:
+    """Read a notebook; the last ones are remembered, as one is screened before it is read. Raises `Unreadable`."""
+    bom = data.startswith(codecs.BOM_UTF8)
+    try:
+        raw = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Unreadable(f"the file is no notebook: byte {error.start} is not UTF-8") from None
+    cells = tuple(_blocks(raw) if path.suffix == ".md" else _cells(raw))
+    texts = [as_python(cell.code) for cell in cells]
+    text = texts[0] if texts else ""
+    for cell, part in zip(cells[1:], texts[1:], strict=True):
+        text += f"\n# %% cell {cell.number}\n{part}"
+    parts = [as_written(part) for part in _BORDER.split(text)]
+    exact = not cells or parts == [cell.code for cell in cells]
+    return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells)
+
+
+# notebooks as JSON
+
+
+def _cells(raw: str) -> Iterator[Cell]:
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise Unreadable(f"the file is no notebook: {error}") from None
+    if not isinstance(document, dict) or not _is_python(document):
+        return
+    key = "source" if "cells" in document else "input"
+    for number, (start, cell) in enumerate(_found(raw, _skip(raw, 0)), 1):
+        code = cell.get(key)
+        if isinstance(code, list):
+            code = "".join(part for part in code if isinstance(part, str))
+        if cell.get("cell_type") == "code" and isinstance(code, str):
+            where = {one.name: one for one in _members(raw, start)}[key]
+            yield Cell(number, where.start, where.end, code)
+
+
+def _is_python(document: dict[str, Any]) -> bool:
+    about = document.get("metadata")
+    about = about if isinstance(about, dict) else {}
+    for key, name in (("kernelspec", "language"), ("language_info", "name")):
+        said = about.get(key)
+        language = said.get(name) if isinstance(said, dict) else None
+        if isinstance(language, str) and language:
+            return "python" in language.lower()
+    return True
+
+
+def _found(raw: str, at: int) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The cells, and where they begin; those of worksheets (before format 4) too."""
+    for one in _members(raw, at):
+        if one.name in ("cells", "worksheets") and isinstance(one.value, list):
+            for start, _, value in _elements(raw, one.start):
+                if not isinstance(value, dict):
+                    continue
+                if one.name == "cells":
+                    yield start, value
+                else:
+                    yield from _found(raw, start)
+
+
+class _Member(NamedTuple):
+    """A member of an object: its name, where its value is, and the value."""
+
+    name: str
+    start: int
+    end: int
+    value: Any
+
+
+def _members(raw: str, at: int) -> Iterator[_Member]:
+    """The members of an object."""
+    at = _skip(raw, at + 1)
+    while raw[at] != "}":
+        name, at = _DECODER.raw_decode(raw, at)
+        start = _skip(raw, _skip(raw, at) + 1)
+        value, end = _DECODER.raw_decode(raw, start)
+        yield _Member(name, start, end, value)
+        at = _skip(raw, end)
+        at = _skip(raw, at + 1) if raw[at] == "," else at
+
+
+def _elements(raw: str, at: int) -> Iterator[tuple[int, int, Any]]:
+    """The elements of an array and where they are."""
+    at = _skip(raw, at + 1)
+    while raw[at] != "]":
+        value, end = _DECODER.raw_decode(raw, at)
+        yield at, end, value
+        at = _skip(raw, end)
+        at = _skip(raw, at + 1) if raw[at] == "," else at
+
+
+def _skip(raw: str, at: int) -> int:
+    match = _BLANK.match(raw, at)
+    return match.end() if match is not None else at
+
+
+def _put_back(source: Notebook, cell: Cell, code: str) -> str:
+    """Code as it is written in the file, in the way of the code that stood there."""
+    if source.path.suffix == ".md":
+        return code
+    was, ascii_only = source.raw[cell.start : cell.end], source.raw.isascii()
+    if not was.startswith("["):
+        return json.dumps(code, ensure_ascii=ascii_only)
+    spans = list(_elements(was, 0))
+    known = {value: was[start:end] for start, end, value in spans}
+    lines = [known.get(line) or json.dumps(line, ensure_ascii=ascii_only) for line in _LINE.findall(code)]
+    if not lines:
+        return "[]"
+    if not spans:
+        return f"[{', '.join(lines)}]"
+    lead, tail = was[1 : spans[0][0]], was[spans[-1][1] : -1]
+    between = was[spans[0][1] : spans[1][0]] if len(spans) > 1 else f",{lead}" if "\n" in lead else ", "
+    return f"[{lead}{between.join(lines)}{tail}]"
+
+
+# notebooks as Markdown (MyST, jupytext)
+
+
+def _blocks(raw: str) -> Iterator[Cell]:
+    if not says_jupytext(raw):
+        raise Unreadable("it is text, not Python")
+    number = 0
+    in_myst = "{code-cell}" in raw  # where other blocks are there to be read only
+    for match in _FENCE.finditer(raw):
+        info = match["info"].strip()
+        myst = info.startswith("{code-cell}")
+        if not myst and (in_myst or info.split(" ")[0] not in ("python", "python3", "ipython3")):
+            continue
+        number += 1
+        language = info.removeprefix("{code-cell}").strip().lower()
+        if ".noeval" in info or (myst and language and "python" not in language):
+            continue
+        begin, end = match.span("body")
+        options = _OPTIONS.match(raw[begin:end]) if myst else None
+        begin += options.end() if options is not None else 0
+        code = raw[begin:end].removesuffix("\n")
+        if begin < end:
+            yield Cell(number, begin, begin + len(code), code)

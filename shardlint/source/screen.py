@@ -1,0 +1,231 @@
+"""Whether a file is worth parsing, by its bytes: three of four are not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cached_property, lru_cache
+from typing import Any, cast
+
+from shardlint.source.beginning import beginning
+from shardlint.source.patterns import regex
+
+# Blanks for all that is in no identifier: one translation finds every word of a file, faster than a search for each.
+_IN_WORDS = bytes(
+    byte if byte > 127 or byte == ord("_") or chr(byte).isalnum() else ord(" ") for byte in range(256)
+)
+
+# How a file that uses a library names it or a part of it, also where a module of the project hands that on; or a mesh.
+_MENTIONS = {
+    "jax": (b"jax", b"jnp"),
+    "flax": (b"flax", b"nnx", b"linen"),
+    "equinox": (b"equinox", b"eqx"),
+    "haliax": (b"haliax", b"hax"),
+    "mesh": (b"Mesh", b"mesh"),
+}
+
+# What a file takes from, that has to do with devices.
+_TAKEN = tuple(
+    f"{word} {library}".encode()
+    for word in ("import", "from")
+    for library in ("jax", "flax", "equinox", "haliax", "optax", "orbax", "einshard", "levanter")
+)
+_LIBRARIES = tuple(text for library in ("jax", "flax", "equinox", "haliax") for text in _MENTIONS[library])
+_SHARDED = (b"harding", *_MENTIONS["mesh"])
+ANY = "any"
+"""For a file that imports one of the libraries, or names one and speaks of meshes or shardings."""
+
+Words = Mapping[str, Mapping[str, tuple[bytes, ...] | None]]
+"""Identifiers to look for: for each library they may be of, the texts of which one must stand in the file too (None:
+it is enough alone). A text that begins with `(?` is a regular expression; of others the beginning says what is asked:
+see `_ASKED`."""
+
+
+# What stands after these are: modules as files write them, each with the names that it has
+# (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; a pattern of the file, texts of
+# a line and a pattern of the line, with NULs between them.
+NAMES, CALLING, TAKING, LINE = b"names:", b"calling:", b"taking:", b"line:"
+_FROM = regex(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
+_NAME = regex(rb"[A-Za-z_]\w*")
+# Patterns that begin with a letter of their own are some ten times faster than those that begin with a boundary.
+_CALLED = regex(rb"\n[ \t]*+(?:\w++\.)*+(\w++)\(")
+_HEADER = regex(rb"def\s++\w++\s*+\(((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+)")
+
+
+@lru_cache(maxsize=4)
+def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
+    """By module: the last part of its name, and the names it has."""
+    entries = (entry.partition(b"=") for entry in text[len(NAMES) :].split(b";"))
+    return {module: (module.rpartition(b".")[2], frozenset(names.split())) for module, _, names in entries}
+
+
+@lru_cache(maxsize=64)
+def _of_lines(text: bytes) -> tuple[re.Pattern[bytes] | None, tuple[bytes, ...], bytes]:
+    near, saying, pattern = text[len(LINE) :].split(b"\0", 2)
+    return re.compile(near) if near else None, tuple(filter(None, saying.split(b"\x01"))), pattern
+
+
+def _ends(data: bytes, dotted: bytes) -> Iterator[int]:
+    """Where a dotted name ends that is no part of a longer one."""
+    at = data.find(dotted)
+    while at >= 0:
+        end = at + len(dotted)
+        before = data[at - 1 : at]
+        if not (before.isalnum() or before in (b"_", b".")):
+            yield end
+        at = data.find(dotted, end)
+
+
+def words_of(data: bytes) -> set[bytes]:
+    """The identifiers in a text; in UTF-8, those of other alphabets too."""
+    return set(data.translate(_IN_WORDS).split())
+
+
+class Screen:
+    """Looks for identifiers. Knows nothing of rules."""
+
+    def __init__(self, words: Words) -> None:
+        self.words = words
+        self._needles = {word.encode(): (word, tuple(asked.items())) for word, asked in words.items()}
+
+    @classmethod
+    def load(cls, data: Any) -> Screen:
+        """A screen from plain data. Raises `AttributeError`, `TypeError` or `ValueError` for what is none."""
+        return cls(
+            {
+                str(word): {
+                    str(library): None if near is None else tuple(bytes(text, "utf-8") for text in near)
+                    for library, near in asked.items()
+                }
+                for word, asked in data.items()
+            }
+        )
+
+    def dump(self) -> dict[str, Any]:
+        """The screen as plain data."""
+        return {
+            word: {
+                library: None if near is None else [text.decode() for text in near]
+                for library, near in asked.items()
+            }
+            for word, asked in self.words.items()
+        }
+
+    def hits(self, data: bytes | Texts) -> list[str]:
+        """The identifiers that make a file worth parsing, of those its bytes hold as words of their own."""
+        texts = Texts.of(data)
+        words = self._needles.keys() & texts.words
+        return self._near(words, texts) if words else []
+
+    def of(self, hits: Iterable[str], data: bytes | Texts) -> list[str]:
+        """The same, of what a screen for more rules has found."""
+        return self._near({word.encode() for word in hits} & self._needles.keys(), Texts.of(data))
+
+    def _near(self, words: set[bytes], texts: Texts) -> list[str]:
+        found = []
+        for needle in words:
+            word, asked = self._needles[needle]
+            if any(texts.meet(library, near) for library, near in asked):
+                found.append(word)
+        return sorted(found)
+
+
+class Texts(dict[bytes, bool]):
+    """Which texts a file holds: each is looked for once."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    @classmethod
+    def of(cls, data: bytes | Texts) -> Texts:
+        """The texts of a file, given as such or as bytes."""
+        return data if isinstance(data, cls) else cls(cast(bytes, data))
+
+    @cached_property
+    def words(self) -> set[bytes]:
+        """The identifiers."""
+        return words_of(self.data)
+
+    @cached_property
+    def _about_any(self) -> bool:
+        taken, named, sharded = (
+            any(map(self.__getitem__, texts)) for texts in (_TAKEN, _LIBRARIES, _SHARDED)
+        )
+        return taken or (named and sharded)
+
+    @cached_property
+    def _lines(self) -> bytes:
+        """The file with a line break before every line."""
+        return b"\n" + self.data
+
+    @cached_property
+    def _called(self) -> bytes:
+        """The names, in small letters, of what lines begin by calling."""
+        return b"\n".join(_CALLED.findall(self._lines)).lower()
+
+    @cached_property
+    def _taken(self) -> set[bytes]:
+        """The identifiers in the headers of functions."""
+        return words_of(b" ".join(_HEADER.findall(self.data)))
+
+    def __missing__(self, text: bytes) -> bool:
+        ask = _ASKED.get(text[: text.find(b":") + 1])
+        if ask is not None:
+            found = ask(self, text)
+        elif text.startswith(b"(?"):
+            found = re.search(text, self.data) is not None
+        else:
+            found = text in self.data
+        self[text] = found
+        return found
+
+    def names_another(self, text: bytes) -> bool:
+        """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
+        known, data, words = _known_names(text), self.data, self.words
+        for module, (last, names) in known.items():
+            for at in _ends(data, module + b".") if last in words else ():
+                found = _NAME.match(data, at)
+                if found is not None and found[0] not in names:
+                    return True
+        for found in _FROM.finditer(data):
+            if found[1] in known:
+                names = known[found[1]][1]
+                taken = re.sub(rb"#[^\n]*", b"", found[2]).strip(b"() \n\\").split(b",")
+                if any(
+                    one.split()[0] not in names for one in taken if one.split() and one.split()[0] != b"*"
+                ):
+                    return True
+        return False
+
+    def calling(self, text: bytes) -> bool:
+        """Whether a line begins by calling something whose name holds what is asked for."""
+        return text[len(CALLING) :].lower() in self._called
+
+    def taking(self, text: bytes) -> bool:
+        """Whether a function takes a parameter; may be said where the header holds the word elsewhere."""
+        return text[len(TAKING) :] in self._taken
+
+    def line(self, text: bytes) -> bool:
+        """Whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
+        near, saying, pattern = _of_lines(text)
+        if near is not None and near.pattern.isalnum() and not self[near.pattern]:
+            return False
+        return any(True for _ in beginning(self.data, pattern, saying)) and (
+            near is None or near.search(self.data) is not None
+        )
+
+    def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
+        """Whether a file is about a library and holds one of the texts, if there are any."""
+        about = self._about_any if library == ANY else library not in _MENTIONS or self.mention(library)
+        return about and (not near or any(map(self.__getitem__, near)))
+
+    def mention(self, library: str) -> bool:
+        """Whether a file names a library or a part of it.
+
+        `update` is in every third file, and is Flax's in few: one that names neither Flax nor a part of it has none.
+        (`device_put` may be handed on by a module of the project; it means the same thing everywhere.)
+        """
+        return any(map(self.__getitem__, _MENTIONS[library]))
+
+
+_ASKED = {NAMES: Texts.names_another, CALLING: Texts.calling, TAKING: Texts.taking, LINE: Texts.line}

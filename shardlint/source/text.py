@@ -1,0 +1,213 @@
+"""One file's text, with everything needed to write it back byte for byte."""
+
+from __future__ import annotations
+
+import codecs
+import io
+import itertools
+import operator
+import os
+import stat
+import tokenize
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import ClassVar
+
+from shardlint.source.patterns import regex
+
+# What the Python tokenizer calls the end of a line; str.splitlines also splits on form feeds and U+2028.
+_NEWLINE = regex(r"\r\n|\r|\n")
+
+NOTEBOOKS = (".ipynb", ".md")
+"""How names of notebooks end; Markdown is one where its header says so."""
+MAX_BYTES = 8_000_000
+# Larger ones are read to see whether anything in them matters, but not what only calls itself a file (/proc/kcore).
+_READ_MAX = 64 * MAX_BYTES
+# Python itself needs hours for a megabyte in these.
+_NOT_FOR_SOURCE = ("punycode", "idna")
+# These say a text in one way only.
+_ONE_WAY = ("utf-8", "iso-8859-1", "ascii")
+# For a few positions, counting lines is faster than looking where every line starts.
+_COUNTED = 8
+
+
+class Unreadable(Exception):
+    """A file that cannot be checked; the message is one line that says why and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """A decoded file.
+
+    Lines count from 1. Columns here are character offsets counted from 0, except where a name says `utf8`:
+    the `ast` module counts bytes of the UTF-8 form.
+    """
+
+    path: Path
+    text: str
+    encoding: str = "utf-8"
+    bom: bool = False
+    in_cells: ClassVar[bool] = False
+    """Whether it is a notebook, whose places are in cells."""
+
+    exact: bool = True
+    """Whether encoding the text gives the bytes that were read; UTF-7 has many ways to say the same."""
+
+    @cached_property
+    def line_starts(self) -> list[int]:
+        """Character offset of the start of every line."""
+        if not self._counts:
+            return [0, *(match.end() for match in _NEWLINE.finditer(self.text))]
+        ends = itertools.accumulate(map(len, self.text.split("\n")[:-1]))
+        return [0, *map(operator.add, ends, itertools.count(1))]
+
+    @cached_property
+    def _counts(self) -> bool:
+        """Whether lines end with newlines only, so that they can be counted."""
+        return "\r" not in self.text
+
+    @cached_property
+    def _asked(self) -> Iterator[int]:
+        return itertools.count()
+
+    @cached_property
+    def newline(self) -> str:
+        """The newline that most lines end with (`"\\n"` when there is none)."""
+        crlf = self.text.count("\r\n")
+        counts = {"\n": self.text.count("\n") - crlf, "\r\n": crlf, "\r": self.text.count("\r") - crlf}
+        best = max(counts, key=lambda newline: counts[newline])
+        return best if counts[best] else "\n"
+
+    @cached_property
+    def _ascii(self) -> bool:
+        return self.text.isascii()
+
+    def line(self, number: int) -> str:
+        """The text of a line, without its newline."""
+        start = self.line_starts[number - 1]
+        end = self.line_starts[number] if number < len(self.line_starts) else len(self.text)
+        return self.text[start:end].rstrip("\r\n")
+
+    def line_at(self, offset: int) -> str:
+        """The text of the line that a character is on, without its newline."""
+        if self._counts:
+            end = self.text.find("\n", offset)
+            return self.text[self.text.rfind("\n", 0, offset) + 1 : end if end >= 0 else len(self.text)]
+        return self.line(self.position(offset)[0])
+
+    def offset(self, line: int, utf8_column: int) -> int:
+        """Character offset in the text of a position as the `ast` module gives it."""
+        start = self.line_starts[line - 1]
+        if self._ascii:
+            return start + utf8_column
+        return start + len(self.line(line).encode("utf-8")[:utf8_column].decode("utf-8", "ignore"))
+
+    def position(self, offset: int) -> tuple[int, int]:
+        """Line and column, both counted from 1, of a character offset."""
+        if self._counts and "line_starts" not in self.__dict__ and next(self._asked) < _COUNTED:
+            return self.text.count("\n", 0, offset) + 1, offset - self.text.rfind("\n", 0, offset)
+        line = bisect_right(self.line_starts, offset)
+        return line, offset - self.line_starts[line - 1] + 1
+
+    def place(self, offset: int) -> tuple[int | None, int, int]:
+        """Where a character is for people: the cell (None in what has no cells), the line and the column."""
+        return None, *self.position(offset)
+
+    def line_of(self, cell: int | None, line: int) -> int | None:
+        """The line of the text that people call by a cell and a line; None where there is none."""
+        return line if cell is None else None
+
+    def told(self, message: str) -> str:
+        """A message about the file, with the places that people see."""
+        return message
+
+    def replaced(self, text: str) -> Source:
+        """The same file with other text."""
+        return Source(self.path, text, self.encoding, self.bom, self.exact)
+
+    def encode(self) -> bytes:
+        """The bytes to write: same encoding and byte order mark as were read.
+
+        Raises `Unreadable` when new text cannot be said in the file's own encoding.
+        """
+        try:
+            data = self.text.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            raise Unreadable(
+                f"the fixed text does not fit the file's encoding {self.encoding}: {error}"
+            ) from None
+        return codecs.BOM_UTF8 + data if self.bom else data
+
+
+def decode(path: Path, data: bytes) -> Source:
+    """Decode a file as Python would: byte order mark, then coding cookie, then UTF-8. A notebook is its cells' code.
+
+    Raises `Unreadable` for undecodable bytes, an unknown or contradictory cookie, NUL bytes and files above
+    `MAX_BYTES`.
+    """
+    if path.suffix in NOTEBOOKS:
+        from shardlint.source.notebook import notebook
+
+        return notebook(path, data)
+    if len(data) > MAX_BYTES:
+        raise _too_large(len(data))
+    if b"\0" in data:
+        line = data.count(b"\n", 0, data.index(b"\0")) + 1
+        raise Unreadable(f"line {line} holds a NUL byte, so this is not Python source")
+    bom = data.startswith(codecs.BOM_UTF8)
+    try:
+        encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    except SyntaxError as error:
+        raise Unreadable(f"cannot tell the encoding: {error.msg}") from None
+    encoding = "utf-8" if encoding == "utf-8-sig" else encoding
+    if encoding in _NOT_FOR_SOURCE:
+        raise Unreadable(f"the coding cookie names {encoding}, which is not for source")
+    body = data[len(codecs.BOM_UTF8) :] if bom else data
+    try:
+        text = body.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = body.count(b"\n", 0, error.start) + 1
+        raise Unreadable(
+            f"line {line} is not {encoding} (byte 0x{body[error.start]:02x}); save it as UTF-8 or add a coding cookie"
+        ) from None
+    except LookupError:
+        raise Unreadable(f"unknown encoding {encoding!r} in the coding cookie") from None
+    except UnicodeError as error:  # codecs with errors of their own
+        raise Unreadable(f"cannot be read as {encoding}: {error}") from None
+    return Source(path, text, encoding, bom, encoding in _ONE_WAY or _encodes(text, encoding, body))
+
+
+def _encodes(text: str, encoding: str, body: bytes) -> bool:
+    try:
+        return text.encode(encoding) == body
+    except UnicodeError:
+        return False
+
+
+def _too_large(size: int) -> Unreadable:
+    return Unreadable(f"the file has {size:,} bytes; shardlint reads at most {MAX_BYTES:,}")
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read a file. Raises `Unreadable` when it is missing, a directory, not permitted, or huge."""
+    try:
+        with path.open("rb") as file:
+            status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):  # /dev/zero has no end
+                return file.read(MAX_BYTES + 1)
+            if status.st_size > _READ_MAX:
+                raise _too_large(status.st_size)
+            return file.read()
+    except IsADirectoryError:
+        raise Unreadable("is a directory, not a file") from None
+    except PermissionError:
+        if path.is_dir():  # what Windows raises for a directory
+            raise Unreadable("is a directory, not a file") from None
+        raise Unreadable("permission denied") from None
+    except FileNotFoundError:
+        raise Unreadable("no such file") from None
+    except (OSError, ValueError) as error:
+        raise Unreadable(f"cannot be read: {error}") from None

@@ -1,0 +1,18 @@
+"""What one file says, read from Python's own `ast` on demand. Never imports libcst or jax."""
+
+from shardlint.syntax.file import NOWHERE, FileFacts, read_facts
+from shardlint.syntax.names import called_name, last_name
+from shardlint.syntax.parse import NotParsed, check_parses
+from shardlint.syntax.scope import Binding, Scope
+
+__all__ = [
+    "NOWHERE",
+    "Binding",
+    "FileFacts",
+    "NotParsed",
+    "Scope",
+    "called_name",
+    "check_parses",
+    "last_name",
+    "read_facts",
+]

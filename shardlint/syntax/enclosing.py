@@ -1,0 +1,53 @@
+"""What a node stands in: the nearest statements of some kinds around it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from shardlint.syntax.file import FileFacts
+
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def around(file: FileFacts, node: ast.AST, *kinds: type[ast.AST]) -> Iterator[ast.AST]:
+    """Those of the ancestors that are of some kinds, innermost first.
+
+    What lies between is passed once for all that ask: a chain of `elif` is as deep as it is long.
+    """
+    found = _nearest(file, node, kinds)
+    while found is not None:
+        yield found
+        found = _nearest(file, found, kinds)
+
+
+def caught(file: FileFacts, node: ast.AST) -> bool:
+    """Whether a node stands in the body of a `try` with handlers, in its own function."""
+    for outer in around(file, node, ast.Try, *_FUNCTIONS):
+        if not isinstance(outer, ast.Try):
+            return False
+        if outer.handlers and stands_in(node, outer.body):
+            return True
+    return False
+
+
+def stands_in(node: ast.AST, block: Sequence[ast.stmt]) -> bool:
+    """Whether a node stands in one of the statements of a block, by where their text is."""
+    place = getattr(node, "lineno", 0), getattr(node, "col_offset", 0)
+    last = block[-1]
+    return (block[0].lineno, block[0].col_offset) <= place < (last.end_lineno or 0, last.end_col_offset or 0)
+
+
+def _nearest(file: FileFacts, node: ast.AST, kinds: tuple[type[ast.AST], ...]) -> ast.AST | None:
+    known = file.nearest.setdefault(kinds, {})
+    passed: list[ast.AST] = []
+    found: ast.AST | None = node
+    while found is not None and found not in known:
+        passed.append(found)
+        found = file.parent(found)
+        if isinstance(found, kinds):
+            break
+    else:
+        found = known[found] if found is not None else None
+    known.update(dict.fromkeys(passed, found))
+    return found
