@@ -28,9 +28,9 @@ test("a setting wins over the selected one, and a command over both", () => {
 });
 
 test("paths may name the folder and the home", () => {
-  assert.equal(expanded("${workspaceFolder}/.venv/bin/python", "/work", "/home/me"), "/work/.venv/bin/python");
+  assert.equal(expanded("${workspaceFolder}/.venv/bin/python", "/project", "/home/me"), "/project/.venv/bin/python");
   assert.equal(expanded("~/python", undefined, "/home/me"), "/home/me/python");
-  assert.equal(expanded("/a~b", "/work", "/home/me"), "/a~b");
+  assert.equal(expanded("/a~b", "/project", "/home/me"), "/a~b");
 });
 
 test("where it does not start people are told what to do", () => {
