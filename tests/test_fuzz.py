@@ -56,7 +56,7 @@ def test_a_share_of_it_finds_nothing(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     said = json.loads(done.stdout)
     assert (said["done"], said["reached"], said["cases"], said["failures"]) == (True, 119, 120, {})
-    assert said["findings"] > 50 and said["fixed"] > 1, "the files leave nothing to look at"
+    assert said["findings"] > 50 and said["fixed"], "the files leave nothing to look at"
     assert not (tmp_path / "kept").exists()
 
 
