@@ -321,7 +321,7 @@ def test_what_the_settings_leave_out_or_the_baseline_knows_is_not_shown(write: W
         await editor.codes(out)
 
     run(session)
-    from shardlint.engine.adoption.known import record
+    from shardlint.cli.baseline import record
     from shardlint.engine.results import Options
 
     record([root], Options(), add=False, cached=False)

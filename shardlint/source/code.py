@@ -6,18 +6,18 @@ import re
 
 from shardlint.source.patterns import regex
 
+# Nothing possessive: groups that are go wrong in `re` of Python 3.11.2.
 _STRING = (
-    rb'"""(?:[^\\"]++|\\.|"(?!""))*+"""'
-    rb"|'''(?:[^\\']++|\\.|'(?!''))*+'''"
-    rb'|"(?:[^"\\\n]++|\\.)*+"'
-    rb"|'(?:[^'\\\n]++|\\.)*+'"
+    rb'"""[^\\"]*(?:(?:\\.|"(?!""))[^\\"]*)*"""'
+    rb"|'''[^\\']*(?:(?:\\.|'(?!''))[^\\']*)*'''"
+    rb'|"[^"\\\n]*(?:\\.[^"\\\n]*)*"'
+    rb"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'"
 )
 # Strings and one newline of many are kept.
 _PARTS = regex(
-    rb"(" + _STRING + rb")|(\n)(?:[ \t]*+(?:#[^\n]*+)?\n)++|[ \t]++(?:#[^\n]*+)?(?=\n|\Z)|#[^\n]*+", re.DOTALL
+    rb"(" + _STRING + rb")|(\n)(?:[ \t]*(?:#[^\n]*)?\n)+|(?<![ \t])[ \t]+(?:#[^\n]*)?(?=\n|\Z)|#[^\n]*", re.DOTALL
 )
-# From Python 3.12 on an f-string may hold its own quotes: a `#` that follows on the line may be in it or not.
-_NESTED = regex(rb"""\b(?:[fFtT][rR]?|[rR][fFtT])(["'])[^\n]*\{[^}\n]*\1[^\n]*#""")
+_F_STRING = regex(rb"""\b(?:[fFtT][rR]?|[rR][fFtT])(["'])""")
 
 
 def code_of(data: bytes) -> bytes:
@@ -26,6 +26,15 @@ def code_of(data: bytes) -> bytes:
     All of a text that says how it is encoded, or whose strings cannot be told from comments so simply.
     """
     data = data.replace(b"\r\n", b"\n")
-    if b"coding" in data[:200] or b"\r" in data or b"\f" in data or _NESTED.search(data):
+    if b"coding" in data[:200] or b"\r" in data or b"\f" in data or any(map(_nests, data.split(b"\n"))):
         return data
     return _PARTS.sub(rb"\1\2", data).strip(b"\n")
+
+
+def _nests(line: bytes) -> bool:
+    """Whether an f-string may hold its own quotes, as from Python 3.12 on, so that a `#` may be in it or not."""
+    if b"#" not in line or b"{" not in line:
+        return False
+    quotes = set(_F_STRING.findall(line))
+    held = [part.partition(b"}")[0] for part in line.split(b"{")[1:]]
+    return any(quote in part for quote in quotes for part in held)
