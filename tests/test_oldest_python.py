@@ -23,9 +23,9 @@ LOADING = """
     from shardlint.engine.results import Options
 
     path = Path(sys.argv[1])
-    for root in (path / "rules" / "shardlint_rules", path / "shardlint" / "program"):
+    for root in (path / "rules" / "shardlint_rules", path / "shardlint" / "model"):
         for file in sorted(root.rglob("*.py")):
-            __import__(".".join(file.relative_to(root.parent if root.name != "program" else path).with_suffix("").parts))
+            __import__(".".join(file.relative_to(root.parent if root.name != "model" else path).with_suffix("").parts))
     """
 
 

@@ -197,7 +197,7 @@ def _stop(processes: Sequence[Process]) -> None:
 
 def _stood(one: Process) -> str:
     """Where a process was when it was killed: the user's line, and the innermost frames but for those that watch."""
-    frames = [text.strip() for text in one.stack.splitlines()[1:] if "/sanitizer/observe/" not in text]
+    frames = [text.strip() for text in one.stack.splitlines()[1:] if "/shardlint/run/observe/" not in text]
     where = f"stood at {one.line}" if one.line else "stood in no line of the program"
     return f"process {one.number} {where}; innermost first: {', '.join(frames[:_FRAMES])}"
 

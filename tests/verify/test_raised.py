@@ -20,7 +20,7 @@ from shardlint.run.raised.told import Told, explained, lines
 
 HERE = Path(__file__).parent
 PROGRAMS = HERE / "data" / "raised"
-STARTUP = HERE.parents[1] / "shardlint" / "verify" / "sanitizer" / "startup" / "raised.py"
+STARTUP = HERE.parents[1] / "shardlint" / "run" / "startup" / "raised.py"
 BAD = sorted(path.stem for path in PROGRAMS.glob("*.py"))
 UNRELATED = sorted(path.stem for path in (PROGRAMS / "unrelated").glob("*.py"))
 PYTHON = os.environ.get("SHARDLINT_TEST_PYTHON", sys.executable)

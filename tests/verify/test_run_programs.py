@@ -55,7 +55,7 @@ def test_the_twin_has_no_finding(ran: dict[Path, Ran], name: str) -> None:
 def test_the_page_of_findings_names_every_kind() -> None:
     root = Path(__file__).parents[2]
     page = (root / "docs" / "run.md").read_text()
-    source = root / "shardlint" / "verify" / "sanitizer"
+    source = root / "shardlint" / "run"
     kinds = set()
     for file in (*source.glob("*.py"), *(source / "observed").glob("*.py")):
         kinds |= set(re.findall(r'Found\(\s*"([a-z-]+)"', file.read_text()))

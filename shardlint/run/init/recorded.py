@@ -1,4 +1,4 @@
-"""What a run of the program put down of its jitted functions (`sanitizer/startup/recorded.py`)."""
+"""What a run of the program put down of its jitted functions (`run/startup/recorded.py`)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program's process put down of an exception (`sanitizer/startup/raised.py`), read back.
+"""What a program's process put down of an exception (`run/startup/raised.py`), read back.
 
 It was written by another process: what is not as it should be is left out.
 """

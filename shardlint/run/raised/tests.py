@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from shardlint import run as sanitizer
+import shardlint.run
 
 FOLDER = "SHARDLINT_RUN_RAISED"
 
 
 @cache
 def _written() -> dict[str, Any]:
-    return runpy.run_path(str(Path(sanitizer.__file__).parent / "startup" / "raised.py"))
+    return runpy.run_path(str(Path(shardlint.run.__file__).parent / "startup" / "raised.py"))
 
 
 def put_down(error: BaseException, test: str) -> None:
