@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from shardlint.cli.verify import verify as command
+from shardlint.cli import verify as command
 from shardlint.source.files import cache_folder
 from shardlint.verify.cache import Cache
 from shardlint.verify.plan import Request, run_jobs, verify_fixtures

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from shardlint.cli.verify import verify as command
+from shardlint.cli import verify as command
 from shardlint.verify.plan import Request, verify_fixtures
 from shardlint.verify.report import Run, json_report, text_report
 from shardlint.verify.runner import Runner
