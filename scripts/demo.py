@@ -134,7 +134,7 @@ def main() -> int:
         )
         _, report = run(folder, "verify", "--jobs", "2")
         before = outcome(report)
-        say("Now mend it, and verify again:")
+        say("Now fix it, and verify again:")
         run(folder, "fix", "--unsafe-fixes")
         code, report = run(folder, "verify", "--jobs", "2")
         fixed = after = outcome(report)

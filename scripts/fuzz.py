@@ -40,7 +40,7 @@ from typing import Any
 from shardlint.config import targets
 from shardlint.config.certainty import Certainty
 from shardlint.engine import one_file as checking
-from shardlint.engine.dispatch import Wakes
+from shardlint.engine.dispatch import RuleIndex
 from shardlint.engine.run import Options, Report, check
 from shardlint.output import json_, text
 from shardlint.rewrite.fix import FixReport, fix
@@ -111,26 +111,26 @@ class Bases:
 
     @cached_property
     def words(self) -> list[Data]:
-        """Names that rules wake for, and what stands around them in programs."""
-        wakes = sorted(_wakes().words)
+        """Names that rules trigger on, and what stands around them in programs."""
+        index = sorted(_index().words)
         around = "jax jnp P mesh spec x self in_shardings out_shardings donate_argnums static_argnums axis_names 0 ()"
         around += " functools.partial None *x **x jax.jit P('data') [] eqx nnx lambda: jax.numpy"
-        return [word.encode() for word in (*wakes, *around.split())]
+        return [word.encode() for word in (*index, *around.split())]
 
 
-def _wakes() -> Wakes:
-    return Wakes.of(select(("all",), ()))
+def _index() -> RuleIndex:
+    return RuleIndex.of(select(("all",), ()))
 
 
 def find_bases(generated: Path | None = None, packages: Sequence[str] = PACKAGES) -> Bases:
     """The base files of this machine, sorted by name. Files no rule looks at are left out: they are not even parsed."""
-    wakes = _wakes()
+    index = _index()
     found = []
     for name in packages:
         spec = importlib.util.find_spec(name)
         for folder in sorted(spec.submodule_search_locations or ()) if spec is not None else ():
             files = sorted(Path(folder).rglob("*.py"))
-            found += [path for path in files if len(wakes.screen.hits(path.read_bytes())) > 2]
+            found += [path for path in files if len(index.screen.hits(path.read_bytes())) > 2]
     fixtures = [path for path in sorted((ROOT / "fixtures").rglob("*.py")) if path.stat().st_size]
     return Bases(fixtures, found, sorted(generated.glob("*.py")) if generated is not None else [])
 
@@ -230,7 +230,7 @@ def double_tokens(data: Data, chance: Random, bases: Bases) -> Data:
 
 
 def rename(data: Data, chance: Random, bases: Bases) -> Data:
-    """A name becomes another, at one place or all: a name a rule wakes for, or one of the file's own."""
+    """A name becomes another, at one place or all: a name a rule triggers on, or one of the file's own."""
     tokens = _TOKEN.findall(data)
     names = [token for token in tokens if token[:1].isalpha()]
     if not names:
@@ -539,14 +539,14 @@ class Examiner:
         if left:
             yield "fix left files", repr(left)
         if command and not more:
-            mended = {name: (self.folder / name).read_bytes() for name in case.files}
+            fixed = {name: (self.folder / name).read_bytes() for name in case.files}
             case.write(self.folder)
             done = self._run("fix", "--unsafe-fixes", *case.arguments, str(self.folder))
             broken = report.failed or any(outcome.problem for outcome in report.fixed)
             expected = 2 if broken else 1 if any(outcome.left for outcome in report.fixed) else 0
             if done.returncode != expected:
                 yield "fix exit code", f"{done.returncode}, not {expected}\n{done.stdout}\n{done.stderr}"
-            elif mended != {name: (self.folder / name).read_bytes() for name in case.files}:
+            elif fixed != {name: (self.folder / name).read_bytes() for name in case.files}:
                 yield "fix command", "the command writes something else than the function"
 
     def _command(self, case: Case, report: Report) -> Iterator[tuple[str, str]]:
@@ -639,7 +639,7 @@ def work(
     sys.setrecursionlimit(_NESTING)
     gc.disable()  # as the command line has it
     # The same for every case, and half of the time of a small one.
-    for place, name in ((targets, "_installed"), (checking, "selected"), (checking, "made"), (Wakes, "of")):
+    for place, name in ((targets, "_installed"), (checking, "selected"), (checking, "made"), (RuleIndex, "of")):
         setattr(place, name, functools.cache(getattr(place, name)))
     bases, examiner = find_bases(generated, packages), Examiner(folder, limit)
     while True:

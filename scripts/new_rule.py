@@ -42,7 +42,7 @@ class {kind}(Rule):
     code = "{code}"
     name = "{name}"
     harm = Harm.SILENT
-    wakes = (Calls("jax.TODO"),)
+    triggers = (Calls("jax.TODO"),)
     forms = ("call",)
     fixes = "none"
 

@@ -825,7 +825,7 @@ class Nameless(Rule):
     code = "TP101"
     def check(self, site): return []
 class Woken(Nameless):
-    name, harm, wakes = "woken", Harm.COST, ("jax.jit",)
+    name, harm, triggers = "triggered", Harm.COST, ("jax.jit",)
 """
     done = start("check", ".", cwd=write({"x.py": PUT}), PYTHONPATH=_pack(tmp_path, text))
     assert (done.returncode, done.stdout) == (2, b"")

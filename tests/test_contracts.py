@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from shardlint.config.targets import Target, Targets
-from shardlint.engine.dispatch import Wakes, sites
+from shardlint.engine.dispatch import RuleIndex, sites
 from shardlint.model import Program
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
@@ -43,7 +43,7 @@ class Everywhere(Rule):
     code = "XX1"
     name = "everywhere"
     harm = Harm.CRASH
-    wakes = (Calls("jax.device_put"), Uses("jax.device_put"))
+    triggers = (Calls("jax.device_put"), Uses("jax.device_put"))
 
     def check(self, site: Site) -> Iterator[Finding]:
         yield site.finding(site.syntax, "here", "It is asked.")
@@ -53,13 +53,13 @@ def found(folder: Path, **declared: Any) -> set[str]:
     path = folder / "a.py"
     path.write_text(TEXT)
     rule = type("Declared", (Everywhere,), declared)()
-    wakes = Wakes.of([rule])
-    triggers = wakes.triggers(sorted(wakes.screen.hits(TEXT.encode())), TEXT.encode(), lambda module: True)
+    index = RuleIndex.of([rule])
+    words = index.words_in(sorted(index.screen.hits(TEXT.encode())), TEXT.encode(), lambda module: True)
     facts = read_facts(decode(path, TEXT.encode()), path)
     targets = Targets({"jax": Target((0, 12), "")})
     lines = TEXT.splitlines()
     names = set()
-    for site in sites(Program(folder), facts, wakes, targets, triggers):
+    for site in sites(Program(folder), facts, index, targets, words):
         for one in site.findings():
             line = lines[TEXT.count("\n", 0, one.start)].strip()
             names.add("traced" if line.startswith("return") else line.partition(" ")[0])

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from shardlint.model.lifetime.liveness import fate
+from shardlint.model.lifetime.liveness import result_use
 from shardlint.model.reach import lookup
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts, NotParsed, read_facts
@@ -341,14 +341,14 @@ def test_the_fate_of_a_result(body: str, expected: str) -> None:
     (name,) = file.mentions("here")
     call = file.parent(name)
     assert isinstance(call, ast.Call)
-    assert fate(file, call)[0] == expected
+    assert result_use(file, call)[0] == expected
 
 
 def test_at_module_level_others_may_read_it() -> None:
     file = facts("x = here()\n")
     call = file.parent(file.mentions("here")[0])
     assert isinstance(call, ast.Call)
-    assert fate(file, call)[0] == "used"
+    assert result_use(file, call)[0] == "used"
 
 
 # generated programs: nothing raises, and what is found makes sense
@@ -435,4 +435,4 @@ def test_reaching_is_total_and_finds_bindings_of_that_name(lines: list[str]) -> 
             assert file.text(node) == name
     for scope in scopes:
         for call in scope.calls:
-            fate(file, call)
+            result_use(file, call)

@@ -28,17 +28,17 @@ Write = Callable[..., Path]
 pytestmark = pytest.mark.usefixtures("pack")
 
 
-def mend(root: Path, unsafe: bool = False, write: bool = True, **options: object) -> FixReport:
+def fix_all(root: Path, unsafe: bool = False, write: bool = True, **options: object) -> FixReport:
     return fix([root], Options(**options), unsafe, write)
 
 
-def mended(write: Write, text: str | bytes, unsafe: bool = False) -> bytes:
+def text_after(write: Write, text: str | bytes, unsafe: bool = False) -> bytes:
     """What becomes of a file."""
     root = write({"x.py": text.encode() if isinstance(text, str) else text})
-    report = mend(root, unsafe)
+    report = fix_all(root, unsafe)
     assert not [outcome.problem for outcome in report.fixed if outcome.problem]
     after = (root / "x.py").read_bytes()
-    mend(root, unsafe)
+    fix_all(root, unsafe)
     assert (root / "x.py").read_bytes() == after, "a second fix changes it again"
     return after
 
@@ -58,13 +58,13 @@ def mended(write: Write, text: str | bytes, unsafe: bool = False) -> bytes:
     ],
 )
 def test_what_has_no_fix_is_left_as_it_is(write: Write, text: str) -> None:
-    assert mended(write, text) == text.encode()
+    assert text_after(write, text) == text.encode()
 
 
 def test_unsafe_fixes_are_made_when_asked_for(write: Write) -> None:
     text = "import jax.numpy as jnp\njnp.zeros(3)\n"
-    assert mended(write, text) == text.encode()
-    assert mended(write, text, unsafe=True) == b"import jax.numpy as jnp\njnp.ones(3)\n"
+    assert text_after(write, text) == text.encode()
+    assert text_after(write, text, unsafe=True) == b"import jax.numpy as jnp\njnp.ones(3)\n"
 
 
 def test_what_is_left_is_counted(write: Write) -> None:
@@ -74,7 +74,7 @@ def test_what_is_left_is_counted(write: Write) -> None:
             "y.py": "import jax\njax.device_put(\n",
         }
     )
-    report = mend(root)
+    report = fix_all(root)
     assert [[f.rule.code for f in outcome.done] for outcome in report.fixed] == [["XT102"], []]
     assert [[f.rule.code for f in outcome.left] for outcome in report.fixed] == [["XT101"], ["SL001"]]
     assert [path.name for path, _ in report.skipped] == ["y.py"]
@@ -267,7 +267,7 @@ def test_what_is_left_is_counted(write: Write) -> None:
     ],
 )
 def test_imports_follow(write: Write, before: str, after: str) -> None:
-    assert mended(write, before).decode() == after
+    assert text_after(write, before).decode() == after
 
 
 def test_one_import_is_added_for_several_fixes(write: Write) -> None:
@@ -275,7 +275,7 @@ def test_one_import_is_added_for_several_fixes(write: Write) -> None:
     after = (
         "import jax\nimport numpy as np\njax.numpy.asarray(jax.numpy.asarray(1))\njax.numpy.asarray(np.pi)\n"
     )
-    assert mended(write, before).decode() == after
+    assert text_after(write, before).decode() == after
 
 
 MOVED = "import numpy as np\nnp.asarray(1)\n"
@@ -297,7 +297,7 @@ MOVED = "import numpy as np\nnp.asarray(1)\n"
 )
 def test_an_import_that_another_file_may_take_stays(write: Write, other: str) -> None:
     root = write({"x.py": MOVED, "test_x.py": other})
-    mend(root)
+    fix_all(root)
     assert (root / "x.py").read_text() == "import jax\nimport numpy as np\njax.numpy.asarray(1)\n"
 
 
@@ -313,7 +313,7 @@ def test_an_import_that_another_file_may_take_stays(write: Write, other: str) ->
 )
 def test_an_import_that_other_files_have_from_elsewhere_goes(write: Write, other: str) -> None:
     root = write({"x.py": MOVED, "other.py": other})
-    mend(root)
+    fix_all(root)
     assert (root / "x.py").read_text() == "import jax\njax.numpy.asarray(1)\n"
 
 
@@ -323,7 +323,7 @@ def test_how_many_files_may_take_an_import_is_no_matter(
 ) -> None:
     monkeypatch.setattr("shardlint.model.project._SEARCH_FILES", 0)
     root = write({"x.py": MOVED, "other.py": other})
-    mend(root)
+    fix_all(root)
     assert ("import numpy" in (root / "x.py").read_text()) is not goes
 
 
@@ -339,7 +339,7 @@ def test_how_many_files_may_take_an_import_is_no_matter(
 def test_prose_uses_no_import(write: Write, text: str) -> None:
     before = text if text.startswith('"') else ""
     root = write({"x.py": f"{before}import numpy as np\nnp.asarray(1)\n{'' if before else text}"})
-    mend(root)
+    fix_all(root)
     assert "numpy as np" not in (root / "x.py").read_text()
 
 
@@ -356,13 +356,13 @@ def test_prose_uses_no_import(write: Write, text: str) -> None:
 )
 def test_a_string_may_use_an_import(write: Write, text: str) -> None:
     root = write({"x.py": MOVED + text})
-    mend(root)
+    fix_all(root)
     assert "numpy as np" in (root / "x.py").read_text()
 
 
 def test_what_a_package_offers_stays(write: Write) -> None:
     root = write({"a/__init__.py": MOVED})
-    mend(root)
+    fix_all(root)
     assert (root / "a/__init__.py").read_text().startswith("import jax\nimport numpy as np\n")
 
 
@@ -371,7 +371,7 @@ def test_what_a_package_offers_stays(write: Write) -> None:
 
 def test_overlapping_fixes_take_two_rounds(write: Write) -> None:
     before = "import numpy as np\nx = np.square(np.square(a) + np.square(b))\n"
-    assert mended(write, before) == b"import numpy as np\nx = ((a) ** 2 + (b) ** 2) ** 2\n"
+    assert text_after(write, before) == b"import numpy as np\nx = ((a) ** 2 + (b) ** 2) ** 2\n"
 
 
 @given(
@@ -393,14 +393,14 @@ def test_edits_are_spliced_as_if_made_one_by_one_from_the_end(
     assert Layer.of(edits[::-1]).made(text) == expected
 
 
-def test_what_waits_for_a_later_file_is_mended_in_the_same_run(write: Write) -> None:
+def test_what_waits_for_a_later_file_is_fixed_in_the_same_run(write: Write) -> None:
     root = write(
         {
             "a.py": "import numpy as np\nnp.cbrt(1)\n",
             "b.py": "import numpy as hold_on\nhold_on.asarray(1)\n",
         }
     )
-    report = mend(root)
+    report = fix_all(root)
     assert (root / "a.py").read_text() == "abs(1)\n"
     assert [(outcome.path.name, len(outcome.done), len(outcome.left)) for outcome in report.fixed] == [
         ("a.py", 1, 0),
@@ -408,23 +408,23 @@ def test_what_waits_for_a_later_file_is_mended_in_the_same_run(write: Write) -> 
     ]
 
 
-def test_projects_inside_another_are_mended_first(write: Write) -> None:
+def test_projects_inside_another_are_fixed_first(write: Write) -> None:
     """What the outer project finds may rest on a file of the inner one: it reads that as it will be."""
     outer = "import jax\nfrom sub.inner import f\njax.numpy.zeros(f(1))\n"
     root = write({"a.py": outer, "sub/inner.py": "import numpy as np\n\n\ndef f(x):\n    return np.square(x)\n"})
     (root / "sub" / "setup.cfg").touch()
-    shown = [(one.path.name, one.after.text) for one in mend(root, unsafe=True, write=False).fixed]
+    shown = [(one.path.name, one.after.text) for one in fix_all(root, unsafe=True, write=False).fixed]
     assert [name for name, _ in shown] == ["a.py", "inner.py"], "told in the order of the files"
-    mend(root, unsafe=True)
+    fix_all(root, unsafe=True)
     assert [(root / name).read_text() for name in ("a.py", "sub/inner.py")] == [text for _, text in shown]
-    assert not any(one.changed for one in mend(root, unsafe=True).fixed)
+    assert not any(one.changed for one in fix_all(root, unsafe=True).fixed)
 
 
 def test_a_text_that_would_be_encoded_otherwise_is_left(write: Write) -> None:
     data = b"# coding: utf-7\nimport numpy as np\nx = np.asarray(1)  # +AEE-\n"
     assert data.decode("utf-7").encode("utf-7") != data, "the case is none"
     root = write({"x.py": data})
-    report = mend(root)
+    report = fix_all(root)
     assert (root / "x.py").read_bytes() == data
     ((_, reason),) = report.skipped
     assert reason == "written as utf-7 it would be other bytes throughout; save it as UTF-8"
@@ -432,14 +432,14 @@ def test_a_text_that_would_be_encoded_otherwise_is_left(write: Write) -> None:
 
 def test_rules_that_undo_each_other_end(write: Write) -> None:
     root = write({"x.py": "import numpy as np\nnp.floor(1)\n"})
-    (outcome,) = mend(root).fixed
+    (outcome,) = fix_all(root).fixed
     assert outcome.left
     assert (root / "x.py").read_text() == "import numpy as np\nnp.floor(1)\n"
 
 
 def test_a_fix_that_would_break_the_file_is_not_made(write: Write) -> None:
     root = write({"x.py": "import numpy as np\nnp.sin(1)\n", "y.py": "import numpy as np\nnp.square(1)\n"})
-    report = mend(root)
+    report = fix_all(root)
     (left,) = report.fixed[0].left
     assert left.help.startswith("ruin; not fixed: it would break the file (Python")
     assert not report.fixed[0].done
@@ -499,7 +499,7 @@ def test_what_is_no_program_or_no_call_is_left_as_it_is(
 )
 def test_a_fix_that_would_change_the_encoding_is_not_made(write: Write, data: bytes, why: str) -> None:
     root = write({"x.py": data})
-    (outcome,) = mend(root).fixed
+    (outcome,) = fix_all(root).fixed
     assert any(f"not fixed: it would break the file ({why}" in finding.help for finding in outcome.left)
     assert (root / "x.py").read_bytes() == data
 
@@ -509,7 +509,7 @@ def test_a_fix_that_would_change_the_encoding_is_not_made(write: Write, data: by
 
 def test_a_fix_that_leaves_its_finding_is_taken_back(write: Write) -> None:
     root = write({"x.py": "import numpy as np\nnp.sinh(1)\nnp.square(1)\n"})
-    (outcome,) = mend(root).fixed
+    (outcome,) = fix_all(root).fixed
     assert (root / "x.py").read_text() == "import numpy as np\nnp.sinh(1)\n(1) ** 2\n"
     assert [finding.rule.code for finding in outcome.done] == ["XT201"]
     assert [finding.help for finding in outcome.left] == [
@@ -520,19 +520,19 @@ def test_a_fix_that_leaves_its_finding_is_taken_back(write: Write) -> None:
 def test_a_fix_that_brings_a_finding_is_taken_back(write: Write) -> None:
     text = "import jax\nimport numpy as np\nnp.cosh(2)\nnp.cosh(1)\n"
     root = write({"x.py": text})
-    (outcome,) = mend(root).fixed
+    (outcome,) = fix_all(root).fixed
     assert (root / "x.py").read_text() == "import jax\nimport numpy as np\n2\nnp.cosh(1)\n"
     assert [finding.help for finding in outcome.left] == [
         "write jax.device_put(1); not fixed: it would bring XT101 at line 4"
     ]
-    assert mend(root, ignore=("XT101",)).fixed[0].done, "of a rule that is not selected nothing is asked"
+    assert fix_all(root, ignore=("XT101",)).fixed[0].done, "of a rule that is not selected nothing is asked"
 
 
 def test_a_fix_that_brings_a_finding_to_another_file_is_taken_back(write: Write) -> None:
     a = "import jax\nimport numpy as np\ndevice_put = np.cosh(jax)\n"
     other = "import numpy as np\nnp.square(1)\n"
     root = write({"a.py": a, "b.py": "from a import device_put\ndevice_put(1)\n", "c.py": other})
-    first = mend(root).fixed[0]
+    first = fix_all(root).fixed[0]
     assert (root / "a.py").read_text() == a
     assert [finding.help for finding in first.left] == [
         "write jax.device_put; not fixed: it would bring XT101 to b.py"
@@ -543,10 +543,10 @@ def test_a_fix_that_brings_a_finding_to_another_file_is_taken_back(write: Write)
 @pytest.mark.parametrize("finding", ["np.sinh(1)", "np.cosh(1)", "np.floor(1)", "np.sin(1)"])
 def test_what_is_taken_back_is_not_made_by_a_second_run(write: Write, finding: str) -> None:
     root = write({"x.py": f"import jax\nimport numpy as np\n{finding}\nnp.square(1)\n"})
-    mend(root)
+    fix_all(root)
     after = (root / "x.py").read_bytes()
     assert finding.encode() in after and b"(1) ** 2" in after
-    mend(root)
+    fix_all(root)
     assert (root / "x.py").read_bytes() == after
 
 
@@ -572,9 +572,9 @@ def test_places_are_followed_through_edits(text: str, drawn: list[tuple[int, str
 @pytest.mark.parametrize("name", [".x.py.abcdefg1.shardlint", f".{'n' * 25}.abcdefg1.shardlint"])
 def test_what_a_killed_run_left_is_removed(write: Write, name: str) -> None:
     root = write({"x.py": "x = 1\n", "n" * 30 + ".py": "x = 1\n", name: "half"})
-    mend(root, write=False)
+    fix_all(root, write=False)
     assert (root / name).exists(), "a diff writes nothing"
-    mend(root)
+    fix_all(root)
     assert not (root / name).exists()
 
 
@@ -591,7 +591,7 @@ def test_what_is_not_ours_stays(write: Write, name: str) -> None:
     root = write({"x.py": TEXT, name: "theirs"})
     (root / ".x.py.abcdefg2.shardlint").mkdir()
     (root / ".x.py.abcdefg3.shardlint").symlink_to(root / "x.py")
-    mend(root)
+    fix_all(root)
     assert (root / name).read_text() == "theirs"
     assert (root / ".x.py.abcdefg2.shardlint").is_dir()
     assert (root / ".x.py.abcdefg3.shardlint").is_symlink()
@@ -602,7 +602,7 @@ def test_what_a_living_process_writes_stays(write: Write) -> None:
     root = write({"x.py": TEXT, ".x.py.abcdefg1.shardlint": "half"})
     with (root / ".x.py.abcdefg1.shardlint").open("r+b") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
-        mend(root)
+        fix_all(root)
     assert (root / ".x.py.abcdefg1.shardlint").exists()
 
 
@@ -620,7 +620,7 @@ def test_a_run_after_a_killed_one_cleans_up(write: Write) -> None:
     root = write({"x.py": "x = 1\n"})
     subprocess.run([sys.executable, "-c", KILLED, str(root / "x.py")], check=False)
     assert len(names(root)) == 3, "the killed one left something"
-    mend(root)
+    fix_all(root)
     assert names(root) == ["setup.cfg", "x.py"]
     assert (root / "x.py").read_text() == "x = 1\n"
 
@@ -680,20 +680,20 @@ def test_a_run_after_a_killed_one_cleans_up(write: Write) -> None:
     ],
 )
 def test_nothing_else_changes(write: Write, before: bytes, after: bytes) -> None:
-    assert mended(write, before) == after
+    assert text_after(write, before) == after
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n", "\r"])
 def test_rewritten_calls_keep_their_newlines(write: Write, newline: str) -> None:
     before = newline.join(["import numpy as np", "np.log(", "    a,  # ä", "    out=b,", ")", ""])
     after = newline.join(["import numpy as np", "np.log(", "    a,  # ä", ")", ""])
-    assert mended(write, before) == after.encode()
+    assert text_after(write, before) == after.encode()
 
 
 def test_text_that_does_not_fit_the_encoding_is_not_written(write: Write) -> None:
     data = b"# coding: latin-1\nimport numpy as np\nnp.tan('\xe4')\n"
     root = write({"x.py": data, "y.py": b"import numpy as np\nnp.tan(1)\n"})
-    report = mend(root)
+    report = fix_all(root)
     assert "does not fit the file's encoding" in report.fixed[0].left[0].help
     assert (root / "x.py").read_bytes() == data
     assert (root / "y.py").read_text("utf-8") == "import numpy as np\n'→'\n"
@@ -712,7 +712,7 @@ def names(folder: Path) -> list[str]:
 def test_the_mode_is_kept(write: Write) -> None:
     root = write({"x.py": TEXT})
     (root / "x.py").chmod(0o751)
-    mend(root)
+    fix_all(root)
     assert stat.S_IMODE((root / "x.py").stat().st_mode) == 0o751
     assert names(root) == ["setup.cfg", "x.py"]
 
@@ -720,7 +720,7 @@ def test_the_mode_is_kept(write: Write) -> None:
 def test_a_symlink_stays_one(write: Write) -> None:
     root = write({"real/x.txt": TEXT})
     (root / "x.py").symlink_to("real/x.txt")
-    mend(root)
+    fix_all(root)
     assert (root / "x.py").is_symlink()
     assert (root / "real" / "x.txt").read_text() == AFTER
 
@@ -728,7 +728,7 @@ def test_a_symlink_stays_one(write: Write) -> None:
 def test_a_file_that_did_not_change_is_not_touched(write: Write) -> None:
     root = write({"x.py": "import jax\njax.device_put(1)\n"})
     os.utime(root / "x.py", ns=(1, 1))
-    mend(root)
+    fix_all(root)
     assert (root / "x.py").stat().st_mtime_ns == 1
 
 
@@ -736,7 +736,7 @@ def test_a_read_only_file_is_told(write: Write, monkeypatch: pytest.MonkeyPatch)
     root = write({"x.py": TEXT, "y.py": TEXT})
     allowed = os.access
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "x.py" and allowed(path, mode))
-    report = mend(root)
+    report = fix_all(root)
     assert [outcome.problem for outcome in report.fixed] == [
         "not written: permission denied: the file is read-only",
         "",
@@ -752,7 +752,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(write: Write, monkeypatch: p
 
     root = write({"x.py": TEXT})
     monkeypatch.setattr(tempfile, "mkstemp", denied)
-    assert "Permission denied" in mend(root).fixed[0].problem
+    assert "Permission denied" in fix_all(root).fixed[0].problem
     assert (root / "x.py").read_text() == TEXT
 
 
@@ -768,7 +768,7 @@ def test_someone_else_s_change_is_not_lost(write: Write, monkeypatch: pytest.Mon
         return outcome
 
     monkeypatch.setattr(fixing, "carry_out", slow)
-    assert "changed while it was being fixed" in mend(root).fixed[0].problem
+    assert "changed while it was being fixed" in fix_all(root).fixed[0].problem
     assert (root / "x.py").read_text() == "# theirs\n"
 
 
@@ -784,7 +784,7 @@ def test_a_file_that_vanishes_meanwhile_is_told(write: Write, monkeypatch: pytes
         return outcome
 
     monkeypatch.setattr(fixing, "carry_out", slow)
-    assert mend(root).fixed[0].problem.startswith("not written:")
+    assert fix_all(root).fixed[0].problem.startswith("not written:")
     assert not (root / "x.py").exists()
 
 
@@ -801,7 +801,7 @@ def test_a_process_that_dies_while_writing_leaves_the_old_file(
     root = write({"x.py": TEXT})
     monkeypatch.setattr(os, broken, die)
     with pytest.raises(Killed):
-        mend(root)
+        fix_all(root)
     assert (root / "x.py").read_text() == TEXT
     assert names(root) == ["setup.cfg", "x.py"], "nothing is left behind"
 
@@ -812,7 +812,7 @@ def test_a_full_disk_is_told(write: Write, monkeypatch: pytest.MonkeyPatch) -> N
 
     root = write({"x.py": TEXT})
     monkeypatch.setattr(os, "fsync", full)
-    assert "No space left on device" in mend(root).fixed[0].problem
+    assert "No space left on device" in fix_all(root).fixed[0].problem
     assert (root / "x.py").read_text() == TEXT
 
 
@@ -830,7 +830,7 @@ def test_owner_and_group_are_kept(write: Write) -> None:
     root = write({"x.py": TEXT})
     os.chown(root / "x.py", 1234, 2345)
     (root / "x.py").chmod(0o640)
-    mend(root)
+    fix_all(root)
     status = (root / "x.py").stat()
     assert (status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode)) == (1234, 2345, 0o640)
     assert (root / "x.py").read_text() == AFTER
@@ -840,7 +840,7 @@ def test_a_file_of_somebody_else_stays_theirs(write: Write, monkeypatch: pytest.
     monkeypatch.setattr("shardlint.source.files._given_back", lambda handle, old: False)
     root = write({"x.py": TEXT})
     before = (root / "x.py").stat().st_ino
-    mend(root)
+    fix_all(root)
     assert ((root / "x.py").stat().st_ino, (root / "x.py").read_text()) == (before, AFTER)
     assert names(root) == ["setup.cfg", "x.py"]
 
@@ -896,16 +896,16 @@ def test_what_is_our_own_follows_no_link(tmp_path: Path) -> None:
 def test_a_name_as_long_as_may_be_is_no_trouble(write: Write) -> None:
     name = "\u6f22" * 79 + ".py"
     root = write({name: TEXT})
-    mend(root)
+    fix_all(root)
     assert (root / name).read_text() == AFTER
 
 
 @pytest.mark.parametrize("link", ["a.py", "z.py"])
 @pytest.mark.parametrize("written", [True, False])
-def test_a_file_with_a_link_to_it_is_mended_once(write: Write, link: str, written: bool) -> None:
+def test_a_file_with_a_link_to_it_is_fixed_once(write: Write, link: str, written: bool) -> None:
     root = write({"r.py": TEXT})
     (root / link).symlink_to("r.py")
-    (outcome,) = mend(root, write=written).fixed
+    (outcome,) = fix_all(root, write=written).fixed
     assert (outcome.path.name, len(outcome.done)) == ("r.py", 1)
 
 
@@ -914,7 +914,7 @@ def test_a_file_with_a_link_to_it_is_mended_once(write: Write, link: str, writte
 
 def test_a_diff_writes_nothing(write: Write) -> None:
     root = write({"x.py": TEXT})
-    (outcome,) = mend(root, write=False).fixed
+    (outcome,) = fix_all(root, write=False).fixed
     assert (root / "x.py").read_text() == TEXT
     name = (root / "x.py").as_posix()
     assert list(diff(outcome)) == [
@@ -932,7 +932,7 @@ def test_a_diff_writes_nothing(write: Write) -> None:
 )
 def test_a_diff_shows_only_what_changes(write: Write, text: str) -> None:
     root = write({"x.py": text.encode()})
-    (outcome,) = mend(root, write=False).fixed
+    (outcome,) = fix_all(root, write=False).fixed
     changed = [line for line in diff(outcome) if line[0] in "+-" and line[:3] not in ("+++", "---")]
     assert changed == ["-np.square(1)", "+(1) ** 2"]
 
@@ -958,7 +958,7 @@ def test_a_patch_does_what_the_fix_does(
     root = write({"x.py": data})
     monkeypatch.chdir(root)
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(root.parent))
-    (outcome,) = mend(Path("x.py"), write=False).fixed
+    (outcome,) = fix_all(Path("x.py"), write=False).fixed
     done = subprocess.run(program, input=b"".join(patch(outcome)), capture_output=True)
     assert done.returncode == 0, done.stdout + done.stderr
     assert (root / "x.py").read_bytes() == outcome.after.encode() != data
@@ -966,5 +966,5 @@ def test_a_patch_does_what_the_fix_does(
 
 def test_an_outcome_says_whether_it_changed(write: Write) -> None:
     root = write({"x.py": TEXT, "y.py": "import jax\njax.device_put(1)\n"})
-    outcomes: list[FixedFile] = mend(root, write=False).fixed
+    outcomes: list[FixedFile] = fix_all(root, write=False).fixed
     assert [outcome.changed for outcome in outcomes] == [True, False]

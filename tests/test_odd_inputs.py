@@ -135,9 +135,9 @@ def test_an_odd_file(told: dict[str, object], name: str) -> None:
 
 
 @pytest.fixture(scope="module")
-def mended(odd: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def after_fix(odd: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of them all after one run of the fix command."""
-    root = tmp_path_factory.mktemp("mended") / "odd"
+    root = tmp_path_factory.mktemp("fixed") / "odd"
     shutil.copytree(odd, root)
     done = subprocess.run(
         [sys.executable, "-m", "shardlint", "fix", "--unsafe-fixes", "--select=SL201", "."],
@@ -150,14 +150,14 @@ def mended(odd: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_an_odd_file_is_fixed_in_its_own_way_or_left(mended: Path, name: str) -> None:
+def test_an_odd_file_is_fixed_in_its_own_way_or_left(after_fix: Path, name: str) -> None:
     data, lines = FILES[name]
     fixed = data.replace(b"jax.device_put(x, ", b"jax.lax.with_sharding_constraint(x, ")
-    assert (mended / name).read_bytes() == (fixed if isinstance(lines, list) else data)
+    assert (after_fix / name).read_bytes() == (fixed if isinstance(lines, list) else data)
 
 
-def test_a_fix_leaves_nothing_beside_the_files(mended: Path) -> None:
-    files = {path.relative_to(mended).as_posix() for path in mended.rglob("*") if path.is_file()}
+def test_a_fix_leaves_nothing_beside_the_files(after_fix: Path) -> None:
+    files = {path.relative_to(after_fix).as_posix() for path in after_fix.rglob("*") if path.is_file()}
     assert {name for name in files if not name.startswith(".shardlint_cache/")} == {*FILES, "setup.cfg"}
 
 
@@ -407,7 +407,7 @@ def test_codecs_with_errors_of_their_own_are_told() -> None:
 
 
 def test_a_comment_in_a_file_that_is_not_python_is_left(write: Write, start: Start) -> None:
-    """Nothing woke a rule, so only the comments were read; a fix of the unused one made other text of what is broken."""
+    """Nothing triggered a rule, so only the comments were read; a fix of the unused one made other text of what is broken."""
     text = b"global x, \\\n\\\n\t# shardlint: ignore[SL201]\n\\\nA\n"
     root = write({"a.py": text})
     done = start("fix", ".", cwd=root)

@@ -100,7 +100,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     yield made
 
 
-def test_a_commit_with_a_mistake_is_refused_and_its_mended_form_is_taken(project: Project) -> None:
+def test_a_commit_with_a_mistake_is_refused_and_its_fixed_form_is_taken(project: Project) -> None:
     project.write(BAD)
     refused = subprocess.run(
         ["git", "commit", "-m", "bad"],

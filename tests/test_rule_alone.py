@@ -11,7 +11,7 @@ import pytest
 
 import shardlint.engine.one_file as checking
 from shardlint.config.certainty import Certainty
-from shardlint.engine.dispatch import Wakes
+from shardlint.engine.dispatch import RuleIndex
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
 from shardlint.rules_api.registry import select
@@ -42,7 +42,7 @@ def all_told() -> dict[str, list[tuple[object, ...]]]:
 
 @pytest.mark.parametrize("rule", [code for code in RULES if code not in ("SL001", "SL002", "SL003")])
 def test_a_rule_finds_the_same_alone(rule: str) -> None:
-    screen = Wakes.of(select((rule,), ())).screen
+    screen = RuleIndex.of(select((rule,), ())).screen
     files = [file for file in sorted(FIXTURES.rglob("*.py")) if screen.hits(file.read_bytes())]
     alone = told(files, (rule,)).get(rule, [])
     assert sorted(alone, key=repr) == sorted(all_told().get(rule, []), key=repr)
@@ -61,42 +61,42 @@ class Near(Seeing):
     """Only in files that say so."""
 
     code, name = "XX1", "near"
-    wakes: ClassVar = (Calls("jax.device_put", near=("wanted",)),)
+    triggers: ClassVar = (Calls("jax.device_put", file_says=("wanted",)),)
 
 
 class Within(Seeing):
     """Only in functions that say so, and outside of functions in files that do."""
 
     code, name = "XX2", "within"
-    wakes: ClassVar = (Calls("jax.device_put", within=("wanted",)), Methods("place", within=("wanted",)))
+    triggers: ClassVar = (Calls("jax.device_put", function_says=("wanted",)), Methods("place", function_says=("wanted",)))
 
 
 class Outside(Seeing):
     """Only outside of functions."""
 
     code, name = "XX3", "outside"
-    wakes: ClassVar = (Calls("jax.device_put", outside=True),)
+    triggers: ClassVar = (Calls("jax.device_put", at_module_level=True),)
 
 
 class Anywhere(Seeing):
     """All of them."""
 
     code, name = "XX4", "anywhere"
-    wakes: ClassVar = (Calls("jax.device_put"), Methods("place"))
+    triggers: ClassVar = (Calls("jax.device_put"), Methods("place"))
 
 
 class WithEquinox(Seeing):
     """In projects with Equinox."""
 
     code, name, project = "XX5", "with-equinox", "equinox"
-    wakes: ClassVar = (Calls("jax.device_put"),)
+    triggers: ClassVar = (Calls("jax.device_put"),)
 
 
 class WithFlax(Seeing):
     """In projects with Flax."""
 
     code, name, project = "XX6", "with-flax", "flax"
-    wakes: ClassVar = (Calls("jax.device_put"),)
+    triggers: ClassVar = (Calls("jax.device_put"),)
 
 
 TEXT = """\

@@ -49,7 +49,7 @@ def make(f, mesh):
 """
 
 
-def test_findings_come_as_one_types_and_go_when_mended(write: Write) -> None:
+def test_findings_come_as_one_types_and_go_when_fixed(write: Write) -> None:
     root = write({"mesh.py": MESH, "train.py": TRAIN})
 
     async def session(editor: Editor) -> None:
@@ -393,7 +393,7 @@ def test_a_rule_that_fails_is_logged_and_the_others_go_on(
         "RULES = {'ZZ101': 'failing:Failing'}\n"
         "class Failing(Rule):\n"
         "    '''Fails.'''\n"
-        "    code, name, harm, wakes = 'ZZ101', 'failing', Harm.CRASH, (Calls('jax.device_put'),)\n"
+        "    code, name, harm, triggers = 'ZZ101', 'failing', Harm.CRASH, (Calls('jax.device_put'),)\n"
         "    def check(self, site):\n"
         "        if 'fail' in site.file.source.text:\n"
         "            raise KeyError('oh')\n"

@@ -25,7 +25,7 @@ class Old(Rule):
     code = "ZZ101"
     name = "old-is-new"
     harm = Harm.REMOVED
-    wakes = (Calls("jax.old", "jax.new"),)
+    triggers = (Calls("jax.old", "jax.new"),)
     fixes = "safe"
 
     def check(self, site):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from shardlint.config.targets import Target, Targets
-from shardlint.engine.dispatch import Wakes, sites
+from shardlint.engine.dispatch import RuleIndex, sites
 from shardlint.model import Program
 from shardlint.rules_api.rule import Attributes, Finding, Harm, Imports, Keywords, Rule
 from shardlint.rules_api.site import Site
@@ -29,7 +29,7 @@ class Probe(Rule):
     code = "XX1"
     name = "probe"
     harm = Harm.CRASH
-    wakes = (Attributes("buffers"), Keywords("resources"))
+    triggers = (Attributes("buffers"), Keywords("resources"))
 
     def check(self, site: Site) -> Iterator[Finding]:
         yield from ()
@@ -39,14 +39,14 @@ def test_attributes_and_keywords(tmp_path: Path) -> None:
     path = tmp_path / "a.py"
     path.write_text(TEXT)
     source = decode(path, TEXT.encode())
-    wakes = Wakes.of([Probe()])
-    assert set(wakes.screen.hits(TEXT.encode())) == {"buffers", "resources"}
-    triggers = wakes.triggers(["buffers", "resources"], TEXT.encode(), lambda module: True)
+    index = RuleIndex.of([Probe()])
+    assert set(index.screen.hits(TEXT.encode())) == {"buffers", "resources"}
+    words = index.words_in(["buffers", "resources"], TEXT.encode(), lambda module: True)
     targets = Targets({"jax": Target((0, 12), "")})
     program = Program(tmp_path)
     found = [
         (site.form, ast.unparse(site.syntax))
-        for site in sites(program, read_facts(source, path), wakes, targets, triggers)
+        for site in sites(program, read_facts(source, path), index, targets, words)
     ]
     assert sorted(found) == [
         ("attribute", "x.buffers"),
@@ -77,7 +77,7 @@ class Importing(Rule):
     code = "XX2"
     name = "importing"
     harm = Harm.CRASH
-    wakes = (Imports("jax"),)
+    triggers = (Imports("jax"),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         yield from ()
@@ -90,13 +90,13 @@ def test_imports(tmp_path: Path) -> None:
     )
     path = tmp_path / "a.py"
     path.write_text(text)
-    wakes = Wakes.of([Importing()])
-    hits = wakes.screen.hits(text.encode())
-    triggers = wakes.triggers(hits, text.encode(), lambda module: True)
+    index = RuleIndex.of([Importing()])
+    hits = index.screen.hits(text.encode())
+    words = index.words_in(hits, text.encode(), lambda module: True)
     found = [
         (site.form, site.written)
         for site in sites(
-            Program(tmp_path), read_facts(decode(path, text.encode()), path), wakes, Targets({}), triggers
+            Program(tmp_path), read_facts(decode(path, text.encode()), path), index, Targets({}), words
         )
     ]
     assert found == [("import", "jax.numpy"), ("import", "jax.devices"), ("import", "jax.jit")]

@@ -182,13 +182,13 @@ def _check_reason(reason: str) -> None:
 
 def _silenced(report: Report, options: Options, reason: str) -> int:
     """Write the comments; how many files could not be changed."""
-    from shardlint.output.printable import plain
+    from shardlint.output.printable import printable
     from shardlint.output.text import count
     from shardlint.rewrite.silence import silence
 
     done = silence(report, options, reason.strip())
     for path, problem in done.problems:
-        click.echo(plain(f"{path}: not suppressed: {problem}"), err=True)
+        click.echo(printable(f"{path}: not suppressed: {problem}"), err=True)
     click.echo(
         f"Suppressed {count(done.findings, 'finding')} in {count(done.files, 'file')}; `shardlint check` tells of "
         "comments that are no longer needed.",
@@ -211,7 +211,7 @@ def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) 
     """
     from shardlint.cli.baseline import record
     from shardlint.engine.progress import meter
-    from shardlint.output.printable import plain
+    from shardlint.output.printable import printable
 
     meter.start()
     try:
@@ -219,5 +219,5 @@ def baseline(paths: tuple[Path, ...], add: bool, no_cache: bool, **kwargs: Any) 
     finally:
         meter.stop()
     for line in lines:
-        click.echo(plain(line))
+        click.echo(printable(line))
     sys.exit(FAILED if undone else 1 if new else 0)

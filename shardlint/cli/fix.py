@@ -12,7 +12,7 @@ import click
 
 from shardlint.cli.options import FAILED, PATHS, named_alone, options_of, shared
 from shardlint.output import by_project
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.output.text import count, frames
 from shardlint.rewrite.asking import Asking
 from shardlint.rewrite.fix import FixReport, Gate, diff, patch
@@ -57,22 +57,22 @@ def fix(
         report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates)
     for outcome in report.fixed:
         if outcome.problem:
-            click.echo(plain(f"{outcome.path}: {outcome.problem}"), err=True)
+            click.echo(printable(f"{outcome.path}: {outcome.problem}"), err=True)
         elif show_diff:
             # What goes to `patch` must be as it is in the file; what goes to a terminal must not steer it.
             if is_terminal(sys.stdout):
                 for line in diff(outcome):
-                    click.echo(plain(line.expandtabs(4)))
+                    click.echo(printable(line.expandtabs(4)))
             else:
                 click.echo(b"".join(patch(outcome)), nl=False)
         elif outcome.changed:
-            click.echo(plain(f"{outcome.path}: fixed {', '.join(_codes(outcome.done))}"))
+            click.echo(printable(f"{outcome.path}: fixed {', '.join(_codes(outcome.done))}"))
     for path, reason in report.skipped:
-        click.echo(plain(f"{path}: not fixed: {reason}"), err=True)
+        click.echo(printable(f"{path}: not fixed: {reason}"), err=True)
     for path, fault in report.faults:
-        click.echo(plain(f"{path}: not complete: {fault.reason}"), err=True)
+        click.echo(printable(f"{path}: not complete: {fault.reason}"), err=True)
     for path in report.missing:
-        click.echo(plain(f"{path}: no such file or directory"), err=True)
+        click.echo(printable(f"{path}: no such file or directory"), err=True)
     if not report.files and not report.skipped:
         click.echo("Nothing to fix: no Python files found.", err=True)
     fixed, left = _said_left(report, show_diff, unsafe_fixes, named_alone(kwargs["select"]))
@@ -90,7 +90,7 @@ def _proving() -> Iterator[Gate]:
         with Proving(lambda line: click.echo(line, err=True)) as proving:
             yield proving
     except CannotRun as error:
-        raise click.ClickException(f"--verify: {plain(str(error))}") from error
+        raise click.ClickException(f"--verify: {printable(str(error))}") from error
 
 
 def _ask(question: str) -> str | None:

@@ -89,11 +89,11 @@ def targets(path: Path, target: tuple[str, ...]) -> None:
     from shardlint.config.versions import show
     from shardlint.engine.one_file import Checker
     from shardlint.engine.results import Options
-    from shardlint.output.printable import plain
+    from shardlint.output.printable import printable
 
     found = Checker(Options(targets=parse_targets(split(target)))).targets(path.resolve())
     for package, where in found.found.items():
-        click.echo(plain(f"{package:9} {show(where.release):10} {where.source}"))
+        click.echo(printable(f"{package:9} {show(where.release):10} {where.source}"))
 
 
 @cli.command()
@@ -104,7 +104,7 @@ def explain(place: str) -> None:
     In a notebook PLACE is PATH:cell N:LINE, as `check` says it.
     """
     from shardlint.engine.explain import explain as run
-    from shardlint.output.printable import plain
+    from shardlint.output.printable import printable
     from shardlint.source.text import Unreadable
     from shardlint.syntax import NotParsed
 
@@ -115,7 +115,7 @@ def explain(place: str) -> None:
     path, cell = (in_cell[1], int(in_cell[2])) if in_cell is not None else (path, None)
     try:
         for text in run(Path(path), int(line), cell):
-            click.echo(plain(text))
+            click.echo(printable(text))
     except (Unreadable, NotParsed, LookupError) as error:
         _fail(f"{path}: {error}")
 
@@ -159,9 +159,9 @@ def main() -> None:
     try:
         cli.main(standalone_mode=False)
     except click.ClickException as error:
-        from shardlint.source.streams import unheard
+        from shardlint.source.streams import ignoring_write_errors
 
-        with unheard():
+        with ignoring_write_errors():
             error.show()
         sys.exit(FAILED)
     except click.exceptions.Abort:
@@ -192,9 +192,9 @@ def _cannot_be_done_as_asked(error: Exception) -> bool:
 
 
 def _fail(message: str) -> None:
-    from shardlint.output.printable import plain
-    from shardlint.source.streams import unheard
+    from shardlint.output.printable import printable
+    from shardlint.source.streams import ignoring_write_errors
 
-    with unheard():
-        click.echo(f"shardlint: {plain(message)}", err=True)
+    with ignoring_write_errors():
+        click.echo(f"shardlint: {printable(message)}", err=True)
     sys.exit(FAILED)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from shardlint.output.printable import plain, plain_lines
+from shardlint.output.printable import printable, printable_lines
 from shardlint.run import launch
 from shardlint.run.dumps import collect
 from shardlint.run.examine import examine, limit_of
@@ -113,7 +113,7 @@ def run(
             )
         facts.notes += launch.remarks(given)
     except CannotRun as error:
-        tell(f"shardlint run: {plain_lines(str(error))}")
+        tell(f"shardlint run: {printable_lines(str(error))}")
         sys.exit(2)
     report = Report(words, ended, facts, large, root, explained)
     written = [_write(path, report) for path in reports]
@@ -150,6 +150,6 @@ def _write(path: Path, report: Report) -> bool:
     try:
         path.write_text(text, "utf-8")
     except OSError as error:
-        tell(plain(f"shardlint run: --report {path}: {error.strerror or error}"))
+        tell(printable(f"shardlint run: --report {path}: {error.strerror or error}"))
         return False
     return True

@@ -12,7 +12,7 @@ import click
 from shardlint.cli.options import FAILED, PATHS, of_rules, options_of, split, told
 from shardlint.cli.upgrade_report import upgraded
 from shardlint.config.targets import parse_targets
-from shardlint.output.printable import plain_lines
+from shardlint.output.printable import printable_lines
 from shardlint.rewrite.fix import fix
 
 
@@ -40,7 +40,7 @@ def upgrade(paths: tuple[Path, ...], to: tuple[str, ...], show_diff: bool, **kwa
     options = replace(options_of({**kwargs, "target": ()}), targets=targets)
     report = fix(paths or (Path(),), options, unsafe=True, write=not show_diff)
     for block in upgraded(report, targets, written=not show_diff):
-        click.echo(plain_lines(block) + "\n")
+        click.echo(printable_lines(block) + "\n")
     broken = report.undone or any(outcome.problem for outcome in report.fixed)
     left = any(outcome.left or (show_diff and outcome.changed) for outcome in report.fixed)
     sys.exit(FAILED if broken else 1 if left else 0)

@@ -11,7 +11,7 @@ from shardlint.config.folders import shown_folder
 from shardlint.config.pins import read_pins
 from shardlint.config.versions import allows, parse, show
 from shardlint.output import by_project
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.output.text import count
 from shardlint.rewrite.fix import FixedFile, FixReport, diff
 from shardlint.rules_api.rule import Finding
@@ -91,7 +91,7 @@ def _file(file: FixedFile, written: bool) -> Iterator[str]:
     lines += [f"- [ ] {_lines(places)}: {what}" for what, places in left.items()]
     yield "\n".join([*lines, ""])
     if not written and file.changed:
-        shown = [plain(line.expandtabs(4)) for line in diff(file)]
+        shown = [printable(line.expandtabs(4)) for line in diff(file)]
         fence = "`" * (3 + max((len(run) for line in shown for run in re.findall("`{3,}", line)), default=0))
         yield "\n".join([f"{fence}diff", *shown, fence, ""])
 
@@ -143,10 +143,10 @@ def _code(text: str) -> str:
     """Text in backticks, also where it holds some."""
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", text)), default=0))
     pad = " " if fence != "`" else ""
-    return f"{fence}{pad}{plain(text)}{pad}{fence}"
+    return f"{fence}{pad}{printable(text)}{pad}{fence}"
 
 
 def _prose(text: str) -> str:
     """A message: what stands in backticks as it is, of the rest no mark of Markdown. On one line."""
-    parts = _CODE.split(" ".join(plain(line) for line in text.splitlines()))
+    parts = _CODE.split(" ".join(printable(line) for line in text.splitlines()))
     return "".join(part if number % 2 else _MARKS.sub(r"\\\1", part) for number, part in enumerate(parts))

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import click
 
-from shardlint.output.printable import plain_lines
+from shardlint.output.printable import printable_lines
 from shardlint.source.files import cache_folder, replace_file
 from shardlint.source.streams import coloured
 from shardlint.verify.children import CannotRun
@@ -219,7 +219,7 @@ def verify(
         runner = Runner(python, timeout, memory, jobs, cache=cache)
         run = run_request(request, runner, results, update)
     except CannotRun as error:
-        tell(f"shardlint verify: {plain_lines(str(error))}")
+        tell(f"shardlint verify: {printable_lines(str(error))}")
         sys.exit(2)
     leave_if_removed()
     _write(run, here, html, junit)
@@ -231,7 +231,7 @@ def verify(
         colour = coloured(sys.stdout)
         click.echo(text_report(run, colour), color=colour)
     for problem in run.unwritten:
-        tell(f"shardlint verify: {plain_lines(problem)}")
+        tell(f"shardlint verify: {printable_lines(problem)}")
     sys.exit(run.exit_code())
 
 
@@ -261,9 +261,9 @@ def _init(
         raise click.UsageError("--init-file is for --init")
     try:
         for line in init(command, into, timeout, python):
-            click.echo(plain_lines(line))
+            click.echo(printable_lines(line))
     except CannotRun as error:
-        tell(f"shardlint verify: {plain_lines(str(error))}")
+        tell(f"shardlint verify: {printable_lines(str(error))}")
         sys.exit(2)
     sys.exit(0)
 

@@ -1,4 +1,4 @@
-"""From the names that rules wake for to the sites in a file."""
+"""From the names that rules trigger on to the sites in a file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from itertools import chain
 
 from shardlint.config.targets import Targets
 from shardlint.model import Program, api
-from shardlint.model.values import Api, Made, Value, Wrapped, options
+from shardlint.model.values import Api, CallResult, Transformed, Value, options
 from shardlint.rules_api.rule import (
     Attributes,
     Calls,
@@ -24,7 +24,7 @@ from shardlint.rules_api.rule import (
     Rule,
     Statements,
     Takes,
-    Wake,
+    Trigger,
     Withs,
 )
 from shardlint.rules_api.site import Site
@@ -39,13 +39,13 @@ _WITH = "with"
 # Files that are looked into for the form of their statements import something.
 _IMPORT = "import"
 _IMPORTING = r"(?:import|from)\b"
-# What wakes for a name on whatever it stands.
+# Triggers on a name, whatever it stands on.
 _ON_ANYTHING = (Methods, Attributes, Keywords, Imports)
 
 
 @dataclass(frozen=True)
 class _When:
-    """What must hold for a word in a file to be a trigger of a rule."""
+    """What must hold for a word in a file to trigger a rule."""
 
     library: str
     """What the file must be about."""
@@ -58,7 +58,7 @@ class _When:
 
 
 @dataclass(frozen=True)
-class Trigger:
+class Word:
     """A word that is looked for in a file, and the rules whose conditions the file meets for it."""
 
     word: str
@@ -68,8 +68,8 @@ class Trigger:
 
 
 @dataclass
-class Wakes:
-    """The rules of a run, by what wakes them."""
+class RuleIndex:
+    """The rules of a run, by what triggers them."""
 
     calls: dict[str, list[Rule]] = field(default_factory=dict)
     uses: dict[str, list[Rule]] = field(default_factory=dict)
@@ -87,44 +87,44 @@ class Wakes:
     """The least certainty of findings that are wanted."""
 
     @classmethod
-    def of(cls, rules: Iterable[Rule], least: Certainty = Certainty.POSSIBLE) -> Wakes:
-        """Index the rules by the names they wake for."""
-        wakes = cls(least=least)
+    def of(cls, rules: Iterable[Rule], least: Certainty = Certainty.POSSIBLE) -> RuleIndex:
+        """Index the rules by the names they trigger on."""
+        index = cls(least=least)
         for rule in rules:
-            for wake in rule.wakes:
-                table = wakes._table(wake)
-                for name in wake.names:
+            for trigger in rule.triggers:
+                table = index._table(trigger)
+                for name in trigger.names:
                     table.setdefault(name, []).append(rule)
-                    for word in _words(wake, name):
-                        near = _near(wake, name, word)
+                    for word in _words(trigger, name):
+                        near = _near(trigger, name, word)
                         texts = None if near is None else tuple(sorted(near))
-                        for library in _libraries(wake, name, word):
-                            when = _When(library, texts, _beside(wake), rule.project)
-                            wakes.words.setdefault(word, {}).setdefault(when, set()).add(rule)
-        return wakes
+                        for library in _libraries(trigger, name, word):
+                            when = _When(library, texts, _beside(trigger), rule.project)
+                            index.words.setdefault(word, {}).setdefault(when, set()).add(rule)
+        return index
 
-    def _table(self, wake: Wake) -> dict[str, list[Rule]]:
-        if isinstance(wake, Methods):
+    def _table(self, trigger: Trigger) -> dict[str, list[Rule]]:
+        if isinstance(trigger, Methods):
             return self.methods
-        if isinstance(wake, Attributes):
+        if isinstance(trigger, Attributes):
             return self.attributes
-        if isinstance(wake, Keywords):
+        if isinstance(trigger, Keywords):
             return self.keywords
-        if isinstance(wake, Withs):
+        if isinstance(trigger, Withs):
             return self.withs
-        if isinstance(wake, Statements):
+        if isinstance(trigger, Statements):
             return self.statements
-        if isinstance(wake, Lines):
+        if isinstance(trigger, Lines):
             return self.lines
-        if isinstance(wake, Imports):
+        if isinstance(trigger, Imports):
             return self.imports
-        if isinstance(wake, Takes):
+        if isinstance(trigger, Takes):
             return self.takes
-        return self.calls if isinstance(wake, Calls) else self.uses
+        return self.calls if isinstance(trigger, Calls) else self.uses
 
     @cached_property
     def screen(self) -> Screen:
-        """What tells by a file's bytes whether any of the rules may wake."""
+        """What tells by a file's bytes whether any of the rules may trigger."""
         words: dict[str, dict[str, tuple[bytes, ...] | None]] = {}
         for word, asked in self.words.items():
             found: dict[str, set[bytes] | None] = {}
@@ -136,10 +136,10 @@ class Wakes:
             }
         return Screen(words)
 
-    def triggers(
+    def words_in(
         self, hits: Iterable[str], data: bytes | Texts, imported: Callable[[str], bool]
-    ) -> tuple[Trigger, ...]:
-        """The words of a file that are triggers, each for the rules whose own conditions the file meets.
+    ) -> tuple[Word, ...]:
+        """The words of a file that may trigger, each for the rules whose own conditions the file meets.
 
         So a rule finds the same alone and with all others. `imported` tells whether the project imports a module.
         """
@@ -149,7 +149,7 @@ class Wakes:
             for when, rules in self.words.get(word, {}).items():
                 if texts.meet(when.library, when.near) and (not when.module or imported(when.module)):
                     found.setdefault((word, when.beside), set()).update(rules)
-        return tuple(Trigger(*key, frozenset(found[key])) for key in sorted(found))
+        return tuple(Word(*key, frozenset(found[key])) for key in sorted(found))
 
 
 def screens(least: Certainty) -> tuple[Screen, dict[str, Screen]]:
@@ -157,8 +157,8 @@ def screens(least: Certainty) -> tuple[Screen, dict[str, Screen]]:
     from shardlint.rules_api.registry import entries, made
 
     asked = [rule for rule in made(entries().keys()) if wanted(rule, least)]
-    return Wakes.of(asked).screen, {
-        module: Wakes.of(left).screen for module, left in without_modules(asked).items()
+    return RuleIndex.of(asked).screen, {
+        module: RuleIndex.of(left).screen for module, left in without_modules(asked).items()
     }
 
 
@@ -173,13 +173,13 @@ def without_modules(rules: Collection[Rule]) -> dict[str, list[Rule]]:
     return {module: [rule for rule in rules if rule.project != module] for module in modules}
 
 
-def _libraries(wake: Wake, name: str, word: str) -> tuple[str, ...]:
+def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
     """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
-    if isinstance(wake, Withs):
+    if isinstance(trigger, Withs):
         return (name,)
-    if isinstance(wake, Statements | Lines | Takes):
+    if isinstance(trigger, Statements | Lines | Takes):
         return (ANY,)
-    return (name.partition(".")[0] if not isinstance(wake, _ON_ANYTHING) and _is_plain(word) else "",)
+    return (name.partition(".")[0] if not isinstance(trigger, _ON_ANYTHING) and _is_plain(word) else "",)
 
 
 def _is_plain(word: str) -> bool:
@@ -187,31 +187,31 @@ def _is_plain(word: str) -> bool:
     return word not in ("jit", "pjit") and "_" not in word and sum(letter.isupper() for letter in word) < 2
 
 
-def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
+def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
     """What stands in a file besides a word when the name is used there; None where that says nothing."""
-    if isinstance(wake, _ON_ANYTHING):
-        return {text.encode() for text in wake.near} or None
-    if isinstance(wake, Withs):
+    if isinstance(trigger, _ON_ANYTHING):
+        return {text.encode() for text in trigger.file_says} or None
+    if isinstance(trigger, Withs):
         # It says the word, or enters what a name stands for.
         first = f"[{name[0]}{name[0].upper()}]"
         says = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
         return {says.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
-    if isinstance(wake, Statements):
+    if isinstance(trigger, Statements):
         return {CALLING + name.encode()}
-    if isinstance(wake, Lines):
-        saying = "\x01".join(wake.saying)
-        return {LINE + b"\0".join(text.encode() for text in (wake.near, saying, name))}
-    if isinstance(wake, Takes):
+    if isinstance(trigger, Lines):
+        saying = "\x01".join(trigger.saying)
+        return {LINE + b"\0".join(text.encode() for text in (trigger.file_says, saying, name))}
+    if isinstance(trigger, Takes):
         return {TAKING + name.encode()}
-    if isinstance(wake, Calls):
-        if wake.near:
-            return {text.encode() for text in wake.near}
+    if isinstance(trigger, Calls):
+        if trigger.file_says:
+            return {text.encode() for text in trigger.file_says}
         last = name.rpartition(".")[2]
         # A short spelling (`P`) is in every file; as a name it was imported or is an attribute.
         spelled = (last, f".{word}", f"import {word}", f", {word}\n", f", {word},", f" as {word}")
         return {text.encode() for text in spelled} if word != last and len(word) < 4 else None
-    if wake.near:
-        return {text.encode() for text in wake.near}
+    if trigger.file_says:
+        return {text.encode() for text in trigger.file_says}
     module, _, last = name.removesuffix(".*").rpartition(".")
     if not module:
         return None
@@ -221,46 +221,46 @@ def _near(wake: Wake, name: str, word: str) -> set[bytes] | None:
     return {text.encode() for text in (texts if own == module else [*texts, f"= {module}"])}
 
 
-def _beside(wake: Wake) -> tuple[str, ...]:
+def _beside(trigger: Trigger) -> tuple[str, ...]:
     """What must stand in the function of a mention; nothing where that says nothing."""
-    if not isinstance(wake, Calls | Methods | Attributes | Keywords):
+    if not isinstance(trigger, Calls | Methods | Attributes | Keywords):
         return ()
-    return (NOWHERE,) if wake.outside else tuple(sorted(set(wake.within)))
+    return (NOWHERE,) if trigger.at_module_level else tuple(sorted(set(trigger.function_says)))
 
 
-def _words(wake: Wake, name: str) -> set[str]:
-    if isinstance(wake, Withs | Statements | Lines | Imports):
-        return {_WITH if isinstance(wake, Withs) else _IMPORT}
+def _words(trigger: Trigger, name: str) -> set[str]:
+    if isinstance(trigger, Withs | Statements | Lines | Imports):
+        return {_WITH if isinstance(trigger, Withs) else _IMPORT}
     bare = name.removesuffix(".*")
     words = {bare.rpartition(".")[2]}
-    return words | _SPELLINGS.get(bare, set()) if isinstance(wake, Calls) else words
+    return words | _SPELLINGS.get(bare, set()) if isinstance(trigger, Calls) else words
 
 
 def sites(
-    program: Program, file: FileFacts, wakes: Wakes, targets: Targets, triggers: Iterable[Trigger]
+    program: Program, file: FileFacts, index: RuleIndex, targets: Targets, words: Iterable[Word]
 ) -> Iterator[Site]:
-    """The sites of a file, in text order. `triggers` are those of its text."""
+    """The sites of a file, in text order. `words` are those of its text."""
     found: dict[tuple[int, str, int], Site] = {}
-    words = []
-    for trigger in triggers:
-        if trigger.word == _IMPORT:
-            for site in _stated(program, file, wakes, targets, trigger.rules):
+    names = []
+    for word in words:
+        if word.word == _IMPORT:
+            for site in _stated(program, file, index, targets, word.rules):
                 found.setdefault((id(site.syntax), site.rule.code, 3), site)
-        elif trigger.word == _WITH:
-            for site in _entered(program, file, wakes, targets):
-                if site.rule in trigger.rules:
+        elif word.word == _WITH:
+            for site in _entered(program, file, index, targets):
+                if site.rule in word.rules:
                     found.setdefault((id(site.syntax), site.rule.code, 2), site)
         else:
-            words.append(trigger)
+            names.append(word)
     mentioned: dict[ast.AST, set[Rule]] = {}
-    for node, rules in _mentions(file, words):
+    for node, rules in _mentions(file, names):
         mentioned.setdefault(node, set()).update(rules)
     for node, asking in mentioned.items():
-        for syntax, named, form, waking in _at(program, file, node, wakes):
-            for rule in waking:
+        for syntax, named, form, triggered in _at(program, file, node, index):
+            for rule in triggered:
                 key = id(syntax), rule.code, 0 if form != "partial" else 1
                 if rule in asking and key not in found:
-                    found[key] = Site(program, file, syntax, named, form, targets, rule, wakes.least)
+                    found[key] = Site(program, file, syntax, named, form, targets, rule, index.least)
     yield from sorted(
         found.values(),
         key=lambda site: (
@@ -269,65 +269,65 @@ def sites(
     )  # fmt: skip
 
 
-def _entered(program: Program, file: FileFacts, wakes: Wakes, targets: Targets) -> Iterator[Site]:
-    for word, rules in wakes.withs.items():
+def _entered(program: Program, file: FileFacts, index: RuleIndex, targets: Targets) -> Iterator[Site]:
+    for word, rules in index.withs.items():
         for node in file.withs_saying(word):
             for item in node.items:
                 for rule in rules:
                     yield Site(
-                        program, file, item.context_expr, Api("", ""), "with", targets, rule, wakes.least
+                        program, file, item.context_expr, Api("", ""), "with", targets, rule, index.least
                     )
 
 
 def _stated(
-    program: Program, file: FileFacts, wakes: Wakes, targets: Targets, among: Collection[Rule]
+    program: Program, file: FileFacts, index: RuleIndex, targets: Targets, among: Collection[Rule]
 ) -> Iterator[Site]:
-    for part, rules in wakes.statements.items():
+    for part, rules in index.statements.items():
         asking = [rule for rule in rules if rule in among]
         for call in file.statements_calling(part) if asking else ():
             for rule in asking:
-                yield Site(program, file, call, Api("", ""), "statement", targets, rule, wakes.least)
-    for pattern, rules in wakes.lines.items():
+                yield Site(program, file, call, Api("", ""), "statement", targets, rule, index.least)
+    for pattern, rules in index.lines.items():
         asking = [rule for rule in rules if rule in among and _is_near(file, rule, pattern)]
         for node in file.statements_beginning(pattern, _saying(asking[0], pattern)) if asking else ():
             for rule in asking:
-                yield Site(program, file, node, Api("", ""), "line", targets, rule, wakes.least)
+                yield Site(program, file, node, Api("", ""), "line", targets, rule, index.least)
 
-    asking = [rule for rule in dict.fromkeys(chain(*wakes.imports.values())) if rule in among]
+    asking = [rule for rule in dict.fromkeys(chain(*index.imports.values())) if rule in among]
     for statement in file.statements_beginning(_IMPORTING, ("import",)) if asking else ():
         for alias in statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else ():
             taken = _imported(file, alias)
-            for rule in wakes.imports.get(taken.written.partition(".")[0], ()) if taken is not None else ():
+            for rule in index.imports.get(taken.written.partition(".")[0], ()) if taken is not None else ():
                 if taken is not None and rule in asking:
-                    yield Site(program, file, alias, taken, "import", targets, rule, wakes.least)
+                    yield Site(program, file, alias, taken, "import", targets, rule, index.least)
 
 
 def _saying(rule: Rule, pattern: str) -> tuple[str, ...]:
     """The texts of which one stands on each line that a pattern matches."""
-    return next(wake.saying for wake in rule.wakes if isinstance(wake, Lines) and pattern in wake.names)
+    return next(trigger.saying for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names)
 
 
 def _is_near(file: FileFacts, rule: Rule, pattern: str) -> bool:
-    """Whether a file matches what the lines that wake a rule must be near to."""
-    asked = [wake.near for wake in rule.wakes if isinstance(wake, Lines) and pattern in wake.names]
+    """Whether a file matches what the lines that trigger a rule must be near to."""
+    asked = [trigger.file_says for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names]
     return any(not near or re.search(near, file.source.text) for near in asked)
 
 
-def _mentions(file: FileFacts, triggers: Iterable[Trigger]) -> Iterator[tuple[ast.AST, frozenset[Rule]]]:
+def _mentions(file: FileFacts, words: Iterable[Word]) -> Iterator[tuple[ast.AST, frozenset[Rule]]]:
     """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`)."""
-    todo = list(triggers)
+    todo = list(words)
     seen = set(todo)
-    anyway = {trigger.word for trigger in todo if not trigger.beside}
-    for trigger in todo:
-        beside = trigger.beside
-        found = file.mentions(trigger.word, () if trigger.word in anyway else beside)
-        # A rule that wakes for a module wakes for what is taken from it: `from jax.experimental.maps import xmap`.
-        for node in (*found, *file.taken_from(trigger.word)):
+    anyway = {word.word for word in todo if not word.beside}
+    for word in todo:
+        beside = word.beside
+        found = file.mentions(word.word, () if word.word in anyway else beside)
+        # A rule that triggers on a module triggers on what is taken from it: `from jax.experimental.maps import xmap`.
+        for node in (*found, *file.taken_from(word.word)):
             if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
                 continue
-            yield node, trigger.rules
+            yield node, word.rules
             for alias in _aliases(file, node):
-                more = Trigger(alias, beside, trigger.rules)
+                more = Word(alias, beside, word.rules)
                 if more not in seen:
                     seen.add(more)
                     todo.append(more)
@@ -346,32 +346,32 @@ def _aliases(file: FileFacts, node: ast.AST) -> Iterator[str]:
 
 
 _Met = tuple[ast.AST, Api, Form, Iterable[Rule]]
-"""What a mention is a trigger for: the syntax, the library's name, the form, the rules."""
+"""What a mention triggers: the syntax, the library's name, the form, the rules."""
 
 
-def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes) -> Iterator[_Met]:
+def _at(program: Program, file: FileFacts, node: ast.AST, index: RuleIndex) -> Iterator[_Met]:
     if isinstance(node, ast.arg):
-        yield node, Api("", ""), "parameter", wakes.takes.get(node.arg, ())
+        yield node, Api("", ""), "parameter", index.takes.get(node.arg, ())
         return
     if isinstance(node, ast.alias):
         taken = _imported(file, node)
         if taken is not None:
-            yield node, taken, "import", _users(wakes, taken.written)
+            yield node, taken, "import", _users(index, taken.written)
         return
-    if isinstance(node, ast.keyword) and node.arg in wakes.keywords:
+    if isinstance(node, ast.keyword) and node.arg in index.keywords:
         call = file.parent(node)
         if isinstance(call, ast.Call):
-            yield call, Api("", ""), "keyword", wakes.keywords[node.arg]
+            yield call, Api("", ""), "keyword", index.keywords[node.arg]
     if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
         return
-    if isinstance(node, ast.Attribute) and (node.attr in wakes.methods or node.attr in wakes.attributes):
-        yield from _on_a_value(program, file, node, wakes)
+    if isinstance(node, ast.Attribute) and (node.attr in index.methods or node.attr in index.attributes):
+        yield from _on_a_value(program, file, node, index)
     for option in options(program.value(file, node)):
         option, bound = _unbound(option)
         if not isinstance(option, Api):
             continue
-        yield node, option, "name", _users(wakes, option.written)
-        rules = wakes.calls.get(option.name, ())
+        yield node, option, "name", _users(index, option.written)
+        rules = index.calls.get(option.name, ())
         if not rules:
             continue
         call, form = _called(program, file, node)
@@ -379,22 +379,22 @@ def _at(program: Program, file: FileFacts, node: ast.AST, wakes: Wakes) -> Itera
             yield call, option, form, [rule for rule in rules if rule.bound] if bound else rules
 
 
-def _on_a_value(program: Program, file: FileFacts, node: ast.Attribute, wakes: Wakes) -> Iterator[_Met]:
+def _on_a_value(program: Program, file: FileFacts, node: ast.Attribute, index: RuleIndex) -> Iterator[_Met]:
     """Methods and attributes of what is no library."""
     if any(isinstance(option, Api) for option in options(program.value(file, node))):
         return
     named = Api(node.attr, node.attr)
     call = file.parent(node)
     if isinstance(call, ast.Call) and call.func is node:
-        yield call, named, "method", wakes.methods.get(node.attr, ())
-    yield node, named, "attribute", wakes.attributes.get(node.attr, ())
+        yield call, named, "method", index.methods.get(node.attr, ())
+    yield node, named, "attribute", index.attributes.get(node.attr, ())
 
 
 def _unbound(value: Value) -> tuple[Value, bool]:
     """A name bound to a partial of a library function stands for that function, with arguments already given."""
-    if isinstance(value, Wrapped) and value.api.name == "functools.partial":
+    if isinstance(value, Transformed) and value.api.name == "functools.partial":
         return value.inner, True
-    if isinstance(value, Made) and isinstance(value.by, Api) and not value.by.name:
+    if isinstance(value, CallResult) and isinstance(value.by, Api) and not value.by.name:
         return value.by, True
     return value, False
 
@@ -411,13 +411,13 @@ def _called(program: Program, file: FileFacts, node: ast.AST) -> tuple[ast.Call 
     return None, "call"
 
 
-def _users(wakes: Wakes, written: str) -> Iterator[Rule]:
-    yield from wakes.uses.get(written, ())
+def _users(index: RuleIndex, written: str) -> Iterator[Rule]:
+    yield from index.uses.get(written, ())
     module = written
     while "." in module:
         module = module.rpartition(".")[0]
-        yield from wakes.uses.get(f"{module}.*", ())
-    yield from wakes.uses.get(f"{written}.*", ())
+        yield from index.uses.get(f"{module}.*", ())
+    yield from index.uses.get(f"{written}.*", ())
 
 
 def _imported(file: FileFacts, node: ast.alias) -> Api | None:

@@ -18,17 +18,17 @@ from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spe
 from shardlint.model.traced import Region
 from shardlint.model.values import (
     Api,
+    CallResult,
     Choice,
     ClassValue,
     Constant,
     Function,
     Items,
-    Made,
     Parameter,
     Place,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
 )
 from shardlint.source.text import decode, read_bytes
 from shardlint.syntax import FileFacts, Scope
@@ -206,9 +206,9 @@ def describe(value: Value, program: Program) -> str:
             return f"function at {place.file.path.name}:{place.line}"
         case ClassValue(node=node):
             return f"class {node.name}"
-        case Wrapped(api=wrapper, inner=inner):
+        case Transformed(api=wrapper, inner=inner):
             return f"{wrapper.written} of {describe(inner, program)}"
-        case Made(by=by):
+        case CallResult(by=by):
             return f"made by {describe(by, program)}"
         case Parameter(name=name):
             return f"parameter {name}"

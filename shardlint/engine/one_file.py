@@ -11,7 +11,7 @@ from shardlint.config.certainty import Certainty, least
 from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
-from shardlint.engine.dispatch import Trigger, Wakes, sites, wanted
+from shardlint.engine.dispatch import RuleIndex, Word, sites, wanted
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.suppressed import about, unsuppressed
 from shardlint.model import Program
@@ -45,10 +45,10 @@ class _Scope:
     """Of the rules that run."""
     reported: frozenset[str]
     """Of those whose findings are asked for."""
-    wakes: Wakes
-    ever: Wakes
-    """Of what may wake on other releases too."""
-    wanted: Wakes
+    index: RuleIndex
+    ever: RuleIndex
+    """Of what may trigger on other releases too."""
+    wanted: RuleIndex
     """Without the rules that find nothing as sure as is asked for."""
     targets: Targets
     program: Program
@@ -81,7 +81,7 @@ class Checker:
         self._answers: dict[ScopeKey, Answers] = dict(answers or {})
         """What is known of searches through a project, from an earlier run."""
         self._scopes: dict[ScopeKey, _Scope] = {}
-        self._wakes: dict[tuple[frozenset[str], Certainty], Wakes] = {}
+        self._indices: dict[tuple[frozenset[str], Certainty], RuleIndex] = {}
         self._real: dict[str, str] = {}
         self._last: _Scope | None = None
         self.pause: Callable[[], None] = lambda: None
@@ -96,7 +96,7 @@ class Checker:
         of, by `dispose`, before another is made of it.
         """
         after = Checker(self.options, overlay, self._places)
-        after._wakes, after._real, after.pause = self._wakes, self._real, self.pause
+        after._indices, after._real, after.pause = self._indices, self._real, self.pause
         gone: frozenset[Need] = frozenset()
         for key, scope in self._scopes.items():
             project, moved = again(scope.program.project, overlay, changed, files.get(key[1]))
@@ -179,7 +179,7 @@ class Checker:
         ever = rules = made(_run(reported, settings, options))
         targets = find_targets(root, options.targets, settings.targets, settings.name)
         rules = tuple(
-            rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.holds.items())
+            rule for rule in rules if all(targets.allows(p, spec) for p, spec in rule.releases.items())
         )
         sure = least(options, settings)
         asked = [rule for rule in rules if wanted(rule, sure)]
@@ -189,20 +189,20 @@ class Checker:
             settings,
             frozenset(rule.code for rule in rules),
             reported,
-            self._woken(rules),
-            self._woken([rule for rule in ever if wanted(rule, sure)]),
-            self._woken(asked, sure),
+            self._index(rules),
+            self._index([rule for rule in ever if wanted(rule, sure)]),
+            self._index(asked, sure),
             targets,
             program,
             sure,
             ignores,
         )
 
-    def _woken(self, rules: Sequence[Rule], sure: Certainty = Certainty.POSSIBLE) -> Wakes:
+    def _index(self, rules: Sequence[Rule], sure: Certainty = Certainty.POSSIBLE) -> RuleIndex:
         key = frozenset(rule.code for rule in rules), sure
-        if key not in self._wakes:
-            self._wakes[key] = Wakes.of(tuple(rules), sure)
-        return self._wakes[key]
+        if key not in self._indices:
+            self._indices[key] = RuleIndex.of(tuple(rules), sure)
+        return self._indices[key]
 
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
         """Check one file, or other text in its place."""
@@ -220,7 +220,7 @@ class Checker:
         # A finding that is not sure enough to be reported still makes its suppression a used one.
         python = program(path, data) or b""  # what cannot be read, `decode` below says why
         commented = b"shardlint:" in python
-        wakes = scope.wakes if commented else scope.wanted
+        index = scope.index if commented else scope.wanted
         with timed("screening"):
             texts = Texts(python)
             ever = scope.ever.screen.hits(texts)
@@ -228,17 +228,17 @@ class Checker:
         needs.begin()
         hits = []
         if ever or commented:
-            hits = wakes.screen.hits(texts) if commented else wakes.screen.of(ever, texts)
+            hits = index.screen.hits(texts) if commented else index.screen.of(ever, texts)
         absolute = Path(real)
-        triggers = wakes.triggers(
+        words = index.words_in(
             hits, texts, lambda module: scope.program.project.imported(absolute, module)
         )
         found: list[Finding] = []
         faults: dict[str, Fault] = {}
         try:
             source = self._overlay.get(absolute) or decode(path, data)
-            if triggers:
-                found = self._findings(scope, absolute, source, wakes, triggers, faults)
+            if words:
+                found = self._findings(scope, absolute, source, index, words, faults)
             else:
                 check_parses(source.text)
         except Unreadable as error:
@@ -251,7 +251,7 @@ class Checker:
             return Outcome(
                 path, None, f"shardlint itself failed here, please report it: {error!r}", failed=True
             )
-        if not triggers and not commented:
+        if not words and not commented:
             return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
         comments = suppressions(source.text, source.line_starts)
         ran = None if faults else scope.codes
@@ -273,8 +273,8 @@ class Checker:
         scope: _Scope,
         absolute: Path,
         source: Source,
-        wakes: Wakes,
-        triggers: Sequence[Trigger],
+        index: RuleIndex,
+        words: Sequence[Word],
         faults: dict[str, Fault],
     ) -> list[Finding]:
         if self._last is not None and self._last is not scope:
@@ -282,23 +282,23 @@ class Checker:
         self._last = scope
         scope.program.trim()
         facts = scope.program.project.checked(source, absolute)
-        return self._at_sites(scope, facts, wakes, triggers, faults)
+        return self._at_sites(scope, facts, index, words, faults)
 
     def _at_sites(
         self,
         scope: _Scope,
         facts: FileFacts,
-        wakes: Wakes,
-        triggers: Sequence[Trigger],
+        index: RuleIndex,
+        words: Sequence[Word],
         faults: dict[str, Fault],
     ) -> list[Finding]:
         """What rules find. One that fails loses what it found in this file, and is put down in `faults`."""
         found: dict[tuple[str, int, int], Finding] = {}
         rests: dict[tuple[str, int, int], set[int]] = {}
         needs = scope.program.needs
-        with timed("finding what wakes rules"):
-            woken = list(sites(scope.program, facts, wakes, scope.targets, triggers))
-        for site in woken:
+        with timed("finding what triggers rules"):
+            triggered = list(sites(scope.program, facts, index, scope.targets, words))
+        for site in triggered:
             self.pause()
             if site.rule.code in faults:
                 continue

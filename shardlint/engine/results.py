@@ -167,7 +167,7 @@ class Outcome:
     faults: tuple[Fault, ...] = ()
     """The rules that failed."""
     quiet: bool = False
-    """Whether no word of the file wakes any rule, whatever the releases."""
+    """Whether no word of the file triggers any rule, whatever the releases."""
     needed: tuple[Need, ...] | None = None
     """What it rests on besides the file itself; None where that is not told."""
 

@@ -1,4 +1,4 @@
-"""What the files say together: names, traced regions, meshes, specs, contexts and the fate of results."""
+"""What the files say together: names, traced regions, meshes, specs, contexts and the use of results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from shardlint.model.mesh.mappings import AxisMappings, Mappings
 from shardlint.model.mesh.meshes import AxisTypes
 from shardlint.model.mesh.table import SharedMesh, shared_meshes
 from shardlint.model.modules import Modules
-from shardlint.model.needs import Remembered
+from shardlint.model.needs import Memo
 from shardlint.model.project import Project
 from shardlint.model.traced import Region, Tracing
 from shardlint.model.values import Place, Value
@@ -48,10 +48,10 @@ class Program:
         project: Project | None = None,
     ) -> None:
         self.project = project or Project(root, overlay)
-        self._answers: Remembered[Hashable, object] = Remembered(self.project.needs)
+        self._answers: Memo[Hashable, object] = Memo(self.project.needs)
         self.jit_decorators = frozenset(jit_decorators)
         self.needs = self.project.needs
-        self._meshes: Remembered[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Remembered(self.needs)
+        self._meshes: Memo[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Memo(self.needs)
         self._start()
 
     def _start(self) -> None:
@@ -64,8 +64,8 @@ class Program:
         self.modules = Modules(self.evaluator)
         self.callers = Callers(self.evaluator, self.flow)
         self.ways = Ways(self.evaluator, self.callers)
-        self._ran: Remembered[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = Remembered(self.needs)
-        self._of_nodes: Remembered[Hashable, object] = Remembered(self.needs)
+        self._ran: Memo[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = Memo(self.needs)
+        self._of_nodes: Memo[Hashable, object] = Memo(self.needs)
 
     def trim(self) -> None:
         """Between two files: let go of parsed trees and all that was learned from them once there are many.

@@ -19,13 +19,13 @@ from shardlint.model.shapes import ELEMENTWISE, PRODUCTS, Shape, shape_of
 from shardlint.model.signatures import COMPILING
 from shardlint.model.values import (
     Api,
+    CallResult,
     Computed,
     Constant,
     Environment,
-    Made,
     Place,
+    Transformed,
     Value,
-    Wrapped,
     options,
 )
 
@@ -135,7 +135,7 @@ class Arrays:
         return first if same else None
 
     def _one(self, value: Value, depth: int) -> Placement | None:
-        if isinstance(value, Made) and value.call is not None and isinstance(value.call.place.node, ast.Call):
+        if isinstance(value, CallResult) and value.call is not None and isinstance(value.call.place.node, ast.Call):
             return self._called(value.call.place, value.call.place.node, value.call.environment, depth)
         if isinstance(value, Computed) and value.place is not None:
             return self._placement(value.place, value.environment, depth)
@@ -145,7 +145,7 @@ class Arrays:
         callee = self.evaluator.value(Place(place.file, node.func), env)
         arguments = self.evaluator.arguments(place, env)
         first = arguments.positional[0] if arguments.positional else None
-        if isinstance(callee, Wrapped) and callee.api.name in COMPILING:
+        if isinstance(callee, Transformed) and callee.api.name in COMPILING:
             return self._compiled(callee, place)
         if isinstance(callee, Api):
             if callee.name in _PLACING:
@@ -163,10 +163,10 @@ class Arrays:
         if isinstance(node.func, ast.Attribute) and node.func.attr in ("astype", "block_until_ready", "copy"):
             return self._placement(Place(place.file, node.func.value), env, depth + 1)
         result = self.evaluator.value(place, env)
-        inside = isinstance(result, Made) and result.call is not None and result.call.place.node is node
+        inside = isinstance(result, CallResult) and result.call is not None and result.call.place.node is node
         return None if inside else self._value(result, depth + 1)
 
-    def _compiled(self, function: Wrapped, place: Place) -> Placement | None:
+    def _compiled(self, function: Transformed, place: Place) -> Placement | None:
         """What a jit's `out_shardings` says of its result, where that is one array."""
         given = function.call.keywords.get("out_shardings") if function.call is not None else None
         if given is None or function.call is None:

@@ -16,17 +16,17 @@ from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.reach import lookup
 from shardlint.model.values import (
     Api,
+    CallResult,
     ClassValue,
     Constant,
     Function,
     Items,
-    Made,
     ModuleValue,
     Parameter,
     Place,
     Table,
+    Transformed,
     Value,
-    Wrapped,
     options,
 )
 from shardlint.syntax import FileFacts, Scope
@@ -149,11 +149,11 @@ def _is_none(value: Value) -> bool | None:
     match value:
         case Constant():
             return value.value is None
-        case Items() | Table() | Function() | ClassValue() | ModuleValue() | Wrapped() | Api():
+        case Items() | Table() | Function() | ClassValue() | ModuleValue() | Transformed() | Api():
             return False
-        case Made(by=ClassValue()):
+        case CallResult(by=ClassValue()):
             return False
-        case Made(by=Api(name=name)) if name.startswith(("jax.", "numpy.", "equinox.", "flax.")):
+        case CallResult(by=Api(name=name)) if name.startswith(("jax.", "numpy.", "equinox.", "flax.")):
             return False
         case Parameter():
             return _parameter_is_none(value)

@@ -13,18 +13,18 @@ from typing import Literal
 
 from shardlint.model import api
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.needs import Remembered
+from shardlint.model.needs import Memo
 from shardlint.model.project import Project
 from shardlint.model.reach import lookup, may_refer
 from shardlint.model.values import (
     Api,
+    CallResult,
     ClassValue,
     Function,
-    Made,
     ModuleValue,
     Place,
+    Transformed,
     Value,
-    Wrapped,
     options,
 )
 from shardlint.syntax import FileFacts, last_name
@@ -102,7 +102,7 @@ class Flow:
     def __init__(self, project: Project, evaluator: Evaluator) -> None:
         self.project = project
         self.evaluator = evaluator
-        self._ends: Remembered[ast.AST, Ends] = Remembered(project.needs)
+        self._ends: Memo[ast.AST, Ends] = Memo(project.needs)
 
     def ends(self, file: FileFacts, node: ast.AST) -> Ends:
         """Where the function or lambda defined by `node` is called."""
@@ -162,12 +162,12 @@ class Flow:
         if isinstance(value, Api):
             name = value
         elif (
-            isinstance(value, Wrapped)
+            isinstance(value, Transformed)
             and isinstance(value.inner, Api)
             and value.api.name == "functools.partial"
         ):
             name = value.inner
-        elif isinstance(value, Made) and isinstance(value.by, Api):
+        elif isinstance(value, CallResult) and isinstance(value.by, Api):
             name = value.by
         if name is None:
             return None
@@ -341,14 +341,14 @@ class Flow:
         answer: bool | None = False
         for option in options(self.evaluator.value(Place(file, node.value))):
             found: ClassValue | None = None
-            if isinstance(option, Made) and isinstance(option.by, ClassValue):
+            if isinstance(option, CallResult) and isinstance(option.by, ClassValue):
                 found = option.by
             elif isinstance(option, ClassValue):
                 found = option
             if found is not None:
                 if cls in self.evaluator.lineage(found) or found in self.evaluator.lineage(cls):
                     return True
-            elif not isinstance(option, Api | ModuleValue | Function | Wrapped):
+            elif not isinstance(option, Api | ModuleValue | Function | Transformed):
                 answer = None
         return answer
 
@@ -448,7 +448,7 @@ class Flow:
             return
         if isinstance(target, ast.Attribute):
             owner = self.evaluator.value(Place(file, target.value))
-            if isinstance(owner, Made) and isinstance(owner.by, ClassValue):
+            if isinstance(owner, CallResult) and isinstance(owner.by, ClassValue):
                 self._attribute(file, target.attr, owner.by, wrappers, ends, depth + 1)
                 return
         ends.add(End("escaped", Place(file, target), wrappers, f"stored in {file.text(target)}"))
@@ -461,7 +461,7 @@ class Flow:
         for option in options(self.evaluator.value(Place(file, call.func))):
             transform, name = _transform_of(option)
             if (
-                isinstance(option, Wrapped)
+                isinstance(option, Transformed)
                 and option.api.name == "functools.partial"
                 and isinstance(option.inner, Api)
             ):
@@ -491,7 +491,7 @@ def _transform_of(value: Value) -> tuple[api.Transform | None, Api | None]:
     if isinstance(value, Api):
         return api.TRANSFORMS.get(value.name), value
     # `eqx.filter_jit(donate="all")(f)`: a factory called with settings.
-    if isinstance(value, Made) and isinstance(value.by, Api):
+    if isinstance(value, CallResult) and isinstance(value.by, Api):
         return api.TRANSFORMS.get(value.by.name), value.by
     return None, None
 

@@ -152,7 +152,7 @@ def _leaves_by_version(file: FileFacts, statement: ast.If) -> bool:
 
 
 def _tests_version(file: FileFacts, test: ast.expr) -> bool:
-    """Remembered: all that stands under a test asks for it."""
+    """Kept: all that stands under a test asks for it."""
     if test not in file.version_tests:
         file.version_tests[test] = _is_version_test(file, test)
     return file.version_tests[test]

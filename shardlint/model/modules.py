@@ -15,18 +15,18 @@ from shardlint.model.evaluator.library_modules import ARRAYS_ONLY, FUNCTION_PARA
 from shardlint.model.values import (
     Api,
     CallArguments,
+    CallResult,
     ClassValue,
     Constant,
     Environment,
     Function,
     Items,
-    Made,
     Parameter,
     Place,
     Table,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     options,
 )
 from shardlint.syntax import Binding
@@ -108,7 +108,7 @@ class Modules:
             return None
         if isinstance(value, Parameter):
             return self._annotated(value)
-        if not isinstance(value, Made):
+        if not isinstance(value, CallResult):
             return None
         if isinstance(value.by, ClassValue | Api) and self.is_class(value.by):
             return Instance(value.by, value.call, value.call is not None)
@@ -240,7 +240,7 @@ class Modules:
         if binding.value is None:
             return False
         value = self.evaluator.value(Place(place.file, binding.value))
-        if not isinstance(value, Made) or not isinstance(value.by, Api):
+        if not isinstance(value, CallResult) or not isinstance(value.by, Api):
             return False
         if value.api.rpartition(".")[2] == "static_field":
             return True
@@ -271,7 +271,7 @@ class Modules:
         if binding.value is None:
             return None
         value = self.evaluator.value(Place(place.file, binding.value))
-        if isinstance(value, Made) and value.api.rpartition(".")[2] == "field" and value.call is not None:
+        if isinstance(value, CallResult) and value.api.rpartition(".")[2] == "field" and value.call is not None:
             default = value.call.keywords.get("default")
             return self.evaluator.value(default, value.call.environment) if default is not None else None
         return value
@@ -306,9 +306,9 @@ def leaf_kind(value: Value) -> Kind | None:
             return "text"
         case Function():
             return "function"
-        case Wrapped(api=Api(name=name)) if name.startswith("jax.") and name != "jax.tree_util.Partial":
+        case Transformed(api=Api(name=name)) if name.startswith("jax.") and name != "jax.tree_util.Partial":
             return "function"
-        case Wrapped(api=Api(name="functools.partial")):
+        case Transformed(api=Api(name="functools.partial")):
             return "function"
         case Api(name=name) if name.startswith("jax.nn."):
             return "function"
@@ -316,7 +316,7 @@ def leaf_kind(value: Value) -> Kind | None:
             name.startswith(("jax.numpy.", "jax.lax.")) and name.rpartition(".")[2] in _FUNCTIONS
         ):
             return "function"
-        case Made(by=Api(name=name)) if name.startswith(_ARRAY_MAKERS):
+        case CallResult(by=Api(name=name)) if name.startswith(_ARRAY_MAKERS):
             return "array"
     return None
 

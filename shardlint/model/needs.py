@@ -99,7 +99,7 @@ class Needs:
             todo += new
         return tuple(self._needs[number] for number in sorted(seen & self._needs.keys()))
 
-    def renumber(self, *kept: Remembered[Any, Any]) -> None:
+    def renumber(self, *kept: Memo[Any, Any]) -> None:
         """Forget all needs but those of kept answers and of now: of sets there is no end."""
         now = self.whole(self.now)
         named = [(answers, list(answers.named())) for answers in kept]
@@ -150,7 +150,7 @@ class Needs:
         return next(iter(found), 0)
 
 
-class Remembered(Generic[Key, Answer]):
+class Memo(Generic[Key, Answer]):
     """Answers by what was asked, each with its needs."""
 
     def __init__(self, needs: Needs) -> None:
@@ -211,7 +211,7 @@ class Circular(Generic[Key, Answer]):
     def __init__(self, needs: Needs, depth: int) -> None:
         self.needs = needs
         self.depth = depth
-        self._known: Remembered[Key, Answer] = Remembered(needs)
+        self._known: Memo[Key, Answer] = Memo(needs)
         self._open: dict[Key, int] = {}
         self._passing: dict[Key, tuple[Answer, int, int]] = {}
         self._until: dict[int, list[Key]] = {}

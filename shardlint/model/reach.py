@@ -150,7 +150,7 @@ def _child_under(file: FileFacts, use: ast.AST, scope: Scope) -> ast.AST | None:
 def reaching(file: FileFacts, use: ast.AST, bindings: list[Binding]) -> list[Binding]:
     """Of bindings in the scope of the use, those whose value can still stand when it is read.
 
-    Remembered for all bindings of a name: each of them is asked about the same reads.
+    Kept for all bindings of a name: each of them is asked about the same reads.
     """
     if not bindings or bindings[0].scope.bindings.get(bindings[0].name) is not bindings:
         return _reaching(file, use, bindings)

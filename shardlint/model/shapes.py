@@ -17,12 +17,12 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import (
     LARGEST,
     Api,
+    CallResult,
     Choice,
     Computed,
     Constant,
     Environment,
     Items,
-    Made,
     Place,
     Value,
     Values,
@@ -38,7 +38,7 @@ _DEPTH = 16
 # One question may look at so many expressions: helpers that call each other in circles have no end of calls.
 _STEPS = 200
 _ARRAYS = ("jax.numpy.", "numpy.")
-# Made from a shape: where it stands, as a position and under a name.
+# CallResult from a shape: where it stands, as a position and under a name.
 _FROM_SHAPE: dict[str, tuple[int, str]] = {
     **{f"{module}{name}": (0, "shape") for module in _ARRAYS for name in ("zeros", "ones", "empty", "full")},
     **{
@@ -159,7 +159,7 @@ class _Reader:
     def of_value(self, value: Value) -> Shape | None:
         if isinstance(value, Choice):
             return _agreed([self.of_value(option) for option in options(value)])
-        if isinstance(value, Made) and isinstance(value.by, Api) and value.call is not None:
+        if isinstance(value, CallResult) and isinstance(value.by, Api) and value.call is not None:
             return self.of(value.call.place, value.call.environment)
         if isinstance(value, Constant) and isinstance(value.value, int | float | complex):
             return ()

@@ -18,15 +18,15 @@ from typing import TYPE_CHECKING
 from shardlint.model.values import (
     Api,
     CallArguments,
+    CallResult,
     ClassValue,
     Constant,
     Function,
     Items,
-    Made,
     Place,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     options,
 )
 
@@ -117,7 +117,7 @@ def of_definition(node: Definition) -> Parameters:
 
 def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
     """What a function value takes: functions, methods, partials, transformed functions, objects with `__call__`."""
-    while isinstance(value, Wrapped) and (
+    while isinstance(value, Transformed) and (
         value.api.name in KEEPING or value.api.name == "builtins.staticmethod"
     ):
         value = value.inner  # a function through many transforms is followed in one go
@@ -130,10 +130,10 @@ def parameters_of(value: Value, evaluator: Evaluator) -> Parameters | None:
         case Function() as function:
             parameters = of_definition(function.node)
             return parameters.without_first() if function.bound and parameters.positional else parameters
-        case Wrapped(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as call):
+        case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as call):
             parameters_of_inner = parameters_of(inner, evaluator)
             return _partial(parameters_of_inner, call) if parameters_of_inner is not None else None
-        case Made(by=ClassValue()) as instance:
+        case CallResult(by=ClassValue()) as instance:
             call_method = evaluator.attribute(instance, "__call__")
             return parameters_of(call_method, evaluator) if not isinstance(call_method, Unknown) else None
     return None
@@ -188,7 +188,7 @@ class Jitted:
 
 def jitted(value: Value, evaluator: Evaluator, apis: tuple[str, ...] = JITS) -> Jitted | None:
     """The jitted function a value is, or None."""
-    if not isinstance(value, Wrapped) or value.api.name not in apis or value.call is None:
+    if not isinstance(value, Transformed) or value.api.name not in apis or value.call is None:
         return None
     inner, late = value.inner, False
     if isinstance(inner, Function) and inner.bound and _bound_later(inner, value.call, evaluator):

@@ -16,7 +16,7 @@ LARGEST = 2**64
 
 
 class Place(NamedTuple):
-    """A node in a file. Made for every question, so it is a tuple: that takes a third of the time."""
+    """A node in a file. CallResult for every question, so it is a tuple: that takes a third of the time."""
 
     file: FileFacts
     node: ast.AST
@@ -145,7 +145,7 @@ class ClassValue(Value):
 
 
 @dataclass(frozen=True)
-class Made(Value):
+class CallResult(Value):
     """The result of calling a class or a library function: `by` says which, `call` where and with what."""
 
     by: Value
@@ -158,7 +158,7 @@ class Made(Value):
 
 
 @dataclass(frozen=True)
-class Wrapped(Value):
+class Transformed(Value):
     """A function through a transform (`jax.jit(f)`, `functools.partial(f, 1)`, `jax.grad(f)`)."""
 
     api: Api

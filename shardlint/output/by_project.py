@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,9 +79,9 @@ def frames(groups: Iterable[Group], obstacles: bool) -> Iterator[str]:
     """What a report says of the groups, with the list of `obstacles` or with how it is asked for."""
     for group in groups:
         first = group.found[0]
-        lines = [plain(group.described()), f"   {plain(first.message)}"]
+        lines = [printable(group.described()), f"   {printable(first.message)}"]
         if obstacles:
-            lines += [f"   {plain(one)}" for one in group.obstacles]
+            lines += [f"   {printable(one)}" for one in group.obstacles]
         else:
             lines.append(f"   `--select {first.rule.code}` shows each place and what keeps it.")
         yield "\n".join(lines)
@@ -92,5 +92,5 @@ def listed(groups: Iterable[Group]) -> Iterator[str]:
     """All that keeps the findings of a project, where each was told in its place and named only the first few."""
     for group in groups:
         if any(len(finding.obstacles or ()) > _FEW for finding in group.found):
-            yield "\n".join([plain(group.described()), *(f"   {plain(one)}" for one in group.obstacles)])
+            yield "\n".join([printable(group.described()), *(f"   {printable(one)}" for one in group.obstacles)])
             yield ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from shardlint import __version__
-from shardlint.output.printable import plain, plain_lines
+from shardlint.output.printable import printable, printable_lines
 from shardlint.output.rows import Row, left_out, rows
 
 if TYPE_CHECKING:
@@ -41,11 +41,11 @@ def github(report: Report) -> str:
 
 
 def _data(text: str) -> str:
-    return plain_lines(text).replace("%", "%25").replace("\n", "%0A")
+    return printable_lines(text).replace("%", "%25").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    return _data(plain(text)).replace(":", "%3A").replace(",", "%2C")
+    return _data(printable(text)).replace(":", "%3A").replace(",", "%2C")
 
 
 def gitlab(report: Report) -> str:

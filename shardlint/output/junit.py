@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from shardlint.output.printable import plain, plain_lines
+from shardlint.output.printable import printable, printable_lines
 from shardlint.output.rows import Row, left_out, rows
 
 if TYPE_CHECKING:
@@ -22,16 +22,16 @@ def junit(report: Report) -> str:
     for path, found in files.items():
         suite = _suite(root, path, len(found), failures=len(found))
         for row in found:
-            case = SubElement(suite, "testcase", classname=plain(row.path), name=_name(row), time="0")
-            case.set("file", plain(row.path))
+            case = SubElement(suite, "testcase", classname=printable(row.path), name=_name(row), time="0")
+            case.set("file", printable(row.path))
             case.set("line", str(row.line))
-            first = plain(row.message.splitlines()[0])
-            SubElement(case, "failure", message=first, type=row.code).text = plain_lines(row.whole)
+            first = printable(row.message.splitlines()[0])
+            SubElement(case, "failure", message=first, type=row.code).text = printable_lines(row.whole)
     if skipped:
         suite = _suite(root, "not checked", len(skipped), errors=len(skipped))
         for path, reason in skipped:
-            case = SubElement(suite, "testcase", classname=plain(path), name="check", time="0")
-            SubElement(case, "error", message=plain(reason), type="not-checked")
+            case = SubElement(suite, "testcase", classname=printable(path), name="check", time="0")
+            SubElement(case, "error", message=printable(reason), type="not-checked")
     if not files and not skipped:  # a report without any case is taken for one that is missing
         suite = _suite(root, "shardlint", 1)
         SubElement(suite, "testcase", classname="shardlint", name=f"{report.checked} files", time="0")
@@ -45,7 +45,7 @@ def _suite(root: Element, name: str, tests: int, failures: int = 0, errors: int 
     return SubElement(
         root,
         "testsuite",
-        name=plain(name),
+        name=printable(name),
         tests=str(tests),
         failures=str(failures),
         errors=str(errors),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.source.streams import coloured, is_terminal
 
 if TYPE_CHECKING:
@@ -35,20 +35,20 @@ class Look:
 
     def place(self, path: Path, place: str) -> str:
         """Where a finding is, with a colon after it."""
-        return f"{self._linked(self._in(plain(place), '1'), _uri(path))}:"
+        return f"{self._linked(self._in(printable(place), '1'), _uri(path))}:"
 
     def heading(self, path: Path) -> str:
         """The name of a file above its findings."""
-        return f"{self._linked(self._in(plain(str(path)), '1;4'), _uri(path))}:"
+        return f"{self._linked(self._in(printable(str(path)), '1;4'), _uri(path))}:"
 
     def rule(self, finding: Finding) -> str:
         """A rule's code and name."""
-        code = plain(finding.rule.code)
+        code = printable(finding.rule.code)
         if self.links:
             from shardlint.rules_api.registry import page_address
 
             code = self._linked(code, page_address(finding.rule.code))
-        return f"{self._in(code, f'1;{_hue(finding)}')} {plain(finding.rule.name)}"
+        return f"{self._in(code, f'1;{_hue(finding)}')} {printable(finding.rule.name)}"
 
     def faint(self, text: str) -> str:
         """What matters less."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-def plain(text: str) -> str:
+def printable(text: str) -> str:
     """Text with control characters made visible, so that nothing in a file name or source can steer a terminal.
 
     Of these are line ends, terminal escapes, marks that turn the direction of writing, and lone surrogates.
@@ -13,9 +13,9 @@ def plain(text: str) -> str:
     return "".join(c if c.isprintable() else _escaped(ord(c)) for c in text)
 
 
-def plain_lines(text: str) -> str:
+def printable_lines(text: str) -> str:
     """The same of several lines, which stay lines; a tab becomes blanks."""
-    return "\n".join(plain(line.expandtabs(4)) for line in text.splitlines())
+    return "\n".join(printable(line.expandtabs(4)) for line in text.splitlines())
 
 
 def _escaped(code: int) -> str:

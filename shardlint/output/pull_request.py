@@ -6,7 +6,7 @@ import os
 import re
 from typing import TYPE_CHECKING
 
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.output.rows import Row, left_out, rows
 from shardlint.output.text import count
 
@@ -68,7 +68,7 @@ def _rule(row: Row) -> str:
 
 def _said(text: str) -> str:
     """Text in a cell of a table, in which nothing means anything."""
-    text = _cut(plain(" ".join(text.split())))
+    text = _cut(printable(" ".join(text.split())))
     return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", text).replace("@", "@\u200b")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from shardlint.output.look import PLAIN, Look
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.output.text import end
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def statistics(report: Report, look: Look = PLAIN) -> Iterator[str]:
-    """A line a rule, the most frequent first: how many, how many files, and how many of them `fix` mends."""
+    """A line a rule, the most frequent first: how many, how many files, and how many of them `fix` fixes."""
     found: dict[str, list[Finding]] = {}
     files: Counter[str] = Counter()
     for file in report.reports:
@@ -28,7 +28,7 @@ def statistics(report: Report, look: Look = PLAIN) -> Iterator[str]:
         fixes = Counter(one.fix.safety.value for one in many if one.fix is not None)
         told = ", ".join(f"{number} {safety}" for safety, number in sorted(fixes.items()))
         where = f"{files[code]} file{'' if files[code] == 1 else 's'}"
-        tail = look.faint(f"[{plain(many[0].harm.value)}]  in {where}" + (f"; fixes: {told}" if told else ""))
+        tail = look.faint(f"[{printable(many[0].harm.value)}]  in {where}" + (f"; fixes: {told}" if told else ""))
         yield f"{len(many):>{width}}  {look.rule(many[0])}  {tail}"
     if found:
         yield ""

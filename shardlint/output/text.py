@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.output import by_project
 from shardlint.output.look import PLAIN, Look
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ def frames(
     """A frame for each finding of a file that is `shown`, with a note under it if there is one, and an empty line."""
     for finding in filter(shown, file.findings):
         said = note(finding)
-        yield "\n".join([*_frame(file, finding, look), *(look.wrapped(plain(said)) if said else [])])
+        yield "\n".join([*_frame(file, finding, look), *(look.wrapped(printable(said)) if said else [])])
         yield ""
 
 
@@ -81,7 +81,7 @@ def end(report: Report) -> Iterator[str]:
 
 def _line(finding: Finding, look: Look) -> str:
     head = finding.message if not finding.label else f"{finding.label}: {finding.message}"
-    return f"{look.rule(finding)} {look.faint(f'[{tags(finding)}]')} {plain(head)}"
+    return f"{look.rule(finding)} {look.faint(f'[{tags(finding)}]')} {printable(head)}"
 
 
 def assumed(report: Report) -> Iterator[str]:
@@ -99,7 +99,7 @@ def assumed(report: Report) -> Iterator[str]:
             if package == "jax" or f"{package} {release}" in messages
         ]
         if releases:
-            lines.setdefault(", ".join(releases), []).append(plain(shown_folder(root)))
+            lines.setdefault(", ".join(releases), []).append(printable(shown_folder(root)))
     for text, roots in lines.items():
         where = "" if len(projects) == 1 else f" in {_some(roots)}"
         yield f"Checked for {text}{where}; --target says another release."
@@ -114,7 +114,7 @@ def _assumed_for(report: Report) -> str:
     releases = sorted(set(assumed.values()) - {""})
     if not releases:
         return ""
-    where = [plain(shown_folder(root)) for root, release in assumed.items() if release]
+    where = [printable(shown_folder(root)) for root, release in assumed.items() if release]
     them = f" in {_some(where)}" if len(where) < len(assumed) else ""
     return f" for jax {', '.join(releases)} (assumed: nothing pins it{them})"
 
@@ -129,7 +129,7 @@ def summary(report: Report) -> str:
     files = count(report.checked, "file") + _left(report)
     if not report.files and not report.skipped:
         if report.since is not None:
-            return f"Nothing to check: no Python file changed since {plain(report.since)}."
+            return f"Nothing to check: no Python file changed since {printable(report.since)}."
         return "Nothing to check: no Python files found."
     if not report.checked and not report.findings:
         return f"Nothing was checked{_left(report)}."
@@ -156,7 +156,7 @@ def _known(report: Report) -> str:
 
     if not report.baselines:
         return ""
-    name = plain(Path(report.baselines[0]).name)
+    name = printable(Path(report.baselines[0]).name)
     where = name if len(report.baselines) == 1 else f"{len(report.baselines)} baselines"
     gone = f", {report.gone} gone" if report.gone else ""
     do = (
@@ -201,13 +201,13 @@ def skipped(report: Report) -> Iterator[str]:
             alike.setdefault(reason, []).append(path)
     for reason, paths in alike.items():
         if len(paths) > _ALIKE:
-            yield plain(f"{paths[0]} and {len(paths) - 1} others: not checked: {reason}")
+            yield printable(f"{paths[0]} and {len(paths) - 1} others: not checked: {reason}")
         else:
-            yield from (plain(f"{path}: not checked: {reason}") for path in paths)
+            yield from (printable(f"{path}: not checked: {reason}") for path in paths)
     for path, fault in report.faults:
-        yield plain(f"{path}: not complete: {fault.reason}")
+        yield printable(f"{path}: not complete: {fault.reason}")
     for path in report.missing:
-        yield plain(f"{path}: no such file or directory")
+        yield printable(f"{path}: no such file or directory")
 
 
 def tags(finding: Finding) -> str:
@@ -228,13 +228,13 @@ def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     if source.text:
         yield from _underlined(source, finding, line, column, look)
     for text in finding.message.splitlines():
-        yield from look.wrapped(plain(text))
+        yield from look.wrapped(printable(text))
     if finding.why:
-        yield from look.wrapped(f"Why: {plain(finding.why)}")
+        yield from look.wrapped(f"Why: {printable(finding.why)}")
     if finding.fix is not None:
-        yield from look.wrapped(plain(advice(finding.fix)), look.advice)
+        yield from look.wrapped(printable(advice(finding.fix)), look.advice)
     elif finding.help:
-        yield from look.wrapped(plain(finding.help[0].upper() + finding.help[1:]), look.advice)
+        yield from look.wrapped(printable(finding.help[0].upper() + finding.help[1:]), look.advice)
 
 
 def advice(fix: Fix) -> str:
@@ -255,9 +255,9 @@ def _underlined(source: Source, finding: Finding, line: int, column: int, look: 
     shown = text[:most] + ("…" if len(text) > most else "")
     stop = max(min(stop, most), start + 1)
     gutter = f"{source.place(finding.start)[1]:>5}"
-    yield f"{look.gutter(f'{gutter} |')} {plain(shown.expandtabs(_TAB))}"
+    yield f"{look.gutter(f'{gutter} |')} {printable(shown.expandtabs(_TAB))}"
     pad, mark = _columns(text[:start]), max(1, _columns(text[:stop]) - _columns(text[:start]))
-    label = f" {plain(finding.label)}" if finding.label else ""
+    label = f" {printable(finding.label)}" if finding.label else ""
     under = look.mark("^" * mark + label, finding)
     yield f"{look.gutter(' ' * len(gutter) + ' |')} {' ' * pad}{under}".rstrip()
 
@@ -265,11 +265,11 @@ def _underlined(source: Source, finding: Finding, line: int, column: int, look: 
 def _columns(text: str) -> int:
     """How many terminal columns a text takes as it is shown: wide characters take two, combining ones none."""
     if text.isascii():
-        return len(plain(text.expandtabs(_TAB)))
+        return len(printable(text.expandtabs(_TAB)))
     import unicodedata
 
     width = 0
-    for character in plain(text.expandtabs(_TAB)):
+    for character in printable(text.expandtabs(_TAB)):
         if unicodedata.combining(character):
             continue
         width += 2 if unicodedata.east_asian_width(character) in "WF" else 1

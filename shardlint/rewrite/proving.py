@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.rewrite.asking import Unit, units
-from shardlint.rewrite.attempt import Attempt, Made
+from shardlint.rewrite.attempt import Attempt, CallResult
 from shardlint.source.text import Source
 from shardlint.verify.children import CannotRun
 from shardlint.verify.find import below
@@ -102,7 +102,7 @@ class Proving:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def __call__(self, attempt: Attempt) -> Iterator[tuple[Made, str]]:
+    def __call__(self, attempt: Attempt) -> Iterator[tuple[CallResult, str]]:
         """The fixes of the first change that makes a fixture worse."""
         if not any(work.changed for work in attempt.works.values()):
             return
@@ -126,9 +126,9 @@ class Proving:
             copy = _Copy(root.resolve(), there, runner)
             copy.before = copy.verify({})
             if not copy.before:
-                self._tell(plain(f"{root}: it has no fixtures, so nothing was verified"))
+                self._tell(printable(f"{root}: it has no fixtures, so nothing was verified"))
             for name, why in not_run(copy.before).items():
-                self._tell(plain(f"{name}: it cannot be run as it is, so it was not verified: {why}"))
+                self._tell(printable(f"{name}: it cannot be run as it is, so it was not verified: {why}"))
             self._copies[root] = copy
         return self._copies[root]
 

@@ -1,4 +1,4 @@
-"""Findings about the checked files and comments themselves (SL0). The engine makes them; no site wakes them."""
+"""Findings about the checked files and comments themselves (SL0). The engine makes them; no site triggers them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class _Own(Rule):
     harm = Harm.COST
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """Never woken."""
+        """Never triggered."""
         yield from ()
 
 
@@ -26,7 +26,7 @@ class FileNotParsed(_Own):
     Nothing in such a file was checked. When a newer Python can parse it, the message says so: run shardlint there.
 
     ## Use instead
-    Mend the file, or leave it out with `exclude`.
+    Fix the file, or leave it out with `exclude`.
     """
 
     code = "SL001"
@@ -39,7 +39,7 @@ class UnusedSuppression(_Own):
 
     ## What it does
     Reports `# shardlint: ignore[...]` where no finding of that code is. A comment that is not written as a
-    suppression, or names a code that no rule has, silences nothing; it is told and left for you to mend.
+    suppression, or names a code that no rule has, silences nothing; it is told and left for you to fix.
 
     ## Why it hurts
     It hides the next mistake on that line.

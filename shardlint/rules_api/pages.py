@@ -56,12 +56,12 @@ def program(file: Path) -> Program:
 def page(rule: type[Rule]) -> str:
     """The page in Markdown: title, facts about the rule, its sections with the programs of its proof, and how its
     findings were judged."""
-    holds = ", ".join(f"{package} {spec}".strip() for package, spec in rule.holds.items()) or "all releases"
+    told = ", ".join(f"{package} {spec}".strip() for package, spec in rule.releases.items()) or "all releases"
     facts = " · ".join(
         (
             f"Harm: {rule.harm.value}",
             f"certainty: {_certainty(rule)}",
-            f"holds for: {holds}",
+            f"holds for: {told}",
             f"fix: {_FIX[rule.fixes]}",
         )
     )

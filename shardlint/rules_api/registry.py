@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from types import ModuleType
 
-from shardlint.rules_api.rule import Harm, Rule, Wake
+from shardlint.rules_api.rule import Harm, Rule, Trigger
 
 GROUP = "shardlint.rules"
 
@@ -99,7 +99,7 @@ def _imported(point: EntryPoint) -> Pack:
         found = importlib.import_module(point.value)
     except (Exception, SystemExit) as error:
         raise BrokenPack(
-            f"{shown} cannot be imported: {_said(error)}; mend or uninstall it, none of its rules can run"
+            f"{shown} cannot be imported: {_said(error)}; fix or uninstall it, none of its rules can run"
         ) from error
     rules = getattr(found, "RULES", None)
     if not isinstance(rules, Mapping) or not all(
@@ -185,10 +185,10 @@ def _made(entry: Entry) -> Rule:
     kind = entry.load()
     try:
         rule = kind()
-        for wake in rule.wakes:
-            if not isinstance(wake, Wake):
-                raise TypeError(f"{wake!r} wakes no rule")
-            for text in getattr(wake, "near", ()):
+        for trigger in rule.triggers:
+            if not isinstance(trigger, Trigger):
+                raise TypeError(f"{trigger!r} triggers no rule")
+            for text in getattr(trigger, "near", ()):
                 re.compile(text if text.startswith("(?") else "")
         return rule
     except Exception as error:

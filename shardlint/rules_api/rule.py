@@ -1,4 +1,4 @@
-"""The vocabulary of a rule: what wakes it, what it finds, and how it would be mended."""
+"""The vocabulary of a rule: what triggers it, what it finds, and how it would be fixed."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ __all__ = [
     "Safety",
     "Statements",
     "Takes",
+    "Trigger",
     "Uses",
-    "Wake",
     "Withs",
 ]
 
@@ -74,7 +74,7 @@ class Edit:
 
 @dataclass(frozen=True)
 class Fix:
-    """How to mend a finding: all edits are made or none.
+    """How to fix a finding: all edits are made or none.
 
     `message` says what to write instead, in code. `why` is why it is unsafe. `drops` are names this fix stops using:
     their imports go when nothing else uses them. `together` are the files (absolute paths) of a change that is right
@@ -128,78 +128,82 @@ class Finding:
 
 @dataclass(frozen=True)
 class _Called:
-    """What wakes for calls.
+    """A trigger on calls.
 
-    `near` are texts without which a call is of no interest: a file that holds none of them is not looked into for these
-    calls. One that begins with `(?` is a regular expression; one with `names:` gives the names that modules have, and
-    stands in a file that takes another from them. `within` is the same of the function the call stands in
-    (of the file, outside of functions), for what the call itself must say: a keyword. `outside` says that calls in
-    the bodies of functions are of none. They hold for this rule, whatever others are run with it.
+    `file_says` are texts without which a call is of no interest: a file that holds none of them is not looked into
+    for these calls. One that begins with `(?` is a regular expression; one with `names:` gives the names that modules
+    have, and stands in a file that takes another from them. `function_says` is the same of the function the call stands
+    in (of the file, outside of functions), for what the call itself must say: a keyword. `at_module_level` says that
+    calls in the bodies of functions are of none. They hold for this rule, whatever others are run with it.
     """
 
     names: tuple[str, ...]
-    near: tuple[str, ...] = ()
-    within: tuple[str, ...] = ()
-    outside: bool = False
+    file_says: tuple[str, ...] = ()
+    function_says: tuple[str, ...] = ()
+    at_module_level: bool = False
 
     def __init__(
-        self, *names: str, near: tuple[str, ...] = (), within: tuple[str, ...] = (), outside: bool = False
+        self,
+        *names: str,
+        file_says: tuple[str, ...] = (),
+        function_says: tuple[str, ...] = (),
+        at_module_level: bool = False,
     ) -> None:
         object.__setattr__(self, "names", names)
-        object.__setattr__(self, "near", near or within)
-        object.__setattr__(self, "within", within)
-        object.__setattr__(self, "outside", outside)
+        object.__setattr__(self, "file_says", file_says or function_says)
+        object.__setattr__(self, "function_says", function_says)
+        object.__setattr__(self, "at_module_level", at_module_level)
 
 
 class Calls(_Called):
-    """Wake for calls of these library functions (canonical names), also through aliases and `functools.partial`."""
+    """Trigger on calls of these library functions (canonical names), also through aliases and `functools.partial`."""
 
 
 @dataclass(frozen=True)
 class Uses:
-    """Wake wherever one of these dotted names is imported or referred to, as written (before canonical naming).
+    """Trigger wherever one of these dotted names is imported or referred to, as written (before canonical naming).
 
-    A name ending in `.*` stands for a module and everything in it. `near` is as for `Calls`.
+    A name ending in `.*` stands for a module and everything in it. `file_says` is as for `Calls`.
     """
 
     names: tuple[str, ...]
-    near: tuple[str, ...] = ()
+    file_says: tuple[str, ...] = ()
 
-    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
+    def __init__(self, *names: str, file_says: tuple[str, ...] = ()) -> None:
         object.__setattr__(self, "names", names)
-        object.__setattr__(self, "near", near)
+        object.__setattr__(self, "file_says", file_says)
 
 
 @dataclass(frozen=True)
 class Imports:
-    """Trigger on what import statements take of these libraries. `near` is as for `Calls`."""
+    """Trigger on what import statements take of these libraries. `file_says` is as for `Calls`."""
 
     names: tuple[str, ...]
-    near: tuple[str, ...] = ()
+    file_says: tuple[str, ...] = ()
 
-    def __init__(self, *names: str, near: tuple[str, ...] = ()) -> None:
+    def __init__(self, *names: str, file_says: tuple[str, ...] = ()) -> None:
         object.__setattr__(self, "names", names)
-        object.__setattr__(self, "near", near)
+        object.__setattr__(self, "file_says", file_says)
 
 
 class Methods(_Called):
-    """Wake for calls of methods with these names, on anything that is not a library's own module or class.
+    """Trigger on calls of methods with these names, on anything that is not a library's own module or class.
 
     For names that one library alone uses (`get_metadata`): what the object is, the text seldom tells.
     """
 
 
 class Attributes(_Called):
-    """Wake where an attribute with one of these names is read, on anything that is not a library's own."""
+    """Trigger where an attribute with one of these names is read, on anything that is not a library's own."""
 
 
 class Keywords(_Called):
-    """Wake for calls, of whatever, that give a keyword argument with one of these names."""
+    """Trigger on calls, of whatever, that give a keyword argument with one of these names."""
 
 
 @dataclass(frozen=True)
 class Withs:
-    """Wake for the items of `with` statements that say one of these words, a capital first letter or not."""
+    """Trigger on the items of `with` statements that say one of these words, a capital first letter or not."""
 
     names: tuple[str, ...]
 
@@ -226,18 +230,19 @@ class Lines:
     r"""Trigger on statements that begin on a line which matches one of these regular expressions, from its beginning.
 
     For what no library name marks: `return None`, a field of a class. Only in files that name one of the libraries.
-    A pattern says nothing of blanks at the beginning of the line. `near` is one that the file must match too, anywhere.
+    A pattern says nothing of blanks at the beginning of the line. `file_says` is one that the file must match
+    too, anywhere.
     `saying` are texts of which one stands on every line that matches: trying the pattern on all lines is slow. Of a
     pattern that begins with `[^#\n]*`, anything but a comment, the rest begins with one of them.
     """
 
     names: tuple[str, ...]
-    near: str = ""
+    file_says: str = ""
     saying: tuple[str, ...] = ()
 
-    def __init__(self, *names: str, near: str = "", saying: tuple[str, ...] = ()) -> None:
+    def __init__(self, *names: str, file_says: str = "", saying: tuple[str, ...] = ()) -> None:
         object.__setattr__(self, "names", names)
-        object.__setattr__(self, "near", near)
+        object.__setattr__(self, "file_says", file_says)
         object.__setattr__(self, "saying", saying)
 
 
@@ -267,13 +272,13 @@ Form = Literal[
 """What a trigger came upon (see `Site`)."""
 
 
-Wake = Calls | Uses | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
+Trigger = Calls | Uses | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
 
 
 class Rule(ABC):
     """A rule: one file, one class. Its docstring, with fixed headings, and the programs of its proof are its page.
 
-    `holds` says for which releases the claim was proven: a rule is silent for other targets. `certainty` is what
+    `releases` says for which releases the claim was proven: a rule is silent for other targets. `certainty` is what
     the surest of its findings may be, `PROVEN` or `POSSIBLE`. Findings that are not proven are possible, or likely
     where their form is among `likely`: the forms that have earned it (ledger.py). A rule of which no finding
     would be reported is not run.
@@ -288,8 +293,8 @@ class Rule(ABC):
     certainty: ClassVar[Certainty] = Certainty.PROVEN
     likely: ClassVar[tuple[str, ...]] = ()
     default: ClassVar[bool] = True
-    holds: ClassVar[Mapping[str, str]] = {}
-    wakes: ClassVar[tuple[Wake, ...]] = ()
+    releases: ClassVar[Mapping[str, str]] = {}
+    triggers: ClassVar[tuple[Trigger, ...]] = ()
     project: ClassVar[str] = ""
     """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
@@ -324,4 +329,4 @@ class Rule(ABC):
 
     @abstractmethod
     def check(self, site: Site) -> Iterator[Finding]:
-        """Findings at a site that woke the rule."""
+        """Findings at a site that triggered the rule."""

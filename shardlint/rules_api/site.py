@@ -14,7 +14,7 @@ from shardlint.config.versions import allows, show
 from shardlint.model import Program, api
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.guards import expected_to_fail, guarded, tested
-from shardlint.model.lifetime.liveness import Fate, fate
+from shardlint.model.lifetime.liveness import ResultUse, result_use
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh, Spec, mesh_of, sharding_parts, spec_of
 from shardlint.model.mesh.shardings import Shardings
@@ -36,7 +36,7 @@ def _led(file: FileFacts, view: Assuming) -> list[str]:
 
 
 class Site:
-    """One place that woke a rule.
+    """One place that triggered a rule.
 
     `syntax` is the `ast` node (a Call for calls; a Name, Attribute or alias for uses). `api` is the canonical name of
     what is called or used, `written` the dotted name as it was imported (both the bare name, for a method). `form` is
@@ -150,7 +150,7 @@ class Site:
 
     @property
     def call(self) -> ast.Call:
-        """The call, for sites woken by one."""
+        """The call, for sites triggered by one."""
         assert isinstance(self.syntax, ast.Call)
         return self.syntax
 
@@ -232,9 +232,9 @@ class Site:
         return self.program.context(self.file, self.syntax)
 
     @cached_property
-    def fate(self) -> tuple[Fate, str | None]:
+    def result_use(self) -> tuple[ResultUse, str | None]:
         """What becomes of the call's result."""
-        return fate(self.file, self.call)
+        return result_use(self.file, self.call)
 
     @cached_property
     def guarded(self) -> bool:
@@ -257,7 +257,7 @@ class Site:
         """The release of a package the checked project runs on."""
         return self.targets.release(package)
 
-    def runs(self, package: str, specifier: str) -> bool:
+    def allows(self, package: str, specifier: str) -> bool:
         """Whether the project's release of a package is in a range such as ">=0.13.1"."""
         return self.targets.allows(package, specifier)
 
@@ -266,7 +266,7 @@ class Site:
         pinned = self.targets.found[package].pinned
         return pinned is not None and allows(specifier, pinned)
 
-    def on(self, package: str) -> str:
+    def release(self, package: str) -> str:
         """The package with its release, for messages: "jax 0.12"."""
         return f"{package} {show(self.target(package))}"
 
@@ -319,7 +319,7 @@ class Site:
 
     # rewriting
 
-    def island(self, node: ast.AST) -> cst.BaseExpression:
+    def parsed(self, node: ast.AST) -> cst.BaseExpression:
         """An expression as a libcst node, parsed from its own slice of the source."""
         from shardlint.rules_api.cst import parse_expression
 
@@ -328,7 +328,7 @@ class Site:
     @cached_property
     def node(self) -> Any:
         """The site's own call or name as a libcst node."""
-        return self.island(self.syntax)
+        return self.parsed(self.syntax)
 
     def given_to(self, node: ast.AST, function: str) -> list[Edit]:
         """Edits that make an expression, which stays where it is, the argument of a call."""

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
 from shardlint.run.launch import Ended
@@ -81,7 +81,7 @@ def text_report(report: Report, colour: bool = False) -> str:
         lines += [_moved_line(one, report) for one in report.moved[:_LINES]]
         if len(report.moved) > _LINES:
             lines.append(f"  ... and {len(report.moved) - _LINES} more lines (all are in --report FILE.json)")
-    lines += [plain(f"note: {note}") for note in (*report.ended.notes, *facts.notes)]
+    lines += [printable(f"note: {note}") for note in (*report.ended.notes, *facts.notes)]
     if facts.devices > 1 or facts.found:
         count = len(facts.found)
         below = f", and {facts.below} about arrays below {size_text(report.large)}" if facts.below else ""
@@ -95,18 +95,18 @@ def text_report(report: Report, colour: bool = False) -> str:
 def _found_lines(found: Found, report: Report, colour: bool) -> Iterator[str]:
     kind = f"\x1b[31;1m{found.kind}\x1b[0m" if colour else found.kind
     code = f" ({found.code})" if found.code else ""
-    yield f"{plain(report.place(found.line))}: {kind} in {plain(found.function)}{code}"
-    yield plain(f"  {found.message}")
-    yield from (plain(f"    {text}") for text in found.arrays[:_NAMES])
+    yield f"{printable(report.place(found.line))}: {kind} in {printable(found.function)}{code}"
+    yield printable(f"  {found.message}")
+    yield from (printable(f"    {text}") for text in found.arrays[:_NAMES])
     if len(found.arrays) > _NAMES:
         yield f"    ... and {len(found.arrays) - _NAMES} more"
     if found.advice:
         yield f"  instead: {found.advice}"
     if found.see:
         places = ", ".join(f"{report.place(line)} ({word})" for word, line in found.see)
-        yield plain(f"  see: {places}")
+        yield printable(f"  see: {places}")
     if found.tests:
-        yield plain(f"  in: {tests_text(found)}")
+        yield printable(f"  in: {tests_text(found)}")
 
 
 def tests_text(found: Found) -> str:
@@ -124,7 +124,7 @@ def _moved_line(one: Moved, report: Report) -> str:
     what = ", ".join(one.of[:2]) or ", ".join(one.arrays[:2])
     more = max(len(one.of) or len(one.arrays), 2) - 2
     what += f" and {more} more" if more else ""
-    return plain(
+    return printable(
         f"  {size_text(one.bytes):>10}  {report.place(one.line)} ({one.function})  "
         f"{one.kind} {over_text(one)}{trips_text(one)}: {what}"
     )

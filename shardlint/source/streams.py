@@ -10,7 +10,7 @@ from typing import TextIO
 
 
 @contextlib.contextmanager
-def unheard() -> Iterator[None]:
+def ignoring_write_errors() -> Iterator[None]:
     """What is said here and cannot be written is not heard; the run goes on, and the exit code is its own."""
     try:
         yield

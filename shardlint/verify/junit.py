@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
-from shardlint.output.printable import plain, plain_lines
+from shardlint.output.printable import printable, printable_lines
 from shardlint.verify.report import FAIL, SKIP, Result, Run
 from shardlint.verify.spec import sizes_text
 
@@ -38,7 +38,7 @@ def junit_report(run: Run, version: str) -> str:
 def _suite(name: str, results: list[Result], run: Run, version: str) -> Element:
     suite = Element(
         "testsuite",
-        name=plain(name),
+        name=printable(name),
         tests=str(len(results)),
         failures=str(sum(result.status == FAIL for result in results)),
         errors="0",
@@ -48,9 +48,9 @@ def _suite(name: str, results: list[Result], run: Run, version: str) -> Element:
     properties = SubElement(suite, "properties")
     releases = {"shardlint": version, **run.releases}
     for package, release in releases.items():
-        SubElement(properties, "property", name=plain(package), value=plain(release))
+        SubElement(properties, "property", name=printable(package), value=printable(release))
     for limit in run.limits:
-        SubElement(properties, "property", name="limit", value=plain(limit))
+        SubElement(properties, "property", name="limit", value=printable(limit))
     for result in results:
         _case(suite, result)
     return suite
@@ -62,23 +62,23 @@ def _case(suite: Element, result: Result) -> None:
     case = SubElement(
         suite,
         "testcase",
-        classname=plain(result.target),
-        name=plain(name),
+        classname=printable(result.target),
+        name=printable(name),
         time=f"{result.seconds:.3f}",
     )
     if result.fixture:
-        case.set("file", plain(result.fixture.rpartition("::")[0]))
+        case.set("file", printable(result.fixture.rpartition("::")[0]))
     if result.status == SKIP:
-        SubElement(case, "skipped", message=plain(result.reason))
+        SubElement(case, "skipped", message=printable(result.reason))
     elif result.status == FAIL:
         texts = [failure.text() for failure in result.failures] or [result.reason or "failed"]
-        first = plain(texts[0].splitlines()[0] if texts[0] else "failed")
+        first = printable(texts[0].splitlines()[0] if texts[0] else "failed")
         more = f" (and {len(texts) - 1} more)" if len(texts) > 1 else ""
         kinds = dict.fromkeys(failure.kind for failure in result.failures)
-        failure = SubElement(case, "failure", message=first + more, type=plain(", ".join(kinds) or "failed"))
-        failure.text = plain_lines("\n".join([*texts, *_context(result)]))
+        failure = SubElement(case, "failure", message=first + more, type=printable(", ".join(kinds) or "failed"))
+        failure.text = printable_lines("\n".join([*texts, *_context(result)]))
     if result.output:
-        SubElement(case, "system-out").text = plain_lines("\n".join(result.output))
+        SubElement(case, "system-out").text = printable_lines("\n".join(result.output))
 
 
 def _context(result: Result) -> Iterable[str]:

@@ -11,8 +11,8 @@ from typing import Any, Self, TextIO
 
 import click
 
-from shardlint.output.printable import plain
-from shardlint.source.streams import is_terminal, unheard
+from shardlint.output.printable import printable
+from shardlint.source.streams import ignoring_write_errors, is_terminal
 from shardlint.verify.spec import sizes_text
 
 _QUIET_SECONDS = 30.0
@@ -20,7 +20,7 @@ _QUIET_SECONDS = 30.0
 
 def tell(text: str, colour: bool = False) -> bool:
     """Print on standard error; whether it could be printed, where there is somebody to read it."""
-    with unheard():
+    with ignoring_write_errors():
         click.echo(text, err=True, color=colour)
         return True
     return False
@@ -41,7 +41,7 @@ class Progress:
     def __call__(self, done: int, total: int, running: Sequence[Mapping[str, Any]]) -> None:
         """Tell of `done` jobs of `total` and those that run."""
         now = time.monotonic()
-        text = plain(f"{done} of {total} done" + "".join(f"; {_job_text(job)}" for job in running[:1]))
+        text = printable(f"{done} of {total} done" + "".join(f"; {_job_text(job)}" for job in running[:1]))
         if self.live:
             width = shutil.get_terminal_size().columns - 1
             self._write("\r\x1b[K" + (text[:width] if running else ""))
@@ -58,7 +58,7 @@ class Progress:
 
     def _write(self, text: str) -> None:
         if self.stream is not None:
-            with unheard():
+            with ignoring_write_errors():
                 self.stream.write(text)
                 self.stream.flush()
                 return

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from shardlint.output.printable import plain, plain_lines
+from shardlint.output.printable import printable, printable_lines
 from shardlint.verify.facts import Program, read_program
 from shardlint.verify.spec import sizes_text
 
@@ -125,10 +125,10 @@ def text_report(run: Run, colour: bool) -> str:
     counts = run.counts()
     packages = ", ".join(f"{name} {release}" for name, release in run.releases.items())
     lines.append("")
-    lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({plain(packages)})")
-    lines += [plain(f"golden: {said}") for said in run.goldens]
-    lines += [plain(f"self-test: {caught}") for caught in run.self_test]
-    lines += [plain(f"limits: {limit}") for limit in run.limits]
+    lines.append(f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped ({printable(packages)})")
+    lines += [printable(f"golden: {said}") for said in run.goldens]
+    lines += [printable(f"self-test: {caught}") for caught in run.self_test]
+    lines += [printable(f"limits: {limit}") for limit in run.limits]
     if not run.results:
         lines.append(f"shard {run.shard} has nothing to do: the others have it all")
     elif not counts[FAIL] and not counts[PASS]:
@@ -182,7 +182,7 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     counted = f"  {result.checked} checked" if result.status == PASS else ""
     counted += "  from cache" if result.cached else ""
     reason = f"  {result.reason}" if result.reason else ""
-    yield word + plain(f" {result.target}{mesh}{level}{counted}{reason}")
+    yield word + printable(f" {result.target}{mesh}{level}{counted}{reason}")
     if result.status == FAIL:
         for failure in result.failures[:_SHOWN]:
             yield from _indent(failure.text())
@@ -190,23 +190,23 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
             yield f"  ... and {len(result.failures) - _SHOWN} more (all are in --output-format json)"
         if result.output:
             yield "  last output:"
-            yield from (plain(f"  | {line}") for line in result.output)
+            yield from (printable(f"  | {line}") for line in result.output)
     if result.line and (result.status == FAIL or PLAIN in result.how):
         what = "fn" if result.mesh else "proof"
-        yield plain(f"  {what}: {result.line}" + (f", {result.how}" if result.how else ""))
+        yield printable(f"  {what}: {result.line}" + (f", {result.how}" if result.how else ""))
     for note in result.notes:
         yield from _indent(f"note: {note}")
     if result.program is not None:
         # Not above: claims make failures, which are defined here.
         from shardlint.verify.claims import largest_moves
 
-        yield from (plain(f"  {line}") for line in largest_moves(result.program))
+        yield from (printable(f"  {line}") for line in largest_moves(result.program))
     if result.status == FAIL and result.rerun:
-        yield plain(f"  rerun: {result.rerun}")
+        yield printable(f"  rerun: {result.rerun}")
 
 
 def _indent(text: str) -> Iterable[str]:
-    first, *others = plain_lines(text).splitlines() or [""]
+    first, *others = printable_lines(text).splitlines() or [""]
     yield f"  {first}"
     yield from (f"    {line}" for line in others)
 

@@ -195,7 +195,7 @@ class Runner:
     def _alone(self, job: Job) -> Outcome:
         """One job in one fresh process."""
         from shardlint.verify.inside import stacks
-        from shardlint.verify.inside.heard import leftover
+        from shardlint.verify.inside.captured_stderr import leftover
         from shardlint.verify.inside.zygote import died
 
         outcome = Outcome(job)

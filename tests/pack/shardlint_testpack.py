@@ -30,13 +30,13 @@ RULES = {
 
 
 class _Call(Rule):
-    """Reports every call that wakes it."""
+    """Reports every call that triggers it."""
 
     def check(self, site: Site) -> Iterator[Finding]:
         if not site.expected_to_fail and not site.guarded:
-            yield site.finding(site.call, "here", f"On {site.on('jax')} this is told.", fix=self.mend(site))
+            yield site.finding(site.call, "here", f"On {site.release('jax')} this is told.", fix=self.fix_for(site))
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         return None
 
 
@@ -44,16 +44,16 @@ class Told(_Call):
     """No fix."""
 
     code, name, harm = "XT101", "device-put-told", Harm.SILENT
-    wakes = (Calls("jax.device_put"),)
+    triggers = (Calls("jax.device_put"),)
 
 
 class Moved(_Call):
     """A safe fix that needs an import and leaves one unused."""
 
     code, name, harm, fixes = "XT102", "asarray-moved", Harm.REMOVED, "safe"
-    wakes = (Calls("numpy.asarray", "numpy.array"),)
+    triggers = (Calls("numpy.asarray", "numpy.array"),)
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         text, imports = site.spell("jax.numpy.asarray")
         first = site.text(site.call.func).partition(".")[0]
         return site.fix(
@@ -65,9 +65,9 @@ class Changed(_Call):
     """An unsafe fix."""
 
     code, name, harm, fixes = "XT103", "zeros-changed", Harm.COST, "unsafe"
-    wakes = (Calls("jax.numpy.zeros"),)
+    triggers = (Calls("jax.numpy.zeros"),)
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         text, imports = site.spell("jax.numpy.ones")
         edits = [site.replace(site.call.func, text), *imports]
         return site.fix(Safety.UNSAFE, f"write {text}", edits, "the numbers change")
@@ -77,14 +77,14 @@ class Perhaps(_Call):
     """Possible only."""
 
     code, name, harm, certainty = "XT104", "sum-perhaps", Harm.COST, Certainty.POSSIBLE
-    wakes = (Calls("jax.numpy.sum"),)
+    triggers = (Calls("jax.numpy.sum"),)
 
 
 class Judged(Rule):
     """One form that the ledger found right, one that it has not, and one that is proven."""
 
     code, name, harm, likely = "XT301", "prod-judged", Harm.COST, ("two",)
-    wakes = (Calls("jax.numpy.prod"),)
+    triggers = (Calls("jax.numpy.prod"),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         count = len(site.call.args)
@@ -98,21 +98,21 @@ class Quiet(_Call):
     """Off unless selected."""
 
     code, name, harm, default = "XT105", "max-quiet", Harm.COST, False
-    wakes = (Calls("jax.numpy.max"),)
+    triggers = (Calls("jax.numpy.max"),)
 
 
 class Old(_Call):
     """Holds for old releases only."""
 
-    code, name, harm, holds = "XT106", "cos-old", Harm.CRASH, {"jax": "<0.5"}
-    wakes = (Calls("numpy.cos"),)
+    code, name, harm, releases = "XT106", "cos-old", Harm.CRASH, {"jax": "<0.5"}
+    triggers = (Calls("numpy.cos"),)
 
 
 class Named(Rule):
-    """Wakes for a name, wherever it stands."""
+    """Triggers on a name, wherever it stands."""
 
     code, name, harm = "XT107", "tree-map-named", Harm.REMOVED
-    wakes = (Uses("jax.tree_map", "jax.experimental.pjit.*"),)
+    triggers = (Uses("jax.tree_map", "jax.experimental.pjit.*"),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         yield site.finding(site.syntax, site.form, f"{site.written} is gone.")
@@ -122,9 +122,9 @@ class Nested(_Call):
     """A fix that takes the whole call, so that nested ones overlap."""
 
     code, name, harm, fixes = "XT201", "square-nested", Harm.COST, "safe"
-    wakes = (Calls("numpy.square"),)
+    triggers = (Calls("numpy.square"),)
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         return site.fix(
             Safety.SAFE, "write a power", [site.replace(site.call, f"({site.text(site.call.args[0])}) ** 2")]
         )
@@ -134,9 +134,9 @@ class Ruinous(_Call):
     """A fix that breaks the file."""
 
     code, name, harm, fixes = "XT202", "sin-ruinous", Harm.COST, "safe"
-    wakes = (Calls("numpy.sin"),)
+    triggers = (Calls("numpy.sin"),)
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         return site.fix(Safety.SAFE, "ruin", [site.replace(site.call, "((")])
 
 
@@ -144,9 +144,9 @@ class Foreign(_Call):
     """A fix in letters that few encodings have."""
 
     code, name, harm, fixes = "XT203", "tan-foreign", Harm.COST, "safe"
-    wakes = (Calls("numpy.tan"),)
+    triggers = (Calls("numpy.tan"),)
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         return site.fix(Safety.SAFE, "translate", [site.replace(site.call, "'→'")])
 
 
@@ -154,10 +154,10 @@ class Forth(_Call):
     """Undone by the next one."""
 
     code, name, harm, fixes = "XT204", "floor-forth", Harm.COST, "safe"
-    wakes = (Calls("numpy.floor"),)
+    triggers = (Calls("numpy.floor"),)
     other = "ceil"
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         start, end = site.file.span(site.call.func)
         return site.fix(Safety.SAFE, "turn", [Edit(start, end, f"np.{self.other}")])
 
@@ -166,7 +166,7 @@ class Back(Forth):
     """Undone by the one before."""
 
     code, name = "XT205", "ceil-back"
-    wakes = (Calls("numpy.ceil"),)
+    triggers = (Calls("numpy.ceil"),)
     other = "floor"
 
 
@@ -174,7 +174,7 @@ class Faulty(Rule):
     """Has a bug."""
 
     code, name, harm = "XT206", "exp-faulty", Harm.COST
-    wakes = (Calls("numpy.exp"),)
+    triggers = (Calls("numpy.exp"),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         raise KeyError("a bug in a rule")
@@ -185,13 +185,13 @@ class Rewritten(_Call):
     """A fix that rewrites with libcst."""
 
     code, name, harm, fixes = "XT207", "log-rewritten", Harm.COST, "safe"
-    wakes = (Calls("numpy.log"),)
+    triggers = (Calls("numpy.log"),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         if site.keyword("out") is not None:
             yield from super().check(site)
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         from shardlint.rules_api import cst as islands
 
         call = islands.without_keywords(site.node, {"out"})
@@ -202,9 +202,9 @@ class Waiting(_Call):
     """A fix that is made once no file of the project says `hold_on`."""
 
     code, name, harm, fixes = "XT208", "cbrt-waits", Harm.COST, "safe"
-    wakes = (Calls("numpy.cbrt"),)
+    triggers = (Calls("numpy.cbrt"),)
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         if site.anywhere("hold_on"):
             return None
         return site.fix(Safety.SAFE, "write abs", [site.replace(site.call.func, "abs")], drops=["np"])
@@ -214,9 +214,9 @@ class Idle(_Call):
     """A fix that leaves its finding where it is."""
 
     code, name, harm, fixes = "XT209", "sinh-idle", Harm.COST, "safe"
-    wakes = (Calls("numpy.sinh"),)
+    triggers = (Calls("numpy.sinh"),)
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         end = site.file.span(site.call.func)[1]
         return site.fix(Safety.SAFE, "add nothing", [Edit(end, end, " ")])
 
@@ -225,9 +225,9 @@ class Bringing(_Call):
     """A fix that brings another finding: for `np.cosh(1)` one that has no fix, for `np.cosh(2)` none."""
 
     code, name, harm, fixes = "XT210", "cosh-bringing", Harm.COST, "safe"
-    wakes = (Calls("numpy.cosh"),)
+    triggers = (Calls("numpy.cosh"),)
 
-    def mend(self, site: Site):
+    def fix_for(self, site: Site):
         given = site.text(site.call.args[0])
         new = {"1": "jax.device_put(1)", "jax": "jax.device_put"}.get(given, "2")
         return site.fix(Safety.SAFE, f"write {new}", [site.replace(site.call, new)])

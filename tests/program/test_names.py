@@ -8,16 +8,16 @@ import pytest
 
 from shardlint.model.values import (
     Api,
+    CallResult,
     Choice,
     ClassValue,
     Constant,
     Function,
     Items,
-    Made,
     Table,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
 )
 from tests.conftest import Asked
 
@@ -35,9 +35,9 @@ def name(value: Value) -> str:
             return f"def {getattr(value.node, 'name', 'lambda')}" + (" bound" if value.bound else "")
         case ClassValue():
             return f"class {value.node.name}"
-        case Made():
+        case CallResult():
             return f"{name(value.by)}()"
-        case Wrapped():
+        case Transformed():
             return f"{value.api.name}<{name(value.inner)}>"
         case Items():
             return f"{value.kind}[{', '.join(map(name, value.items))}{', ...' if value.open else ''}]"
@@ -362,7 +362,7 @@ same(same(same(two)))
     assert name(two) == f"tuple[{fixed}, tuple['b', 'b'], 'n', {SPEC}(), {SPEC}()]"
     axes = []
     for spec in (item for value in (one, two) if isinstance(value, Items) for item in value.items[3:]):
-        assert isinstance(spec, Made)
+        assert isinstance(spec, CallResult)
         assert spec.call is not None
         axes.append(name(asked.program.evaluator.value(spec.call.positional[0], spec.call.environment)))
     assert axes == ["'y'", "'a'", "'y'", "'b'"]

@@ -7,10 +7,10 @@ from random import Random
 
 import pytest
 
-from shardlint.model.needs import Need, Needs, Remembered
+from shardlint.model.needs import Memo, Need, Needs
 
 
-def asked(needs: Needs, answers: Remembered[str, int], key: str, *rests_on: str) -> set[str]:
+def asked(needs: Needs, answers: Memo[str, int], key: str, *rests_on: str) -> set[str]:
     """The answer's needs, as somebody sees them who asks for nothing else."""
 
     def make() -> int:
@@ -25,7 +25,7 @@ def asked(needs: Needs, answers: Remembered[str, int], key: str, *rests_on: str)
 
 def test_an_answer_that_is_known_needs_what_it_needed() -> None:
     needs = Needs()
-    answers: Remembered[str, int] = Remembered(needs)
+    answers: Memo[str, int] = Memo(needs)
     assert asked(needs, answers, "a", "x", "y") == {"x", "y"}
     assert asked(needs, answers, "a") == {"x", "y"}
     assert asked(needs, answers, "b", "z") == {"z"}
@@ -33,9 +33,9 @@ def test_an_answer_that_is_known_needs_what_it_needed() -> None:
 
 def test_what_is_kept_needs_the_same_under_other_numbers() -> None:
     needs = Needs()
-    kept: Remembered[str, int] = Remembered(needs)
+    kept: Memo[str, int] = Memo(needs)
     for number in range(100):
-        asked(needs, Remembered(needs), "passing", str(number))
+        asked(needs, Memo(needs), "passing", str(number))
     assert asked(needs, kept, "a", "x", "99") == {"x", "99"}
     needs.note(("word", "now"))
     needs.renumber(kept)
@@ -51,7 +51,7 @@ def test_what_is_kept_needs_the_same_under_other_numbers() -> None:
 
 def test_an_answer_that_comes_round_to_itself_needs_all_of_the_round() -> None:
     needs = Needs()
-    answers: Remembered[str, int] = Remembered(needs)
+    answers: Memo[str, int] = Memo(needs)
 
     def make() -> int:
         answers.begin("a", 0)
@@ -96,7 +96,7 @@ def reached(graph: Graph, key: int) -> set[Need]:
     return found
 
 
-def ask(graph: Graph, answers: Remembered[int, int], key: int) -> int:
+def ask(graph: Graph, answers: Memo[int, int], key: int) -> int:
     """The answer to a question, which may come round to itself."""
 
     def answer() -> int:
@@ -117,7 +117,7 @@ def ask(graph: Graph, answers: Remembered[int, int], key: int) -> int:
 def test_an_answer_needs_what_it_came_to_ask(seed: int) -> None:
     made = graph(seed)
     needs = Needs()
-    answers: Remembered[int, int] = Remembered(needs)
+    answers: Memo[int, int] = Memo(needs)
     for key in made:  # later ones are remembered from earlier ones
         needs.begin()
         ask(made, answers, key)

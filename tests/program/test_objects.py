@@ -8,7 +8,7 @@ import pytest
 
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import mesh_of, spec_of
-from shardlint.model.values import Assumed, Constant, Items, Leaves, Made, Value
+from shardlint.model.values import Assumed, CallResult, Constant, Items, Leaves, Value
 
 HEAD = """
 import jax
@@ -115,7 +115,7 @@ Trainer(jax.make_mesh((8,), ("data",))).sharding.mesh
 )
 def test_trees_of_shardings(last, code):
     _, value = last("mesh = jax.make_mesh((8,), ('data',))\n" + code)
-    made = [one for one in getattr(value, "options", (value,)) if isinstance(one, Made)]
+    made = [one for one in getattr(value, "options", (value,)) if isinstance(one, CallResult)]
     assert made
     assert {one.api for one in made} == {"jax.sharding.NamedSharding"}
 
@@ -124,7 +124,7 @@ def test_a_tree_of_unknown_structure_has_known_leaves(last):
     program, value = last("jax.tree.map(lambda x: jax.device_put(x, unknown()), unknown())")
     tree = program.evaluator.trees.expanded(value)
     assert isinstance(tree, Leaves)
-    assert isinstance(tree.of, Made)
+    assert isinstance(tree.of, CallResult)
     assert tree.of.api == "jax.device_put"
 
 

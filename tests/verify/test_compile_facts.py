@@ -321,22 +321,22 @@ def test_last_words_of_a_compiler_that_dies_are_kept(
 def test_what_is_heard_is_passed_on() -> None:
     code = """
 import os, sys
-from shardlint.verify.inside import heard
+from shardlint.verify.inside import captured_stderr
 for lead in (False, True):
     if lead:
-        heard.lead()
-    with heard.listening() as said:
+        captured_stderr.lead()
+    with captured_stderr.listening() as said:
         os.write(2, b"from C\\n")
         print("from Python", file=sys.stderr)
     assert said == ["from C\\nfrom Python\\n"], said
     try:
-        with heard.listening():
+        with captured_stderr.listening():
             raise OSError("mine")
     except OSError as error:
         assert str(error) == "mine"
     else:
         raise AssertionError
-assert heard.leftover(os.getpid()) == b""
+assert captured_stderr.leftover(os.getpid()) == b""
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "from C\nfrom Python\n" * 2)

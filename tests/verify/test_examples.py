@@ -1,4 +1,4 @@
-"""The bundled examples: a step of 70 billion parameters, eight faults and their mended twins, and real models."""
+"""The bundled examples: a step of 70 billion parameters, eight faults and their fixed twins, and real models."""
 
 from __future__ import annotations
 
@@ -176,13 +176,13 @@ def test_each_fault_is_caught_where_it_can_be(faults: dict[str, list[Result]], n
 
 @linux
 @pytest.mark.parametrize("name", FAULTS)
-def test_what_is_mended_passes_the_same_levels(faults: dict[str, list[Result]], name: str) -> None:
+def test_what_is_fixed_passes_the_same_levels(faults: dict[str, list[Result]], name: str) -> None:
     if name not in faults:
         pytest.skip("this jax has no jax.shard_map")
-    mended = faults[f"{name}_mended"]
-    assert [result.level for result in mended] == [result.level for result in faults[name]]
-    assert FAIL not in {result.status for result in mended}, mended
-    assert PASS in {result.status for result in mended if result.level == FAULTS[name][0]}, mended
+    fixed = faults[f"{name}_mended"]
+    assert [result.level for result in fixed] == [result.level for result in faults[name]]
+    assert FAIL not in {result.status for result in fixed}, fixed
+    assert PASS in {result.status for result in fixed if result.level == FAULTS[name][0]}, fixed
 
 
 @linux

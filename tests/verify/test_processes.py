@@ -13,7 +13,7 @@ import pytest
 
 from shardlint.verify import levels
 from shardlint.verify.fixture import Fixture
-from shardlint.verify.inside import agreement, programs, stacks
+from shardlint.verify.inside import consistency, programs, stacks
 from shardlint.verify.levels import jobs_for
 from shardlint.verify.report import Result
 
@@ -317,22 +317,22 @@ def held(where: str, *parts: tuple[str, int, str], array: str = "f32[4]") -> dic
 
 def test_agreement() -> None:
     one = held("out", ("[0:4]", 0, "a"), ("[0:4]", 1, "a"))
-    assert agreement.agree([[one], [held("out", ("[0:4]", 2, "a"))]], "") == ([], 1)
+    assert consistency.agree([[one], [held("out", ("[0:4]", 2, "a"))]], "") == ([], 1)
     halves = [[held("out", ("[0:2]", 0, "a"))], [held("out", ("[2:4]", 1, "b"))]]
-    assert agreement.agree(halves, "") == ([], 0)
-    (failure,), count = agreement.agree([[one], [held("out", ("[0:4]", 2, "b"))]], "; why")
+    assert consistency.agree(halves, "") == ([], 0)
+    (failure,), count = consistency.agree([[one], [held("out", ("[0:4]", 2, "b"))]], "; why")
     assert failure.message == "processes 0 and 1 hold different numbers for the same part [0:4]; why"
     assert count == 1
-    (failure,), _ = agreement.agree([[held("out", ("[0:4]", 0, "a"), ("[0:4]", 1, "b"))], [one]], "")
+    (failure,), _ = consistency.agree([[held("out", ("[0:4]", 0, "a"), ("[0:4]", 1, "b"))], [one]], "")
     assert failure.message.startswith("devices 0 and 1 of process 0 hold")
-    (failure,), _ = agreement.agree([[one], []], "")
+    (failure,), _ = consistency.agree([[one], []], "")
     assert failure.message == "process 0 has it, and process 1 has not"
 
 
 def test_the_first_difference_in_what_they_ran() -> None:
     same = [["jit(f)", "a.py:1"], ["jit(g)", "a.py:2"]]
-    assert agreement.order([same, list(same)]) == ""
-    assert agreement.order([same, same[:1]]).endswith(
+    assert consistency.order([same, list(same)]) == ""
+    assert consistency.order([same, same[:1]]).endswith(
         "is program 2: process 0 ran jit(g) at a.py:2, process 1 ran no other"
     )
 
@@ -340,9 +340,9 @@ def test_the_first_difference_in_what_they_ran() -> None:
 def test_failures_all_processes_tell_are_told_once() -> None:
     failure = {"kind": "sharding", "where": "out", "expected": "P('data')", "actual": "P()"}
     both = {"out": [], "failures": [failure], "count": 1}
-    assert [one.message for one in agreement.after([both, both], "")[0]] == [""]
+    assert [one.message for one in consistency.after([both, both], "")[0]] == [""]
     alone = {"out": [], "failures": [], "count": 1}
-    assert [one.message for one in agreement.after([alone, both], "")[0]] == ["(process 1 only)"]
+    assert [one.message for one in consistency.after([alone, both], "")[0]] == ["(process 1 only)"]
 
 
 def test_the_line_of_a_program_that_differs(tmp_path: Path) -> None:

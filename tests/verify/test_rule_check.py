@@ -25,7 +25,7 @@ class Told(Rule):
     """Told."""
 
     code, name, harm = "XR101", "device-put-seen", Harm.SILENT
-    wakes = (Calls("jax.device_put"),)
+    triggers = (Calls("jax.device_put"),)
 
     def check(self, site):
         {body}

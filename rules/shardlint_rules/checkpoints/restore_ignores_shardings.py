@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.values import Constant, Made, Value, options
+from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._again import is_test
@@ -44,7 +44,7 @@ class RestoreIgnoresShardings(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("target-alone",)
-    wakes = (Calls(_ARGS), Methods("restore", near=("PyTreeCheckpoint",)))
+    triggers = (Calls(_ARGS), Methods("restore", file_says=("PyTreeCheckpoint",)))
     closed = ("keywords",)
     project = "orbax"
     fixes = "none"
@@ -95,7 +95,7 @@ def _of_method(site: Site) -> ast.expr | None:
 
 def _pytree(site: Site, value: Value) -> bool:
     """Whether a checkpointer restores through the PyTree handler."""
-    if not isinstance(value, Made) or value.call is None:
+    if not isinstance(value, CallResult) or value.call is None:
         return False
     if value.api in _ALONE:
         return True
@@ -104,6 +104,6 @@ def _pytree(site: Site, value: Value) -> bool:
         return False
     inner = site.program.evaluator.value(value.call.positional[position], value.call.environment)
     return all(
-        isinstance(one, Made) and (one.api in _ALONE or (value.api == _MANAGER and _pytree(site, one)))
+        isinstance(one, CallResult) and (one.api in _ALONE or (value.api == _MANAGER and _pytree(site, one)))
         for one in options(inner)
     )

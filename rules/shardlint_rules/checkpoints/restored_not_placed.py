@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.mesh.shardings import JITS, PLACING
-from shardlint.model.values import Api, Constant, Function, Wrapped, options
+from shardlint.model.values import Api, Constant, Function, Transformed, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
@@ -71,10 +71,10 @@ class RestoredNotPlaced(Rule):
     code = "SL702"
     name = "restored-not-placed"
     harm = Harm.SILENT
-    wakes = (
+    triggers = (
         Lines(
             rf"[\w., ]+=[^=#\n]*{_LOADING}\w*\(",
-            near=r"shard|device_put",
+            file_says=r"shard|device_put",
             saying=("load", "restore", "from_bytes", "from_state_dict", "read"),
         ),
     )
@@ -100,8 +100,8 @@ class RestoredNotPlaced(Rule):
         yield site.finding(
             call.func,
             f"`{target.id}` is left as it was read",
-            f"On {site.on('jax')} a jitted function gets it whole on every device: it is bound to none, and at line "
-            f"{where.lineno} `{target.id}` is placed with `{text}`.",
+            f"On {site.release('jax')} a jitted function gets it whole on every device: it is bound to none, and at "
+            f"line {where.lineno} `{target.id}` is placed with `{text}`.",
             help=f"place it: {target.id} = jax.device_put({target.id}, {text})",
             certainty=Certainty.PROVEN if splits else Certainty.POSSIBLE,
             form="" if splits else "beside-placed",
@@ -145,7 +145,7 @@ def _sharding_of(site: Site, call: ast.Call) -> ast.expr | None:
         if isinstance(one, Api) and one.name in PLACING:
             where = given.get(PLACING[one.name], call.args[1] if len(call.args) > 1 else None)
             return None if where is None or site.value(where) == Constant(None) else where
-        if isinstance(one, Wrapped) and one.api.name in JITS and one.call is not None:
+        if isinstance(one, Transformed) and one.api.name in JITS and one.call is not None:
             place = one.call.keywords.get("out_shardings")
             if place is not None and place.file is site.file and isinstance(place.node, ast.expr):
                 return place.node

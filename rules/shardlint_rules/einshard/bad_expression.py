@@ -39,8 +39,8 @@ class BadExpression(Rule):
     code = "SL651"
     name = "einshard-expression"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
-    wakes = (Calls(SHARD, MAKE),)
+    releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
+    triggers = (Calls(SHARD, MAKE),)
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -77,7 +77,7 @@ class BadExpression(Rule):
         return site.finding(
             given.node,
             label,
-            f"On {site.on('einshard')} this raises {raised}.",
+            f"On {site.release('einshard')} this raises {raised}.",
             help="write names and spaces left of `->`, and right of it each name with its count, as in `x y -> x y*`",
             span=given.span(fault.start, fault.end),
             certainty=certainty,
@@ -124,7 +124,7 @@ def _names(site: Site, given: Expression) -> Found:
 
 
 def _duplicate(site: Site) -> str:
-    return "DuplicateSpecError" if site.runs("jax", ">=0.9") else "ValueError: an axis is used twice"
+    return "DuplicateSpecError" if site.allows("jax", ">=0.9") else "ValueError: an axis is used twice"
 
 
 def _sizes(site: Site, given: Expression) -> Found:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.values import Made, options
+from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
@@ -40,8 +40,8 @@ class EinshardInJit(Rule):
     code = "SL653"
     name = "einshard-in-jit"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
-    wakes = (Calls(SHARD),)
+    releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
+    triggers = (Calls(SHARD),)
     forms = ("call",)
     where = "traced"
     in_version_checks = False
@@ -56,7 +56,7 @@ class EinshardInJit(Rule):
         yield site.finding(
             site.call.func,
             site.region.describe(site.file),
-            f"On {site.on('jax')} this raises UnexpectedTracerError: einshard reads the array, and here is none.",
+            f"On {site.release('jax')} this raises UnexpectedTracerError: einshard reads the array, and here is none.",
             help="constrain it by jax.lax.with_sharding_constraint(x, make_sharding(expression)), "
             "or place it before the traced function is called",
             fix=self._fix(site, array),
@@ -93,14 +93,14 @@ class EinshardInJit(Rule):
 def _host(site: Site, array: ast.expr) -> bool:
     """Whether it may be a NumPy array, which einshard can read in a trace too."""
     return any(
-        isinstance(option, Made) and option.api.startswith("numpy.") for option in options(site.value(array))
+        isinstance(option, CallResult) and option.api.startswith("numpy.") for option in options(site.value(array))
     )
 
 
 def _traced(site: Site, array: ast.expr) -> bool:
     """Whether the array is surely jax's own: made by it, or out of what the traced function is given."""
     if any(
-        isinstance(option, Made) and option.api.startswith("jax.") for option in options(site.value(array))
+        isinstance(option, CallResult) and option.api.startswith("jax.") for option in options(site.value(array))
     ):
         return True
     function = site.scope.function()

@@ -43,8 +43,8 @@ class StrayStar(Rule):
     code = "SL652"
     name = "einshard-stray-star"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
-    wakes = (Calls(SHARD, MAKE),)
+    releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
+    triggers = (Calls(SHARD, MAKE),)
     forms = ("call",)
     fixes = "unsafe"
 
@@ -136,7 +136,7 @@ class StrayStar(Rule):
         return site.finding(
             given.node,
             label,
-            f"On {site.on('einshard')} {what}.",
+            f"On {site.release('einshard')} {what}.",
             help=help,
             fix=fix,
             span=given.of(element),

@@ -50,8 +50,8 @@ class EinshardToNamedSharding(Rule):
     name = "einshard-to-named-sharding"
     harm = Harm.REMOVED
     default = False
-    holds: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
-    wakes = (Calls(SHARD, MAKE),)
+    releases: ClassVar[Mapping[str, str]] = {"einshard": ">=0.2"}
+    triggers = (Calls(SHARD, MAKE),)
     forms = ("call",)
     where = "host"
     fixes = "unsafe"
@@ -66,12 +66,12 @@ class EinshardToNamedSharding(Rule):
         reason = "" if isinstance(mesh, SharedMesh) else mesh
         fix = self._fix(site, calls, mesh) if isinstance(mesh, SharedMesh) else None
         says = "its mesh is this expression's own"
-        if site.runs("jax", ">=0.9.2"):
+        if site.allows("jax", ">=0.9.2"):
             says += ": a jit that takes arrays of two such meshes can raise IndivisibleError"
         yield site.finding(
             site.call.func,
             "a mesh of its own",
-            f"On {site.on('jax')} {says}.",
+            f"On {site.release('jax')} {says}.",
             help=f"rewrite it by hand: {reason}"
             if reason
             else "write device_put with a NamedSharding of one mesh",
@@ -82,7 +82,7 @@ class EinshardToNamedSharding(Rule):
         name = next((one for one in _NAMES if not list(site.file.mentions(one))), None)
         if name is None or any(_inside(one, calls) for one in calls):
             return None
-        types = {"jax.sharding.AxisType": "AxisType"} if site.runs("jax", ">=0.9") else {}
+        types = {"jax.sharding.AxisType": "AxisType"} if site.allows("jax", ">=0.9") else {}
         names, taken = spell_short(site.program, site.file, site.call, {**types, **_SHARDING})
         edits: list[Edit] = [*taken]
         firsts: dict[Scope | None, ast.stmt] = {}

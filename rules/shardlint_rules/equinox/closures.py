@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shardlint.model import api
 from shardlint.model.mesh.meshes import is_sharding
 from shardlint.model.reach import lookup
-from shardlint.model.values import Function, Made, Place, Value, options
+from shardlint.model.values import CallResult, Function, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.equinox.placement import PLACING
@@ -58,7 +58,7 @@ def _only_asks(file: FileFacts, node: ast.Name) -> bool:
 
 def split_at(site: Site, value: Value) -> int | None:
     """The line of the call that split the value over a mesh of Auto axes, if it surely did."""
-    if len(options(value)) != 1 or not isinstance(value, Made) or value.call is None:
+    if len(options(value)) != 1 or not isinstance(value, CallResult) or value.call is None:
         return None
     name = PLACING.get(value.api)
     target = value.call.get(name, api.SIGNATURES[value.api]) if name is not None else None

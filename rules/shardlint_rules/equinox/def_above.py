@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Parameters, parameters_of
-from shardlint.model.values import Api, Function, Value, Wrapped, options
+from shardlint.model.values import Api, Function, Transformed, Value, options
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -123,7 +123,7 @@ def _stays_itself(site: Site, function: ast.expr, statement: ast.stmt) -> bool:
 
 
 def _holds_nothing(value: Value) -> bool:
-    if isinstance(value, Wrapped):
+    if isinstance(value, Transformed):
         given = value.call.positional[1:] if value.call is not None else ()
         return value.api.name != "functools.partial" and not given and _holds_nothing(value.inner)
     if isinstance(value, Function):

@@ -7,7 +7,17 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.modules import Instance, Leaf
-from shardlint.model.values import Api, ClassValue, Constant, Function, Made, Place, Value, Wrapped, options
+from shardlint.model.values import (
+    Api,
+    CallResult,
+    ClassValue,
+    Constant,
+    Function,
+    Place,
+    Transformed,
+    Value,
+    options,
+)
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.placement import by_parts, two_arguments
@@ -42,8 +52,8 @@ class DevicePutModule(Rule):
     code = "SL103"
     name = "device-put-module"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
-    wakes = (Calls("jax.device_put"),)
+    releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
+    triggers = (Calls("jax.device_put"),)
     forms = ("call",)
     where = "host"
     in_version_checks = False
@@ -105,16 +115,16 @@ def _sure(instance: Instance, leaf: Leaf) -> bool:
 def _message(site: Site, leaf: Leaf) -> str:
     if leaf.kind == "number":
         return (
-            f"On {site.on('jax')} this turns `{leaf.path}` into an array: filter_jit traces it from then on, "
+            f"On {site.release('jax')} this turns `{leaf.path}` into an array: filter_jit traces it from then on, "
             "and filter_grad differentiates it if it is a float."
         )
-    return f"On {site.on('jax')} this raises TypeError: device_put takes arrays only."
+    return f"On {site.release('jax')} this raises TypeError: device_put takes arrays only."
 
 
 def _fresh(site: Site, tree: ast.expr, instance: Instance) -> bool:
     """Whether the Module comes straight from its constructor and holds nothing that may be committed to a device."""
     value = site.value(tree)
-    if not isinstance(value, Made) or value.by != instance.cls or value.call is None:
+    if not isinstance(value, CallResult) or value.by != instance.cls or value.call is None:
         return False
     given = (*value.call.positional, *value.call.keywords.values())
     hidden = value.call.open_positional or value.call.open_keywords
@@ -128,12 +138,12 @@ def _uncommitted(site: Site, place: Place) -> bool:
         return True
     found = options(site.program.evaluator.value(place))
     return all(
-        isinstance(value, Constant | Function | Api | Wrapped | ClassValue) or _new(value) for value in found
+        isinstance(value, Constant | Function | Api | Transformed | ClassValue) or _new(value) for value in found
     )
 
 
 def _new(value: Value) -> bool:
     """Whether an array comes from a function that makes one."""
-    return isinstance(value, Made) and value.api.startswith(
+    return isinstance(value, CallResult) and value.api.startswith(
         ("jax.numpy.", "jax.random.", "jax.nn.initializers.")
     )

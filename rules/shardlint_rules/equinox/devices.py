@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shardlint.model import api
 from shardlint.model.mesh.meshes import Mesh
-from shardlint.model.values import Api, Constant, Made, Place, Value, options
+from shardlint.model.values import Api, CallResult, Constant, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.placement import PLACING
 
@@ -31,7 +31,7 @@ def committed(site: Site, value: Value) -> Devices | None:
 
 
 def _committed(site: Site, value: Value) -> Devices | None:
-    if not isinstance(value, Made) or value.call is None or value.api not in PLACING:
+    if not isinstance(value, CallResult) or value.call is None or value.api not in PLACING:
         return None
     target = value.call.get(PLACING[value.api], api.SIGNATURES[value.api])
     if target is None or not isinstance(target.node, ast.expr):
@@ -40,7 +40,7 @@ def _committed(site: Site, value: Value) -> Devices | None:
     if site.program.region(place.file, place.node).traced in ("always", "sometimes"):
         return None
     found = asked(site, target)
-    if found is not None and value.api == "equinox.filter_shard" and site.runs("jax", "<0.8.3"):
+    if found is not None and value.api == "equinox.filter_shard" and site.allows("jax", "<0.8.3"):
         # Up to jax 0.6.2 a new array that lies on its device already comes back as it was: uncommitted.
         return None if found.single and found.part in ("0", "?") else found
     return found
@@ -64,7 +64,7 @@ def differ(one: Devices, two: Devices) -> bool:
 
 
 def _of_sharding(site: Site, value: Value) -> Devices | None:
-    if not isinstance(value, Made) or value.call is None:
+    if not isinstance(value, CallResult) or value.call is None:
         return None
     if value.api == "jax.sharding.SingleDeviceSharding":
         device = value.call.get("device", api.SIGNATURES[value.api])
@@ -75,7 +75,7 @@ def _of_sharding(site: Site, value: Value) -> Devices | None:
 
 
 def _of_mesh(site: Site, mesh: Mesh, value: Value) -> Devices | None:
-    if not isinstance(value, Made) or value.call is None:
+    if not isinstance(value, CallResult) or value.call is None:
         return None
     if mesh.api == "jax.make_mesh":
         if "devices" in value.call.keywords or value.call.open_keywords or not mesh.sizes:
@@ -115,7 +115,7 @@ def _part(site: Site, place: Place) -> str | None:
         return f"[{text}]"
     if isinstance(node, ast.Name):
         value = site.program.evaluator.value(Place(place.file, node))
-        if isinstance(value, Made) and value.call is not None and value.api in (*api.DEVICE_LISTS, *_ARRAYS):
+        if isinstance(value, CallResult) and value.call is not None and value.api in (*api.DEVICE_LISTS, *_ARRAYS):
             return _part(site, value.call.place)
     return None
 
@@ -142,7 +142,7 @@ def _device(site: Site, place: Place) -> Devices | None:
     if not isinstance(node, ast.Subscript) or isinstance(node.slice, ast.Slice | ast.Tuple):
         return None
     listed = site.program.evaluator.value(Place(file, node.value))
-    if not isinstance(listed, Made) or listed.api not in api.DEVICE_LISTS or listed.call is None:
+    if not isinstance(listed, CallResult) or listed.api not in api.DEVICE_LISTS or listed.call is None:
         return None
     if listed.call.positional or listed.call.keywords:
         return None  # of another backend

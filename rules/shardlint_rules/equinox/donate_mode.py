@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from shardlint.model import api
 from shardlint.model.signatures import DONATE_SETTINGS, STATIC_SETTINGS
-from shardlint.model.values import Api, ClassValue, Constant, Function, Items, Made, options
+from shardlint.model.values import Api, CallResult, ClassValue, Constant, Function, Items, options
 from shardlint.rules_api.rule import Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
@@ -113,7 +113,7 @@ def _parameters(site: Site, wrapping: Wrapping) -> Parameters:
             raise NotRewritten(
                 f'`{site.text(node)}` is a bound method: donate="all" would donate what it is bound to'
             )
-        if isinstance(value, ClassValue) or (isinstance(value, Made) and isinstance(value.by, ClassValue)):
+        if isinstance(value, ClassValue) or (isinstance(value, CallResult) and isinstance(value.by, ClassValue)):
             raise NotRewritten(f'`{site.text(node)}` may hold arrays, which donate="all" would donate too')
     if len(found) != 1 or not isinstance(found[0], Function):
         raise NotRewritten(f"the parameters of `{site.text(node)}` are not known here")
@@ -127,7 +127,7 @@ def _expression(node: ast.AST) -> ast.expr:
 
 def _keeps_parameters(site: Site, decorator: ast.expr) -> bool:
     value = site.value(decorator)
-    found = value.by if isinstance(value, Made) else value
+    found = value.by if isinstance(value, CallResult) else value
     if not isinstance(found, Api):
         return False
     return found.name in KEEPING or (

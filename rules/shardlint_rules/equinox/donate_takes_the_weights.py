@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from shardlint.model.modules import Instance
-from shardlint.model.values import ClassValue, Function, Place, Value, Wrapped
+from shardlint.model.values import ClassValue, Function, Place, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.jitted import Jitted, expected, jitted
@@ -59,8 +59,8 @@ class DonateTakesTheWeights(Rule):
     code = "SL106"
     name = "donate-takes-the-weights"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
-    wakes = (Calls("equinox.filter_jit", near=("donate",)),)
+    releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
+    triggers = (Calls("equinox.filter_jit", file_says=("donate",)),)
     in_version_checks = False
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -82,7 +82,7 @@ class DonateTakesTheWeights(Rule):
         )
 
     def _problem(self, site: Site, found: Jitted, mode: str) -> _Problem | None:
-        on = site.on("equinox")
+        on = site.release("equinox")
         rest = f"On {on} a result that takes the memory of %s leaves it deleted, and the next call raises."
         instance = _holding(site, found.fun, found.function)
         if instance is not None:
@@ -121,7 +121,7 @@ def _holding(site: Site, value: Value, node: ast.AST) -> Instance | None:
     if isinstance(value, Function) and value.bound and isinstance(node, ast.Attribute):
         dunder = node.attr.startswith("__")
         return None if dunder else modules.instance(site.value(node.value))
-    if isinstance(value, Wrapped) and value.call is not None:
+    if isinstance(value, Transformed) and value.call is not None:
         places = value.call.positional
         if value.api.name in _KEEPING and places and places[0].file is site.file:
             return _holding(site, value.inner, places[0].node)

@@ -45,8 +45,8 @@ class FilterJitJitKeyword(Rule):
     code = "SL102"
     name = "filter-jit-jit-keyword"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
-    wakes = (Calls("equinox.filter_jit"),)
+    releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
+    triggers = (Calls("equinox.filter_jit"),)
     in_version_checks = False
     fixes = "both"
 
@@ -73,7 +73,7 @@ class FilterJitJitKeyword(Rule):
         yield site.finding(
             node,
             f"`filter_jit` takes no {' and no '.join(places)}",
-            f"On {site.on('equinox')} {when}.",
+            f"On {site.release('equinox')} {when}.",
             help=f"{advice}; not rewritten: {reason}" if reason else advice,
             fix=fix,
             certainty=certainty,

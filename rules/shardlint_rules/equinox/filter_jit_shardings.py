@@ -54,8 +54,8 @@ class FilterJitShardings(Rule):
     code = "SL101"
     name = "filter-jit-shardings"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
-    wakes = (Calls("equinox.filter_jit"),)
+    releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
+    triggers = (Calls("equinox.filter_jit"),)
     in_version_checks = False
     fixes = "both"
 
@@ -78,8 +78,8 @@ class FilterJitShardings(Rule):
         )
 
     def _outcome(self, site: Site, given: _Given) -> Outcome:
-        release = f"On {site.on('equinox')} "
-        if site.runs("equinox", ">=0.13.1"):
+        release = f"On {site.release('equinox')} "
+        if site.allows("equinox", ">=0.13.1"):
             when = "this raises ValueError"
             if site.decorated is not None:
                 when = f"wrapping `{site.decorated.name}` raises ValueError"

@@ -33,8 +33,8 @@ class FilterPmap(Rule):
     code = "SL107"
     name = "filter-pmap"
     harm = Harm.COST
-    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
-    wakes = (Calls("equinox.filter_pmap"), Uses("equinox.filter_pmap"))
+    releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
+    triggers = (Calls("equinox.filter_pmap"), Uses("equinox.filter_pmap"))
     forms = ("call", "partial", "name")
     in_version_checks = False
 

@@ -42,8 +42,8 @@ class FilterShardAcrossDevices(Rule):
     code = "SL109"
     name = "filter-shard-across-devices"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
-    wakes = (Calls("equinox.filter_shard"),)
+    releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
+    triggers = (Calls("equinox.filter_shard"),)
     forms = ("call",)
     where = "host"
     in_version_checks = False
@@ -61,7 +61,7 @@ class FilterShardAcrossDevices(Rule):
         yield site.finding(
             site.call.func,
             f"it is on {before.words}, and is to be on {after.words}",
-            f"On {site.on('jax')} this raises ValueError: filter_shard does not move what is committed elsewhere.",
+            f"On {site.release('jax')} this raises ValueError: filter_shard does not move what is committed elsewhere.",
             help="outside jit move it with jax.device_put",
             fix=self._fix(site) if proven else None,  # in traced code device_put would place nothing
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,

@@ -141,6 +141,6 @@ def _refuse_explicit(site: Site, node: ast.expr) -> None:
             continue
         if site.shardings.axis_types(mesh) == "explicit" or mesh.axis_types == "mixed":
             raise NotRewritten(
-                f"its mesh has Explicit axes on {site.on('jax')}, where filter_shard raises: device_put "
+                f"its mesh has Explicit axes on {site.release('jax')}, where filter_shard raises: device_put "
                 "the arguments before the call, or make the mesh with axis_types=(AxisType.Auto, ...)"
             )

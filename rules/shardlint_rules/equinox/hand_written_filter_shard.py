@@ -47,8 +47,8 @@ class HandWrittenFilterShard(Rule):
     code = "SL104"
     name = "hand-written-filter-shard"
     harm = Harm.REMOVED
-    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
-    wakes = (Calls("equinox.combine"),)
+    releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
+    triggers = (Calls("equinox.combine"),)
     forms = ("call",)
     in_version_checks = False
     fixes = "safe"
@@ -65,7 +65,7 @@ class HandWrittenFilterShard(Rule):
         if removed is not None:
             name, release = removed
             gone = (
-                f"{name}, which it uses, was removed in jax {show(release)}: on {site.on('jax')} that raises."
+                f"{name}, which it uses, was removed in jax {show(release)}: on {site.release('jax')} that raises."
             )
             message = f"{gone} {message}"
         yield site.finding(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.values import Value, Wrapped, options
+from shardlint.model.values import Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.jitted import expected, jitted, to_filter_jit
@@ -46,8 +46,8 @@ class JitOfFilteredTransform(Rule):
     code = "SL108"
     name = "jit-of-filtered-transform"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.13.0"}
-    wakes = (Calls("jax.jit"), Uses("jax.jit"))
+    releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.13.0"}
+    triggers = (Calls("jax.jit"), Uses("jax.jit"))
     in_version_checks = False
     project = "equinox"
     fixes = "safe"
@@ -64,11 +64,11 @@ class JitOfFilteredTransform(Rule):
         yield site.finding(
             found.name,
             f"compiles what {names[0].replace('equinox.', 'eqx.')} returned",
-            f"On {site.on('equinox')} calling it raises TypeError: unhashable type: '{kind}'.",
+            f"On {site.release('equinox')} calling it raises TypeError: unhashable type: '{kind}'.",
             help="compile it with eqx.filter_jit",
             fix=to_filter_jit(site, found),
         )
 
 
 def _transform(value: Value) -> str:
-    return value.api.name if isinstance(value, Wrapped) else ""
+    return value.api.name if isinstance(value, Transformed) else ""

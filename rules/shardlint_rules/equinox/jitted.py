@@ -37,7 +37,7 @@ class Jitted:
 def jitted(site: Site) -> Jitted | None:
     """What the site's jit compiles; None where that is not to be seen.
 
-    Wake for calls and for uses of the jit: a bare decorator is no call. A use that is no decorator is none here.
+    Trigger on calls and for uses of the jit: a bare decorator is no call. A use that is no decorator is none here.
     """
     if site.form == "name":
         if not isinstance(site.syntax, ast.expr) or site.decorated is None:

@@ -52,8 +52,8 @@ class ModuleThroughJaxJit(Rule):
     code = "SL110"
     name = "module-through-jax-jit"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
-    wakes = (Calls("jax.jit"), Uses("jax.jit"))
+    releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5", "jax": ">=0.4.38"}
+    triggers = (Calls("jax.jit"), Uses("jax.jit"))
     in_version_checks = False
     project = "equinox"
     fixes = "safe"
@@ -108,7 +108,7 @@ class ModuleThroughJaxJit(Rule):
         if instance is not None and _holds_arrays(modules.leaves(instance)):
             yield _Problem(
                 f"compiles {what} of {instance.name}, a Module",
-                f"On {site.on('jax')} calling it raises TypeError: jax.jit hashes what it compiles, and arrays "
+                f"On {site.release('jax')} calling it raises TypeError: jax.jit hashes what it compiles, and arrays "
                 "have no hash.",
             )
 
@@ -149,7 +149,7 @@ class ModuleThroughJaxJit(Rule):
     def _passed(
         self, site: Site, instance: Instance, what: str, where: str, static: bool
     ) -> Iterator[_Problem]:
-        on = site.on("jax")
+        on = site.release("jax")
         leaves = site.program.modules.leaves(instance)
         if static:
             if _holds_arrays(leaves):

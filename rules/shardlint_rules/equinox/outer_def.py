@@ -13,7 +13,7 @@ from shardlint_rules.equinox.body import input_lines
 from shardlint_rules.equinox.given_shardings import Each, One, sources
 from shardlint_rules.equinox.layout import line_length
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
-from shardlint_rules.equinox.written_function import Transformed
+from shardlint_rules.equinox.written_function import WithoutBody
 
 if TYPE_CHECKING:
     from shardlint_rules.equinox.call_text import Cut
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _UNIT = "    "
 
 
-def around_call(site: Site, target: Transformed, asked: Asked, rest: Cut) -> tuple[list[Edit], list[str]]:
+def around_call(site: Site, target: WithoutBody, asked: Asked, rest: Cut) -> tuple[list[Edit], list[str]]:
     """`step = filter_jit(transform(f), ...)` as a decorated `def step`."""
     statement = site.file.statement(target.by)
     name = statement.targets[0] if isinstance(statement, ast.Assign) else None
@@ -83,7 +83,7 @@ def of_lambda(
 
 
 def around_decorated(
-    site: Site, target: Transformed, asked: Asked, rest: Cut
+    site: Site, target: WithoutBody, asked: Asked, rest: Cut
 ) -> tuple[list[Edit], list[str]]:
     """The decorated definition under another name, and a jitted `def` that calls it below."""
     node = target.decorated
@@ -129,7 +129,7 @@ def _decorator(site: Site, rest: Cut, function: ast.expr) -> str:
     return f"{name}({left})" if left else name
 
 
-def _signature(site: Site, target: Transformed, asked: Asked) -> str:
+def _signature(site: Site, target: WithoutBody, asked: Asked) -> str:
     parameters = target.parameters
     if asked.inputs is None:
         return "*args, **kwargs"
@@ -142,7 +142,7 @@ def _signature(site: Site, target: Transformed, asked: Asked) -> str:
     return ", ".join(_given(target, asked))
 
 
-def _given(target: Transformed, asked: Asked) -> list[str]:
+def _given(target: WithoutBody, asked: Asked) -> list[str]:
     """The parameters that are given: of those with defaults as many as in_shardings has entries for."""
     names, required = list(target.parameters.positional), target.parameters.required
     if isinstance(asked.inputs, Each) and required <= len(asked.inputs.texts) <= len(names):
@@ -151,7 +151,7 @@ def _given(target: Transformed, asked: Asked) -> list[str]:
 
 
 def _body(
-    site: Site, target: Transformed, asked: Asked, function: str, indent: str, node: ast.stmt
+    site: Site, target: WithoutBody, asked: Asked, function: str, indent: str, node: ast.stmt
 ) -> tuple[list[Edit], str, list[str]]:
     """The imports it needs, the lines of the body, and what they write."""
     shard, imports = spell(site.program, site.file, node, "equinox.filter_shard")

@@ -6,7 +6,7 @@ import ast
 
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
 from shardlint.model.reach import lookup
-from shardlint.model.values import Made, Value, options
+from shardlint.model.values import CallResult, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope
 from shardlint_rules.equinox.wrapped import Definition
@@ -31,7 +31,7 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
 
 def makes_sharding(value: Value) -> bool:
     """Calls that are cheap and the same whenever they run."""
-    return all(isinstance(option, Made) and option.api in _MAKERS for option in options(value))
+    return all(isinstance(option, CallResult) and option.api in _MAKERS for option in options(value))
 
 
 def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:

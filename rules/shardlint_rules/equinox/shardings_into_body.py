@@ -34,7 +34,7 @@ from shardlint_rules.equinox.layout import line_length
 from shardlint_rules.equinox.outer_def import around_call, around_decorated, of_lambda
 from shardlint_rules.equinox.same_in_body import obstacle
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach, Wrapping, wrappings
-from shardlint_rules.equinox.written_function import Transformed, Written, written
+from shardlint_rules.equinox.written_function import WithoutBody, Written, written
 
 _WHY = "the constraints take effect, which changes the compiled program"
 
@@ -132,11 +132,11 @@ def _in_place(site: Site, found: list[Wrapping], asked: Asked, rest: Cut, forgot
 
 
 def _one(
-    site: Site, target: Written | Transformed, asked: Asked, rest: Cut, count: int
+    site: Site, target: Written | WithoutBody, asked: Asked, rest: Cut, count: int
 ) -> tuple[list[Edit], list[str], bool]:
     """The edits for one function, what they write, and whether they hold the call itself too."""
     every = sources(asked.inputs) + sources(asked.outputs)
-    if isinstance(target, Transformed):
+    if isinstance(target, WithoutBody):
         if count > 1:
             raise NotRewritten(f"`{target.text}` went through another transform or decorator first")
         made = around_decorated if target.decorated is not None else around_call

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from shardlint.model.modules import Instance
 from shardlint.model.reach import lookup
-from shardlint.model.values import Function, Wrapped
+from shardlint.model.values import Function, Transformed
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.closures import carried, split_at
@@ -62,8 +62,8 @@ class WeightsBecomeConstants(Rule):
     code = "SL105"
     name = "weights-become-constants"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38", "equinox": ">=0.11.5"}
-    wakes = (Calls("jax.jit", _FILTER, near=_NEAR), Uses("jax.jit", _FILTER, near=_NEAR))
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38", "equinox": ">=0.11.5"}
+    triggers = (Calls("jax.jit", _FILTER, file_says=_NEAR), Uses("jax.jit", _FILTER, file_says=_NEAR))
     where = "host"
     fixes = "both"
 
@@ -82,8 +82,8 @@ class WeightsBecomeConstants(Rule):
             yield site.finding(
                 found.name,
                 f"`{variable.name}`, placed at line {variable.line}, is no argument",
-                f"On {site.on('jax')} `{variable.name}` becomes a constant of the compiled program: whole on every "
-                "device that runs it, its sharding lost.",
+                f"On {site.release('jax')} `{variable.name}` becomes a constant of the compiled program: whole on "
+                "every device that runs it, its sharding lost.",
                 help=f"make `{variable.name}` an argument of the function",
             )
 
@@ -94,7 +94,7 @@ class WeightsBecomeConstants(Rule):
         return site.finding(
             found.name,
             f"`{model}` is no argument of what is compiled",
-            f"On {site.on('jax')} its weights become constants of the compiled program: "
+            f"On {site.release('jax')} its weights become constants of the compiled program: "
             + (
                 "whole on every device that runs it, their sharding lost."
                 if sharded
@@ -196,7 +196,7 @@ def _forwards(node: ast.Lambda, call: ast.Call) -> bool:
 
 def _is_vmap(site: Site, node: ast.Call) -> bool:
     value = site.value(node)
-    return isinstance(value, Wrapped) and value.api.name == "jax.vmap"
+    return isinstance(value, Transformed) and value.api.name == "jax.vmap"
 
 
 def _is_method(site: Site, node: ast.Attribute) -> bool:

@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from shardlint.model.signatures import Parameters, parameters_of
-from shardlint.model.values import Api, Function, Made, Place, Wrapped
+from shardlint.model.values import Api, CallResult, Function, Place, Transformed
 from shardlint.rules_api.site import Site
 from shardlint_rules.equinox.wrapped import (
     KEEPING,
@@ -40,7 +40,7 @@ class Written:
 
 
 @dataclass(frozen=True)
-class Transformed:
+class WithoutBody:
     """A function that went through a transform: the expression, or the definition that is decorated with it."""
 
     text: str
@@ -50,7 +50,7 @@ class Transformed:
     decorated: ast.FunctionDef | None = None
 
 
-def written(site: Site, wrapping: Wrapping) -> Written | Transformed:
+def written(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     """The function of a wrapping. Raises `NotRewritten` where it is not sure that only this wrapper runs it so."""
     node = wrapping.function
     if not isinstance(node, Definition):
@@ -71,14 +71,14 @@ def _body(node: Definition | ast.Lambda, names: list[str], spare: int, site: Sit
     return Written(node, names, spare)
 
 
-def _between(site: Site, node: Definition, by: ast.AST) -> Transformed | None:
+def _between(site: Site, node: Definition, by: ast.AST) -> WithoutBody | None:
     """Decorators between filter_jit and the definition that make another function of it."""
     place = next(index for index, decorator in enumerate(node.decorator_list) if decorator is by)
     transform = False
     for decorator in node.decorator_list[place + 1 :]:
         value = site.value(decorator)
-        api = value.by if isinstance(value, Made) else value
-        if isinstance(value, Wrapped) and value.api.name == "functools.partial":
+        api = value.by if isinstance(value, CallResult) else value
+        if isinstance(value, Transformed) and value.api.name == "functools.partial":
             api = value.inner
         if isinstance(api, Api) and api.name in _SAME_ARGUMENTS:
             transform = True
@@ -90,10 +90,10 @@ def _between(site: Site, node: Definition, by: ast.AST) -> Transformed | None:
         raise NotRewritten(f"a transform stands between filter_jit and `{node.name}`")
     parameters = parameters_of(site.program.evaluator.function(site.file, node), site.program.evaluator)
     assert parameters is not None
-    return Transformed(node.name, parameters, by, decorated=node)
+    return WithoutBody(node.name, parameters, by, decorated=node)
 
 
-def _passed(site: Site, wrapping: Wrapping) -> Written | Transformed:
+def _passed(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     node = wrapping.function
     text = " ".join(site.text(node).split())
     if isinstance(node, ast.Lambda):
@@ -101,7 +101,7 @@ def _passed(site: Site, wrapping: Wrapping) -> Written | Transformed:
     value = site.value(node)
     bound = 0
     inner = value
-    if isinstance(value, Wrapped):
+    if isinstance(value, Transformed):
         if value.api.name != "functools.partial":
             return _transformed(site, wrapping, value, text)
         inner = value.inner
@@ -144,15 +144,15 @@ def _check_alone(site: Site, definition: Definition | ast.Lambda, wrapping: Wrap
             )
 
 
-def _transformed(site: Site, wrapping: Wrapping, value: Wrapped, text: str) -> Transformed:
+def _transformed(site: Site, wrapping: Wrapping, value: Transformed, text: str) -> WithoutBody:
     parameters = parameters_of(value, site.program.evaluator)
     inner = value.inner
-    if value.api.name not in _SAME_ARGUMENTS or parameters is None or isinstance(inner, Wrapped):
+    if value.api.name not in _SAME_ARGUMENTS or parameters is None or isinstance(inner, Transformed):
         raise OutOfReach(f"`{text}` went through another transform or decorator first")
     if isinstance(inner, Function) and inner.bound:
         raise OutOfReach(f"`{text}` is of a method, whose self a function around it would keep")
     assert isinstance(wrapping.function, ast.expr)
-    return Transformed(text, parameters, wrapping.by, node=wrapping.function)
+    return WithoutBody(text, parameters, wrapping.by, node=wrapping.function)
 
 
 def _line(site: Site, place: Place) -> str:

@@ -38,10 +38,10 @@ class AnnotationKeyDeprecated(Rule):
     code = "SL515"
     name = "annotation-key-deprecated"
     harm = Harm.REMOVED
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.12.6"}
-    wakes = (
-        Calls(*VARIABLES, WITH_METADATA, near=KEYS),
-        Calls(*LAYERS, near=("_metadata",)),
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.12.6"}
+    triggers = (
+        Calls(*VARIABLES, WITH_METADATA, file_says=KEYS),
+        Calls(*LAYERS, file_says=("_metadata",)),
     )
     forms = ("call",)
     in_version_checks = False
@@ -58,6 +58,6 @@ class AnnotationKeyDeprecated(Rule):
             yield site.finding(
                 one.node,
                 f"renamed to {write}",
-                f"On {site.on('flax')} this works, with a DeprecationWarning.",
+                f"On {site.release('flax')} this works, with a DeprecationWarning.",
                 fix=renamed(site, one, write, OLDER),
             )

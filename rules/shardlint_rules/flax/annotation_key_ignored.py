@@ -74,15 +74,15 @@ class AnnotationKeyIgnored(Rule):
     name = "annotation-key-ignored"
     harm = Harm.SILENT
     likely = ("getattr",)
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (
-        Calls(*VARIABLES, WITH_METADATA, near=_IN_TEXT),
-        Calls(*LAYERS, near=("_metadata",)),
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (
+        Calls(*VARIABLES, WITH_METADATA, file_says=_IN_TEXT),
+        Calls(*LAYERS, file_says=("_metadata",)),
         Calls(
             "builtins.getattr",
-            near=("(?:)getattr\\([^)]*[\"'](?:sharding|sharding_names|out_sharding)[\"']",),
+            file_says=("(?:)getattr\\([^)]*[\"'](?:sharding|sharding_names|out_sharding)[\"']",),
         ),
-        Methods("get_metadata", near=tuple(f"{quote}{key}{quote}" for key in KEYS for quote in "\"'")),
+        Methods("get_metadata", file_says=tuple(f"{quote}{key}{quote}" for key in KEYS for quote in "\"'")),
     )
     in_version_checks = False
     fixes = "unsafe"
@@ -102,7 +102,7 @@ class AnnotationKeyIgnored(Rule):
                     yield finding
 
     def _given(self, site: Site, one: Annotation, others: list[str]) -> Finding | None:
-        on, write = site.on("flax"), preferred(site)
+        on, write = site.release("flax"), preferred(site)
         if any(heeded(site, key) for key in others):
             return None
         if one.key in KEYS and heeded(site, one.key):
@@ -136,9 +136,9 @@ class AnnotationKeyIgnored(Rule):
         yield site.finding(
             key,
             f"flax keeps it as {kept}",
-            f"On {site.on('flax')} this raises KeyError: {missing}."
+            f"On {site.release('flax')} this raises KeyError: {missing}."
             if raises
-            else f"On {site.on('flax')} {missing}: what comes back says that it is not sharded.",
+            else f"On {site.release('flax')} {missing}: what comes back says that it is not sharded.",
             harm=Harm.CRASH if raises else None,
             fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
         )
@@ -165,7 +165,8 @@ class AnnotationKeyIgnored(Rule):
         yield site.finding(
             key,
             f"flax keeps it as {kept}",
-            f"On {site.on('flax')} the axes that a variable is annotated with are its `{kept}`: this gives {instead}.",
+            f"On {site.release('flax')} the axes that a variable is annotated with are its `{kept}`: this gives "
+            f"{instead}.",
             fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
             certainty=Certainty.POSSIBLE,
             form="getattr",
@@ -189,7 +190,7 @@ def _variable(site: Site) -> str | None:
 
 def _key_read(site: Site) -> ast.Constant | None:
     given: ast.expr | None = site.call.args[0] if site.call.args else None
-    if given is not None and not site.runs("flax", ">=0.12"):
+    if given is not None and not site.allows("flax", ">=0.12"):
         return None  # get_metadata takes no name there
     if given is None:
         outer = site.file.parent(site.call)

@@ -46,10 +46,10 @@ class AnnotationListOrString(Rule):
     code = "SL505"
     name = "annotation-list-or-string"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (
-        Calls(*VARIABLES, WITH_METADATA, near=("sharding",)),
-        Calls(*LAYERS, near=("_metadata",)),
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (
+        Calls(*VARIABLES, WITH_METADATA, file_says=("sharding",)),
+        Calls(*LAYERS, file_says=("_metadata",)),
         Calls(WITH_PARTITIONING),
     )
     forms = ("call",)
@@ -65,7 +65,7 @@ class AnnotationListOrString(Rule):
 
     def _judge(self, site: Site, node: ast.expr) -> Finding | None:
         values = options(site.value(node))
-        ignored, on = site.runs("flax", ">=0.12.6"), site.on("flax")
+        ignored, on = site.allows("flax", ">=0.12.6"), site.release("flax")
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
             letters = f"On {on} this is read letter by letter, and no mesh has such axes."
             what, label = "string", "a string is no spec"

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.model.values import Api, Constant, Items, Made, Value
+from shardlint.model.values import Api, CallResult, Constant, Items, Value
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 
@@ -30,21 +30,21 @@ _SWITCHES = ("flax_always_shard_variable", "use_eager_sharding", "FLAX_ALWAYS_SH
 
 def kept_under(site: Site) -> str:
     """The key under which the project's flax keeps the annotation, whatever it was given as."""
-    if site.runs("flax", ">=0.12.4"):
+    if site.allows("flax", ">=0.12.4"):
         return "out_sharding"
-    return "sharding_names" if site.runs("flax", ">=0.11") else "sharding"
+    return "sharding_names" if site.allows("flax", ">=0.11") else "sharding"
 
 
 def heeded(site: Site, key: str) -> bool:
     """Whether the project's flax takes a key for a sharding annotation."""
     if key == "out_sharding":
-        return site.runs("flax", ">=0.12.4")
-    return key == "sharding" or (key == "sharding_names" and site.runs("flax", ">=0.11"))
+        return site.allows("flax", ">=0.12.4")
+    return key == "sharding" or (key == "sharding_names" and site.allows("flax", ">=0.11"))
 
 
 def preferred(site: Site) -> str:
     """The key to write on the project's flax."""
-    return "out_sharding" if site.runs("flax", ">=0.12.4") else "sharding"
+    return "out_sharding" if site.allows("flax", ">=0.12.4") else "sharding"
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def renamed(site: Site, one: Annotation, write: str, why: str) -> Fix:
 
 def names_axes(value: Value) -> bool:
     """Whether a value is surely a spec, or a sequence of axis names and None with a name among them."""
-    if isinstance(value, Made):
+    if isinstance(value, CallResult):
         return isinstance(value.by, Api) and value.api == "jax.sharding.PartitionSpec"
     if not isinstance(value, Items) or value.open or value.kind == "set":
         return False
@@ -101,7 +101,7 @@ def eager(site: Site) -> bool | None:
 
     It does by default since flax 0.12. A switch at the top of the site's own file is taken at its word.
     """
-    if not site.runs("flax", ">=0.12"):
+    if not site.allows("flax", ">=0.12"):
         return False
     if not any(site.anywhere(word) for word in _SWITCHES):
         return True

@@ -10,11 +10,11 @@ from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.values import (
     Api,
     CallArguments,
+    CallResult,
     ClassValue,
     Constant,
     Function,
     Items,
-    Made,
     Place,
     Value,
     options,
@@ -37,7 +37,7 @@ class Annotated:
     def built(self, function: Value) -> Iterator[Value]:
         """The objects that a function returns."""
         if isinstance(function, ClassValue):
-            yield Made(function, None)
+            yield CallResult(function, None)
         elif isinstance(function, Function):
             file, node = function.place.file, function.node
             if isinstance(node, ast.Lambda):
@@ -62,7 +62,7 @@ class Annotated:
 
     def variable(self, owner: Value, name: str) -> bool:
         """Whether an attribute of an object is surely a variable that is annotated with an axis."""
-        if not isinstance(owner, Made):
+        if not isinstance(owner, CallResult):
             return False
         if owner.api in LAYERS and owner.call is not None:
             initializer = owner.call.get(f"{name}_init", ())
@@ -71,7 +71,7 @@ class Annotated:
         return bool(found) and all(self._variable(one) for one in found)
 
     def _variable(self, value: Value) -> bool:
-        if not isinstance(value, Made) or value.api not in VARIABLES or value.call is None:
+        if not isinstance(value, CallResult) or value.api not in VARIABLES or value.call is None:
             return False
         place = value.call.place
         if isinstance(place.node, ast.Call) and self._annotates(value.api, place, place.node):
@@ -83,13 +83,13 @@ class Annotated:
 
     def _initializer(self, value: Value) -> bool:
         """Whether a value is an initializer that `with_partitioning` or `with_metadata` annotated."""
-        if not isinstance(value, Made) or value.call is None:
+        if not isinstance(value, CallResult) or value.call is None:
             return False
         made = value.call.place
         return isinstance(made.node, ast.Call) and self._annotates(value.api, made, made.node)
 
     def _of(self, value: Value, depth: int, always: bool = False) -> Iterator[Place]:
-        if not isinstance(value, Made) or depth > _DEPTH:
+        if not isinstance(value, CallResult) or depth > _DEPTH:
             return
         if value.api in LAYERS and value.call is not None:
             yield from self._given(value.call)
@@ -109,7 +109,7 @@ class Annotated:
         """Annotated initializers that a layer of flax is given."""
         for place in arguments.keywords.values():
             value = self.evaluator.value(place)
-            if isinstance(value, Made) and value.call is not None and self._initializer(value):
+            if isinstance(value, CallResult) and value.call is not None and self._initializer(value):
                 yield value.call.place
 
     def _in(self, file: FileFacts, init: ast.FunctionDef, depth: int, always: bool) -> Iterator[Place]:
@@ -122,7 +122,7 @@ class Annotated:
                 if isinstance(value, Api) and self._annotates(value.name, place, call):
                     yield place
                 elif isinstance(value, ClassValue):
-                    yield from self._of(Made(value, None), depth + 1, always)
+                    yield from self._of(CallResult(value, None), depth + 1, always)
 
     def _annotates(self, name: str, place: Place, call: ast.Call) -> bool:
         if name == WITH_PARTITIONING:

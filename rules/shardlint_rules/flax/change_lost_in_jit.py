@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.evaluator.annotations import annotated
-from shardlint.model.values import Api, ClassValue, Made, Place, Value, options
+from shardlint.model.values import Api, CallResult, ClassValue, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
@@ -53,9 +53,9 @@ class ChangeLostInJit(Rule):
     code = "SL516"
     name = "change-lost-in-jit"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
-    wakes = (
-        Lines(r"\w+(?:\.\w+|\[[^\]\n]*\])+\s*(?:[-+*/]?=)[^=]", near=r"nnx"),
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
+    triggers = (
+        Lines(r"\w+(?:\.\w+|\[[^\]\n]*\])+\s*(?:[-+*/]?=)[^=]", file_says=r"nnx"),
         Calls("flax.nnx.update"),
     )
     where = "traced"
@@ -83,7 +83,7 @@ class ChangeLostInJit(Rule):
         yield site.finding(
             changed,
             site.region.describe(site.file),
-            f"On {site.on('flax')} this changes jax.jit's own copy of `{changed.id}`, which ends with the call: "
+            f"On {site.release('flax')} this changes jax.jit's own copy of `{changed.id}`, which ends with the call: "
             f"outside `{changed.id}` stays as it was, and nothing is raised.",
             help=f"trace it with nnx.jit, or return nnx.state({changed.id}) and update with it outside",
             certainty=Certainty.PROVEN,
@@ -177,7 +177,7 @@ def _shown_as_module(site: Site, node: ast.FunctionDef, parameter: ast.arg) -> s
         if end.kind != "called" or not isinstance(call, ast.Call) or index >= len(call.args):
             continue
         value = evaluator.value(Place(end.place.file, call.args[index]))
-        if all(isinstance(one, Made) and _is_module(site, one.by) for one in options(value)):
+        if all(isinstance(one, CallResult) and _is_module(site, one.by) for one in options(value)):
             return f"line {call.lineno} gives it one"
     return ""
 

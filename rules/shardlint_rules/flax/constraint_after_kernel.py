@@ -36,7 +36,7 @@ class ConstraintAfterKernel(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("side",)
-    wakes = (CONSTRAINING,)
+    triggers = (CONSTRAINING,)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -43,8 +43,8 @@ class LinenConstraintIgnored(Rule):
     code = "SL501"
     name = "linen-constraint-ignored"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.12.2"}
-    wakes = (Calls(*RULES_CONTEXTS), Calls(*CONSTRAINTS))
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.12.2"}
+    triggers = (Calls(*RULES_CONTEXTS), Calls(*CONSTRAINTS))
     forms = ("call",)
     in_version_checks = False
     fixes = "unsafe"
@@ -69,7 +69,7 @@ class LinenConstraintIgnored(Rule):
             yield site.finding(
                 site.call,
                 f"the mesh entered at line {at.line} is not seen",
-                f"On {site.on('flax')} this does nothing: it looks for the mesh of jax.set_mesh, "
+                f"On {site.release('flax')} this does nothing: it looks for the mesh of jax.set_mesh, "
                 "and `with mesh:` sets another.",
                 help="enter the mesh by jax.set_mesh(mesh), or write mesh=mesh here",
             )
@@ -90,7 +90,7 @@ class LinenConstraintIgnored(Rule):
         yield site.finding(
             mesh.place.node,
             "linen's logical constraints do not see this mesh",
-            f"On {site.on('flax')} they look for the mesh of jax.set_mesh, and do nothing under `with mesh:`.",
+            f"On {site.release('flax')} they look for the mesh of jax.set_mesh, and do nothing under `with mesh:`.",
             help="write jax.set_mesh(mesh) in its place",
             fix=self._fix(site, mesh),
             certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
@@ -114,7 +114,7 @@ class LinenConstraintIgnored(Rule):
                     yield found
 
     def _fix(self, site: Site, mesh: MeshContext) -> Fix | None:
-        if site.region.proven or not site.runs("jax", ">=0.7.1"):
+        if site.region.proven or not site.allows("jax", ">=0.7.1"):
             return None
         name, imports = site.spell("jax.set_mesh")
         text = f"{name}({mesh.place.text()})"

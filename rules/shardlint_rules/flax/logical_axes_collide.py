@@ -39,8 +39,8 @@ class LogicalAxesCollide(Rule):
     name = "logical-axes-collide"
     by_hand = "which dimension is to be split is for its author to say"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (Calls(*_OF_WEIGHTS),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (Calls(*_OF_WEIGHTS),)
     forms = ("call",)
     in_version_checks = False
 
@@ -68,7 +68,7 @@ class LogicalAxesCollide(Rule):
             yield site.finding(
                 node,
                 f"{shown}, which the rule of {name!r} asks for{where}, goes to {winner!r}",
-                f"On {site.on('flax')} linen leaves this dimension whole on every device: a mesh axis splits one "
+                f"On {site.release('flax')} linen leaves this dimension whole on every device: a mesh axis splits one "
                 "dimension of an array.",
                 help=f'give {name!r} another mesh axis, or a last rule ("{name}", None) if it is to stay whole here',
                 certainty=Certainty.PROVEN if always else Certainty.POSSIBLE,

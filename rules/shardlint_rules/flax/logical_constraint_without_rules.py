@@ -32,8 +32,8 @@ class LogicalConstraintWithoutRules(Rule):
     code = "SL512"
     name = "logical-constraint-without-rules"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (Calls(*CONSTRAINTS),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (Calls(*CONSTRAINTS),)
     forms = ("call",)
     closed = ("positional", "keywords")
 
@@ -49,6 +49,6 @@ class LogicalConstraintWithoutRules(Rule):
         yield site.finding(
             site.call,
             "nothing in this program sets axis rules",
-            f"On {site.on('flax')} this shards nothing: only rules say which mesh axes logical names mean.",
+            f"On {site.release('flax')} this shards nothing: only rules say which mesh axes logical names mean.",
             help="call it under nn.logical_axis_rules([(name, mesh axis), ...]), or write rules=...",
         )

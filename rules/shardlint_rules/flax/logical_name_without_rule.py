@@ -42,8 +42,8 @@ class LogicalNameWithoutRule(Rule):
     code = "SL510"
     name = "logical-name-without-rule"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (Calls(*TAKERS),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (Calls(*TAKERS),)
     forms = ("call",)
     in_version_checks = False
     fixes = "unsafe"
@@ -74,7 +74,7 @@ class LogicalNameWithoutRule(Rule):
             node,
             f"no rule for {name!r}"
             + (", and the other names split nothing" if forgotten and not near else ""),
-            f"On {site.on('flax')} linen leaves this dimension whole on every device, and says nothing.",
+            f"On {site.release('flax')} linen leaves this dimension whole on every device, and says nothing.",
             help=f"give it a rule, or write a name that has one: {known}",
             fix=fix,
             certainty=Certainty.PROVEN if near or forgotten else Certainty.POSSIBLE,

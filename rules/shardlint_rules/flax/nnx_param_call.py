@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.values import Api, Constant, Made, Value, options
+from shardlint.model.values import Api, CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.annotations import VARIABLES, WITH_METADATA, WITH_PARTITIONING
@@ -44,8 +44,8 @@ class NnxParamCall(Rule):
     code = "SL514"
     name = "nnx-param-call"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (Calls(*VARIABLES), Calls(*_WITH, near=("shape",)))
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (Calls(*VARIABLES), Calls(*_WITH, file_says=("shape",)))
     forms = ("call",)
     fixes = "unsafe"
 
@@ -56,7 +56,7 @@ class NnxParamCall(Rule):
             yield finding
 
     def _variable(self, site: Site) -> Finding | None:
-        given, on = site.arguments, site.on("flax")
+        given, on = site.arguments, site.release("flax")
         kind = f"nnx.{site.api.rpartition('.')[2]}"
         if given.open_positional:
             return None
@@ -105,7 +105,7 @@ class NnxParamCall(Rule):
         why = "the variable gets its shape"
         fix = site.fix(Safety.UNSAFE, "give the shape with the key", edits, why) if edits else None
         if isinstance(value, Api) and value.name.startswith("jax.random."):
-            text = f"On {site.on('flax')} `{value.name}` gets no shape and makes a scalar, which broadcasts unseen."
+            text = f"On {site.release('flax')} `{value.name}` gets no shape and makes a scalar, which is broadcast."
             return site.finding(
                 keyword,
                 label,
@@ -115,7 +115,7 @@ class NnxParamCall(Rule):
                 harm=Harm.SILENT,
             )
         if value is not None and _is_initializer(value):
-            text = f"On {site.on('flax')} the initializer gets no shape and raises TypeError."
+            text = f"On {site.release('flax')} the initializer gets no shape and raises TypeError."
             return site.finding(
                 keyword, label, text, help="give the shape with the key: (key, shape)", fix=fix
             )
@@ -140,7 +140,7 @@ class NnxParamCall(Rule):
         if scope is None or not isinstance(initializer, ast.Call) or "#" in site.text(site.call):
             return None
         value = site.value(initializer)
-        if not (isinstance(value, Made) and value.api in _WITH) or not site.file.bindings(scope, "rngs"):
+        if not (isinstance(value, CallResult) and value.api in _WITH) or not site.file.bindings(scope, "rngs"):
             return None
         shape = next((one for one in initializer.keywords if one.arg == "shape"), None)
         if shape is None or len(site.call.args) > 2:
@@ -158,9 +158,9 @@ class NnxParamCall(Rule):
 def _is_initializer(value: Value) -> bool:
     """Whether a value is surely a function that makes an array of a key and a shape."""
     match value:
-        case Made(by=Api()) if value.api in _WITH:
+        case CallResult(by=Api()) if value.api in _WITH:
             return True
-        case Made(by=Api()):
+        case CallResult(by=Api()):
             return value.api.startswith(_INITIALIZERS) and value.api.rpartition(".")[2] not in _PLAIN
         case Api(name=name):
             return name.startswith((*_INITIALIZERS, "jax.random."))

@@ -72,7 +72,7 @@ class NnxSpmdNames(Rule):
     `nnx.VariableState` is now `nnx.Variable`, which cannot be made of a type and a value.
 
     ## Fix safety
-    Safe: the line raises or warns as it stands. Made where the other name takes the same arguments.
+    Safe: the line raises or warns as it stands. CallResult where the other name takes the same arguments.
 
     ## Evidence
     Each name looked up in flax 0.10.4, 0.11.2, 0.12.0, 0.12.4, 0.12.6 and 0.12.12. A
@@ -82,8 +82,8 @@ class NnxSpmdNames(Rule):
     code = "SL513"
     name = "nnx-spmd-names"
     harm = Harm.REMOVED
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (Uses(*NAMES),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (Uses(*NAMES),)
     in_version_checks = False
     fixes = "safe"
 
@@ -93,16 +93,16 @@ class NnxSpmdNames(Rule):
         node = site.syntax
         if entry is None or not isinstance(node, ast.alias | ast.Attribute):
             return
-        if not site.runs("flax", entry.without) or _is_flax(site) or _patched(site):
+        if not site.allows("flax", entry.without) or _is_flax(site) or _patched(site):
             return
         certainty = Certainty.POSSIBLE if _unread(site.file, node) else Certainty.PROVEN
-        on = site.on("flax")
+        on = site.release("flax")
         if entry.came:
             source = site.targets.found["flax"].source
             if not exact(site, "flax"):
                 certainty = Certainty.POSSIBLE
             on = f"{on} ({source})"
-        label, message = f"not in {site.on('flax')}", _raises(site, node, entry, on)
+        label, message = f"not in {site.release('flax')}", _raises(site, node, entry, on)
         if entry.alias and not _made_the_old_way(site, node):
             label, message = "deprecated", f"On {on} this warns: it is only another name of {entry.instead}."
         yield site.finding(

@@ -40,8 +40,8 @@ class NnxUpdateOfItself(Rule):
     code = "SL519"
     name = "nnx-update-of-itself"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10"}
-    wakes = (Calls("flax.nnx.update", near=("state(", "split(")),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10"}
+    triggers = (Calls("flax.nnx.update", file_says=("state(", "split(")),)
     forms = ("call",)
     fixes = "none"
 

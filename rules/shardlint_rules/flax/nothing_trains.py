@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import JITS
-from shardlint.model.values import Api, Wrapped, options
+from shardlint.model.values import Api, Transformed, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, Scope
@@ -44,8 +44,8 @@ class NothingTrains(Rule):
     code = "SL507"
     name = "nothing-trains"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
-    wakes = (Calls(*_GRADS, near=(".update(",)),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
+    triggers = (Calls(*_GRADS, file_says=(".update(",)),)
     forms = ("call",)
     fixes = "unsafe"
 
@@ -76,7 +76,7 @@ class NothingTrains(Rule):
             )
 
     def _message(self, site: Site, name: str, merged: bool) -> str:
-        on = site.on("flax")
+        on = site.release("flax")
         what = f"the copy that nnx.merge made for `{name}`" if merged else f"jax.jit's own copy of `{name}`"
         return f"On {on} this changes {what}, which ends with the call: nothing is trained, and nothing is raised."
 
@@ -115,7 +115,7 @@ def _is_gradient(site: Site, binding: Binding) -> bool:
     if not isinstance(binding.value, ast.Call):
         return False
     for one in options(site.value(binding.value.func)):
-        if not isinstance(one, Wrapped) or one.api.name not in _GRADS:
+        if not isinstance(one, Transformed) or one.api.name not in _GRADS:
             return False
         # `loss, grads = ...`, or `grads = ...`, or `grads, aux = ...`
         part = 1 if one.api.name == _GRADS[0] else 0

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.mesh.logical import LogicalRules, rules_of
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import JITS
-from shardlint.model.values import Api, Wrapped, options
+from shardlint.model.values import Api, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax.linen import RULES_CONTEXTS, constrains_anywhere
@@ -41,8 +41,8 @@ class RulesNotInJitKey(Rule):
     code = "SL511"
     name = "rules-not-in-jit-key"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
-    wakes = (Calls(*_CONTEXTS),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
+    triggers = (Calls(*_CONTEXTS),)
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -63,15 +63,15 @@ class RulesNotInJitKey(Rule):
             yield site.finding(
                 call,
                 f"compiled under other rules at line {before.lineno}",
-                f"On {site.on('flax')} `{call.func.id}` runs with the shardings of those rules: jit does not trace "
-                "it anew when rules change.",
+                f"On {site.release('flax')} `{call.func.id}` runs with the shardings of those rules: jit does not "
+                "trace it anew when rules change.",
                 help="jit a function of its own for each set of rules",
                 certainty=Certainty.PROVEN if same and _unchanged(site, before, call) else Certainty.POSSIBLE,
             )
 
     def _jitted(self, site: Site, name: ast.Name) -> bool:
         found = options(site.value(name))
-        return all(isinstance(one, Wrapped) and one.api.name in _JITS for one in found)
+        return all(isinstance(one, Transformed) and one.api.name in _JITS for one in found)
 
 
 def _block(site: Site, call: ast.AST) -> ast.With | None:

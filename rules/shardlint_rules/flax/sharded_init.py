@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Made, options
+from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
@@ -32,7 +32,7 @@ def calls(site: Site, scope: Scope, *names: str) -> Iterator[ast.Call]:
 
 def annotated_specs(site: Site, node: ast.expr, *names: str) -> bool:
     """Whether an expression surely is what one of these functions reads off annotations."""
-    return all(isinstance(one, Made) and one.api in names for one in options(site.value(node)))
+    return all(isinstance(one, CallResult) and one.api in names for one in options(site.value(node)))
 
 
 def state_of(site: Site, node: ast.expr) -> ast.Name | None:
@@ -130,7 +130,7 @@ def mesh_line(site: Site, call: ast.Call) -> tuple[str, list[Edit]] | None:
     mesh = _mesh_at(site, call)
     if mesh is None:
         return None
-    if not site.runs("flax", ">=0.11"):
+    if not site.allows("flax", ">=0.11"):
         return f"with {mesh}:", []
     setter, imports = site.spell("jax.set_mesh")
     return f"with {setter}({mesh}):", list(imports)
@@ -148,7 +148,7 @@ def _mesh_at(site: Site, call: ast.Call) -> str | None:
             and isinstance(binding.value, ast.Call)
             and (binding.line < call.lineno or scope is not home)
             and all(
-                isinstance(one, Made) and one.api in MESH_MAKERS[:2]
+                isinstance(one, CallResult) and one.api in MESH_MAKERS[:2]
                 for one in options(site.value(binding.value))
             )
         }

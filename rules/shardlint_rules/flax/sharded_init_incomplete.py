@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.lifetime.liveness import fate
+from shardlint.model.lifetime.liveness import result_use
 from shardlint.model.mesh.contexts import SET_KINDS
 from shardlint.model.values import Api, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
@@ -51,10 +51,10 @@ class ShardedInitIncomplete(Rule):
     code = "SL503"
     name = "sharded-init-incomplete"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (
         Calls(init.SPECS, init.SHARDINGS),
-        Calls(init.CONSTRAINT, near=init.READING),
+        Calls(init.CONSTRAINT, file_says=init.READING),
         Calls(init.UPDATE),
     )
     forms = ("call",)
@@ -86,7 +86,7 @@ class ShardedInitIncomplete(Rule):
     def _constraint(self, site: Site, scope: Scope) -> Iterator[Finding]:
         """`specs = nnx.get_partition_spec(state)`, and nobody reads them."""
         certainty = _unless_eager(site)
-        became, name = site.fate
+        became, name = site.result_use
         model = init.state_of(site, site.call.args[0])
         if became != "never read" or certainty is None or model is None or not site.region.proven:
             return
@@ -107,7 +107,7 @@ class ShardedInitIncomplete(Rule):
         yield site.finding(
             site.call.func,
             "the specs are never read: the constraint is missing",
-            f"On {site.on('flax')} {_unsharded(site, model.id)}",
+            f"On {site.release('flax')} {_unsharded(site, model.id)}",
             help=f"write nnx.update({model.id}, {written}) before it is returned",
             fix=self._fix(
                 site, f"write {update}({model.id}, {written})", [*edits, *imports] if edits else []
@@ -118,7 +118,7 @@ class ShardedInitIncomplete(Rule):
     def _update(self, site: Site, scope: Scope) -> Iterator[Finding]:
         """`sharded = with_sharding_constraint(state, specs)`, and nobody reads it."""
         certainty = _unless_eager(site)
-        became, name = site.fate
+        became, name = site.result_use
         model = init.state_of(site, site.call.args[0])
         if became == "used" or certainty is None or model is None:
             return
@@ -137,7 +137,7 @@ class ShardedInitIncomplete(Rule):
         yield site.finding(
             site.call.func,
             f"the constrained state is never read: {wrong}",
-            f"On {site.on('flax')} {_unsharded(site, model.id)}",
+            f"On {site.release('flax')} {_unsharded(site, model.id)}",
             help=f"write nnx.update({model.id}, {name or '...'})",
             fix=self._fix(
                 site,
@@ -167,7 +167,7 @@ class ShardedInitIncomplete(Rule):
         yield site.finding(
             site.call.func,
             f"the last step: nothing returns `{model.id}`",
-            f"On {site.on('flax')} the function gives None, and its caller fails where it first uses the model.",
+            f"On {site.release('flax')} the function gives None, and its caller fails where it first uses the model.",
             help=f"write: return {model.id}",
             fix=site.fix(Safety.SAFE, f"write: return {model.id}", edits) if edits else None,
             harm=Harm.CRASH,
@@ -182,7 +182,7 @@ class ShardedInitIncomplete(Rule):
         if len(context.contexts) != 1:
             return
         item = init.context_item(site, context.contexts[0])
-        if context.only("with mesh") and site.runs("flax", ">=0.12.1") and eager(site) is True:
+        if context.only("with mesh") and site.allows("flax", ">=0.12.1") and eager(site) is True:
             model = init.state_of(site, site.call.args[0])
             made = init.made_here(site, scope, model) if model is not None else None
             if made is None:
@@ -193,21 +193,21 @@ class ShardedInitIncomplete(Rule):
             yield site.finding(
                 item if item is not None else site.call.func,
                 "to NNX this is no mesh context",
-                f"On {site.on('flax')} making an annotated variable raises ValueError under `with mesh:`.",
+                f"On {site.release('flax')} making an annotated variable raises ValueError under `with mesh:`.",
                 help="write with jax.set_mesh(mesh):",
                 fix=self._fix(site, "write with jax.set_mesh", edits or []),
                 harm=Harm.CRASH,
                 certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
                 form="" if sure else "with-mesh",
             )
-        elif context.only("use_mesh") and site.runs("flax", "<0.11") and site.region.by.endswith("nnx.jit"):
+        elif context.only("use_mesh") and site.allows("flax", "<0.11") and site.region.by.endswith("nnx.jit"):
             edits = []
             if isinstance(item, ast.Call) and len(item.args) == 1:
                 edits = [site.replace(item, site.text(item.args[0]))]
             yield site.finding(
                 item if item is not None else site.call.func,
                 "what nnx.jit gives under use_mesh is replicated",
-                f"On {site.on('flax')} the constraint is lost on the way out of nnx.jit: every device holds the "
+                f"On {site.release('flax')} the constraint is lost on the way out of nnx.jit: every device holds the "
                 "whole model.",
                 help="write with mesh:",
                 fix=self._fix(site, "write with mesh:", edits),
@@ -217,10 +217,10 @@ class ShardedInitIncomplete(Rule):
         error = "RuntimeError"
         if eager(site) is True:
             error = "ValueError (or RuntimeError, in the constraint, if nothing is annotated)"
-        message = f"On {site.on('flax')} this raises {error}: the specs name axes of a mesh, and none is in context."
+        message = f"On {site.release('flax')} this raises {error}: the specs name mesh axes, and no mesh is in context."
         help = (
             "call it under with jax.set_mesh(mesh):"
-            if site.runs("flax", ">=0.11")
+            if site.allows("flax", ">=0.11")
             else "call it under with mesh:"
         )
         ends = site.program.flow.ends(site.file, scope.node).found
@@ -270,7 +270,7 @@ class ShardedInitIncomplete(Rule):
         for end in ends:
             if end.kind == "called" and isinstance(end.place.node, ast.Call):
                 end.place.file.walked(end.place.file.home(end.place.node))
-                if fate(end.place.file, end.place.node)[0] == "used":
+                if result_use(end.place.file, end.place.node)[0] == "used":
                     return True
         return False
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import CallArguments, Function, Made, Place, Value, options
+from shardlint.model.values import CallArguments, CallResult, Function, Place, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 
@@ -42,8 +42,8 @@ class SpecAfterUnbox(Rule):
     code = "SL509"
     name = "spec-after-unbox"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (Calls(*_READERS, near=("unbox",)),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (Calls(*_READERS, file_says=("unbox",)),)
     forms = ("call",)
     fixes = "unsafe"
 
@@ -62,7 +62,8 @@ class SpecAfterUnbox(Rule):
         yield site.finding(
             argument,
             f"unboxed at {at}",
-            f"On {site.on('flax')} {name} finds no axes in bare arrays: every spec is P(), all of it is replicated.",
+            f"On {site.release('flax')} {name} finds no axes in bare arrays: every spec is P(), all of it is "
+            f"replicated.",
             help="read the specs of the boxed variables, then unbox",
             fix=self._fix(site, argument, first),
         )
@@ -79,7 +80,7 @@ class SpecAfterUnbox(Rule):
         now, _ = lookup(site.file, argument, boxed.id)
         same = len(before) == 1 and [one.node for one in before] == [one.node for one in now]
         value = site.value(argument)
-        if not same or not (isinstance(value, Made) and value.api in _UNBOXES):
+        if not same or not (isinstance(value, CallResult) and value.api in _UNBOXES):
             return None
         edit = site.replace(argument, boxed.id)
         return site.fix(
@@ -89,7 +90,7 @@ class SpecAfterUnbox(Rule):
 
 def _unboxed(site: Site, value: Value, depth: int = 0) -> CallArguments | None:
     """The call of `unbox` that a tree surely comes from."""
-    if not isinstance(value, Made) or value.call is None or depth > _DEPTH:
+    if not isinstance(value, CallResult) or value.call is None or depth > _DEPTH:
         return None
     if value.api in _UNBOXES:
         return value.call

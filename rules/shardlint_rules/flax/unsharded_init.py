@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.lifetime.liveness import reads_after
 from shardlint.model.mesh.contexts import SET_KINDS, Context
-from shardlint.model.values import ClassValue, Made, Place, options
+from shardlint.model.values import CallResult, ClassValue, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax import sharded_init as init
@@ -47,8 +47,8 @@ class UnshardedInit(Rule):
     code = "SL502"
     name = "unsharded-init"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (Calls(_RNGS),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (Calls(_RNGS),)
     forms = ("call",)
     fixes = "unsafe"
 
@@ -61,7 +61,7 @@ class UnshardedInit(Rule):
 
     def _built(self, site: Site, call: ast.Call) -> Finding | None:
         found = options(site.value(call))
-        if len(found) != 1 or not isinstance(found[0], Made):
+        if len(found) != 1 or not isinstance(found[0], CallResult):
             return None
         if not (isinstance(found[0].by, ClassValue) or found[0].api in LAYERS):
             return None
@@ -78,8 +78,8 @@ class UnshardedInit(Rule):
         return None
 
     def _eager(self, site: Site, call: ast.Call, annotated: Place, context: Context) -> Finding | None:
-        on, where = site.on("flax"), _where(site, annotated)
-        if context.never or (context.only("with mesh") and site.runs("flax", ">=0.12.1")):
+        on, where = site.release("flax"), _where(site, annotated)
+        if context.never or (context.only("with mesh") and site.allows("flax", ">=0.12.1")):
             why = "no mesh is in context" if context.never else "`with mesh:` is no mesh context to it"
             return site.finding(
                 call,
@@ -109,7 +109,7 @@ class UnshardedInit(Rule):
         return site.finding(
             call,
             f"its variables are annotated {_where(site, annotated)}, and nothing reads that",
-            f"On {site.on('flax')} an annotation alone shards nothing: the model lies {lies}.",
+            f"On {site.release('flax')} an annotation alone shards nothing: the model lies {lies}.",
             help="build it in a function under nnx.jit that constrains its state to nnx.get_partition_spec(state)",
             fix=self._fix(site, call, context),
             harm=Harm.SILENT,
@@ -198,7 +198,7 @@ def _arguments(site: Site, call: ast.Call) -> list[str] | None:
         if isinstance(node, ast.Lambda | ast.NamedExpr | ast.Await | ast.Yield | ast.YieldFrom):
             return None
         if isinstance(node, ast.Name) and node is not call.func and node.id not in names:
-            made = all(isinstance(one, Made) and one.api == _RNGS for one in options(site.value(node)))
+            made = all(isinstance(one, CallResult) and one.api == _RNGS for one in options(site.value(node)))
             if made or "rng" in node.id or "key" in node.id:
                 names.append(node.id)
     return names

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.values import Api, ClassValue, Function, Made, Place, Value, Wrapped, options
+from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.flax import sharded_init as init
@@ -69,11 +69,11 @@ class ValueAssignmentDropsSharding(Rule):
     code = "SL508"
     name = "value-assignment-drops-sharding"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
-    wakes = (
-        Calls(*_JNP, *_RANDOM, *_INITIALIZERS, *_NUMPY, *_COPIES, within=_NEAR),
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
+    triggers = (
+        Calls(*_JNP, *_RANDOM, *_INITIALIZERS, *_NUMPY, *_COPIES, function_says=_NEAR),
         Methods("set_value"),
-        Calls(init.UPDATE, near=("numpy",)),
+        Calls(init.UPDATE, file_says=("numpy",)),
     )
     forms = ("call", "method")
     in_version_checks = False
@@ -104,7 +104,7 @@ class ValueAssignmentDropsSharding(Rule):
         if isinstance(target, ast.Attribute):
             if target.attr != "value":
                 return None
-        elif not (_is_ellipsis(target.slice) and site.runs("flax", ">=0.11,<0.12.1")):
+        elif not (_is_ellipsis(target.slice) and site.allows("flax", ">=0.11,<0.12.1")):
             return None
         variable = target.value
         if not isinstance(variable, ast.Attribute) or not _fresh(site, statement.value):
@@ -135,14 +135,14 @@ class ValueAssignmentDropsSharding(Rule):
         return site.finding(
             written,
             f"gives `{variable.attr}` another sharding",
-            f"On {site.on('flax')} the variable takes the array as it is: {_where(site, array)}.",
-            help=f"write {name}[...] = ..., or {placed}" if site.runs("flax", ">=0.12.4") else placed,
+            f"On {site.release('flax')} the variable takes the array as it is: {_where(site, array)}.",
+            help=f"write {name}[...] = ..., or {placed}" if site.allows("flax", ">=0.12.4") else placed,
             fix=self._fix(site, variable, array, written),
         )
 
     def _fix(self, site: Site, variable: ast.Attribute, array: ast.expr, written: ast.expr) -> Fix:
         name = site.text(variable)
-        if site.runs("flax", ">=0.12.4"):
+        if site.allows("flax", ">=0.12.4"):
             edits = [site.replace(written, f"{name}[...]")]
             if isinstance(written, ast.Call):
                 edits = [site.replace(written, f"{name}[...] = {site.text(array)}")]
@@ -168,46 +168,46 @@ class ValueAssignmentDropsSharding(Rule):
         return site.finding(
             site.call.func,
             "puts numpy arrays into a sharded model",
-            f"On {site.on('flax')} the variables take the arrays as they are: they lie on no device, and are sent anew "
-            "with each call.",
+            f"On {site.release('flax')} the variables take the arrays as they are: they lie on no device, and are "
+            "sent anew with each call.",
             help=f"place them first: jax.device_put(..., nnx.get_named_sharding(nnx.state({site.text(model)}), mesh))",
         )
 
 
-def _object(site: Site, node: ast.expr) -> tuple[Made, Made] | None:
+def _object(site: Site, node: ast.expr) -> tuple[CallResult, CallResult] | None:
     """The model an expression belongs to, and the object it is: `model.block` is the block, of that model."""
     if isinstance(node, ast.Attribute):
         outer = _object(site, node.value)
         if outer is not None:
             found = options(site.program.evaluator.attribute(outer[1], node.attr))
             inner = found[0] if len(found) == 1 else None
-            if isinstance(inner, Made) and isinstance(inner.by, ClassValue | Api):
+            if isinstance(inner, CallResult) and isinstance(inner.by, ClassValue | Api):
                 return outer[0], inner
     # What begins the path may itself be an attribute: `self.model`.
     model = _model(site, site.program.followed(site.value(node)))
     return (model, model) if model is not None else None
 
 
-def _model(site: Site, value: Value, depth: int = 0) -> Made | None:
+def _model(site: Site, value: Value, depth: int = 0) -> CallResult | None:
     """The one object a value is, through the functions that make it."""
     found = options(value)
-    if len(found) != 1 or depth > _DEPTH or not isinstance(found[0], Made):
+    if len(found) != 1 or depth > _DEPTH or not isinstance(found[0], CallResult):
         return None
     made = found[0]
     if isinstance(made.by, ClassValue):
         return made
     function = made.by
-    while isinstance(function, Wrapped) and function.api.name in _JITS:
+    while isinstance(function, Transformed) and function.api.name in _JITS:
         function = function.inner
     if isinstance(function, ClassValue):
-        return Made(function, made.call)
+        return CallResult(function, made.call)
     if not isinstance(function, Function):
         return None
     built = list(Annotated(site.program).built(function))
     return _model(site, built[0], depth + 1) if len(built) == 1 else None
 
 
-def _sharded(site: Site, model: Made) -> bool:
+def _sharded(site: Site, model: CallResult) -> bool:
     """Whether a model was surely sharded where it was made."""
     if model.call is None or Annotated(site.program).annotation(model) is None:
         return False
@@ -260,21 +260,21 @@ def _makes(site: Site, call: ast.Call) -> bool:
     whole = len(call.args) >= 2
     return whole and all(
         (isinstance(one, Api) and one.name in _INITIALIZERS)
-        or (isinstance(one, Made) and one.api in _INITIALIZERS)
+        or (isinstance(one, CallResult) and one.api in _INITIALIZERS)
         for one in found
     )
 
 
 def _of_numpy_array(site: Site, node: ast.expr) -> bool:
     return isinstance(node, ast.List | ast.Constant) or all(
-        isinstance(one, Made) and one.api in _NUMPY for one in options(site.value(node))
+        isinstance(one, CallResult) and one.api in _NUMPY for one in options(site.value(node))
     )
 
 
 def _of_numpy(site: Site, node: ast.expr) -> bool:
     """Whether a tree surely holds numpy arrays: `jax.device_get(...)`, `jax.tree.map(np.asarray, ...)`."""
     for one in options(site.value(node)):
-        if not isinstance(one, Made) or one.call is None:
+        if not isinstance(one, CallResult) or one.call is None:
             return False
         if one.api == "jax.device_get":
             continue
@@ -294,7 +294,7 @@ def _maps_to_numpy(site: Site, place: Place) -> bool:
 
 
 def _first_maker(site: Site, node: ast.expr) -> ast.Call | None:
-    """The first call in an expression that wakes this rule: it speaks for all of them."""
+    """The first call in an expression that triggers this rule: it speaks for all of them."""
     makers = (*_JNP, *_RANDOM, *_INITIALIZERS, *_NUMPY, *_COPIES)
     found = [
         call

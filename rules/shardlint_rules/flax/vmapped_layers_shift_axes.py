@@ -39,8 +39,8 @@ class VmappedLayersShiftAxes(Rule):
     code = "SL506"
     name = "vmapped-layers-shift-axes"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
-    wakes = (Calls("flax.nnx.vmap"),)
+    releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.11"}
+    triggers = (Calls("flax.nnx.vmap"),)
     closed = ("positional", "keywords")
     in_version_checks = False
     fixes = "unsafe"
@@ -65,7 +65,7 @@ class VmappedLayersShiftAxes(Rule):
         yield site.finding(
             site.call.func if site.form == "call" else site.call.args[0],
             f"stacks layers that are annotated at {where}",
-            f"On {site.on('flax')} the annotation gets no entry for the new dimension: read back, it shards "
+            f"On {site.release('flax')} the annotation gets no entry for the new dimension: read back, it shards "
             "the dimension before the one that was meant.",
             help="write transform_metadata={nnx.PARTITION_NAME: None}, or the name of an axis",
             fix=self._fix(site),

@@ -52,8 +52,8 @@ class AxisMappingKey(Rule):
     code = "SL602"
     name = "axis-mapping-key"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    wakes = (Calls(AXIS_MAPPING, _SHARD, _JIT), Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)))
+    releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
+    triggers = (Calls(AXIS_MAPPING, _SHARD, _JIT), Lines(r"\w*axis_(?:resources|mapping)\w*\s*[:=]", saying=("axis_",)))
     in_version_checks = False
     fixes = "unsafe"
 
@@ -106,7 +106,7 @@ class AxisMappingKey(Rule):
         return site.finding(
             node,
             f"the mesh has no axis {missing[0]!r}; it has {there}",
-            f"On {site.on('haliax')} this raises ValueError at the first array with the axis {key!r}.",
+            f"On {site.release('haliax')} this raises ValueError at the first array with the axis {key!r}.",
             help="name an axis of the mesh",
             harm=Harm.CRASH,
         )
@@ -127,7 +127,7 @@ class AxisMappingKey(Rule):
         return site.finding(
             node,
             f"no axis has this name; there is {near[0]!r}",
-            f"On {site.on('haliax')} the axis {near[0]!r} is not split, and nothing says so.",
+            f"On {site.release('haliax')} the axis {near[0]!r} is not split, and nothing says so.",
             fix=site.fix(Safety.UNSAFE, f"write {right}", [edit], why),
         )
 
@@ -146,7 +146,7 @@ class AxisMappingKey(Rule):
         return site.finding(
             node,
             f"the mapping entered at {where} has another axis for it, and keeps it",
-            f"On {site.on('haliax')} merge=True lets the outer mapping win: this entry says nothing.",
+            f"On {site.release('haliax')} merge=True lets the outer mapping win: this entry says nothing.",
             help="enter one mapping that holds all entries, without merge=True",
         )
 

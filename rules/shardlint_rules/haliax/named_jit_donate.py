@@ -46,8 +46,8 @@ class NamedJitDonate(Rule):
     code = "SL603"
     name = "named-jit-donate"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    wakes = (Calls(_JIT, near=("donate", "static_arg")),)
+    releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
+    triggers = (Calls(_JIT, file_says=("donate", "static_arg")),)
     in_version_checks = False
     fixes = "safe"
 
@@ -63,7 +63,7 @@ class NamedJitDonate(Rule):
                 yield site.finding(
                     keyword,
                     f"named_jit does not take {keyword.arg}",
-                    f"On {site.on('haliax')} the first call raises {raised}.",
+                    f"On {site.release('haliax')} the first call raises {raised}.",
                     help=instead,
                 )
 
@@ -73,7 +73,7 @@ class NamedJitDonate(Rule):
         return site.finding(
             keyword,
             "named_jit does not take donate_argnums",
-            f"On {site.on('haliax')} the first call raises {_ARGNUMS}.",
+            f"On {site.release('haliax')} the first call raises {_ARGNUMS}.",
             help="write donate_args=, a tuple with a bool for each argument",
             fix=None if has_flags or flags is None else self._fix(site, keyword, flags),
         )
@@ -96,7 +96,7 @@ class NamedJitDonate(Rule):
             yield site.finding(
                 keyword.value,
                 "donate_args takes a bool for each argument, no index",
-                f"On {site.on('haliax')} the first call raises {text}.",
+                f"On {site.release('haliax')} the first call raises {text}.",
                 help="write True or False for each argument, as in donate_args=(True, False)",
                 fix=None if flags is None else self._fix(site, keyword, flags),
             )
@@ -106,7 +106,7 @@ class NamedJitDonate(Rule):
             yield site.finding(
                 keyword.value,
                 f"{len(value.items)} flags for {most} argument{'s' if most != 1 else ''}",
-                f"On {site.on('haliax')} the first call raises ValueError: Expected {most} donate_args, "
+                f"On {site.release('haliax')} the first call raises ValueError: Expected {most} donate_args, "
                 f"got {len(value.items)}.",
                 help="write a flag for each positional argument, or fewer",
             )

@@ -40,8 +40,8 @@ class ShardWithoutMapping(Rule):
     code = "SL601"
     name = "hax-shard-without-mapping"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
-    wakes = (Calls("haliax.shard", _AUTO),)
+    releases: ClassVar[Mapping[str, str]] = {"haliax": ">=1.3"}
+    triggers = (Calls("haliax.shard", _AUTO),)
     forms = ("call",)
     closed = ("positional", "keywords")
     in_version_checks = False
@@ -64,7 +64,7 @@ class ShardWithoutMapping(Rule):
         return site.finding(
             mapping,
             "a mesh, where the axis mapping belongs",
-            f"On {site.on('haliax')} this raises AttributeError under a mesh, and does nothing without one.",
+            f"On {site.release('haliax')} this raises AttributeError under a mesh, and does nothing without one.",
             help=f"write mesh={site.text(mapping)}, and give the mapping first or by hax.axis_mapping",
             harm=Harm.CRASH,
         )
@@ -75,18 +75,18 @@ class ShardWithoutMapping(Rule):
         return site.finding(
             site.call.func,
             "no axis mapping is given, and none is around it",
-            f"On {site.on('haliax')} this does nothing{told}: the array stays where it is.",
+            f"On {site.release('haliax')} this does nothing{told}: the array stays where it is.",
             help="give the mapping, or enter it by `with hax.axis_mapping(...)`",
             certainty=Certainty.POSSIBLE if site.api == _AUTO else None,
         )
 
     def _no_mesh(self, site: Site) -> Finding:
-        warns = site.runs("haliax", ">=1.4") and not site.region.proven
+        warns = site.allows("haliax", ">=1.4") and not site.region.proven
         told = ", and at most warns" if warns else ", and nothing says so"
         return site.finding(
             site.call.func,
             "it has a mapping and no mesh",
-            f"On {site.on('haliax')} this does nothing{told}: the array stays where it is.",
+            f"On {site.release('haliax')} this does nothing{told}: the array stays where it is.",
             help="enter the mesh around it, `with mesh:`, or give it as mesh=",
         )
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model.lifetime.donation import DonatingCall
 from shardlint.model.reach import lookup
-from shardlint.model.values import ClassValue, Constant, Made, Place, options
+from shardlint.model.values import CallResult, ClassValue, Constant, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 
@@ -92,7 +92,7 @@ def _made_class(site: Site, field: str) -> str | None:
 def _classes(site: Site) -> Iterator[ClassValue]:
     """The class whose instance a call makes: its own call, or that of flax's `TrainState.create`."""
     for one in options(site.value(site.call)):
-        if isinstance(one, Made) and isinstance(one.by, ClassValue):
+        if isinstance(one, CallResult) and isinstance(one.by, ClassValue):
             yield one.by
     func = site.call.func
     if isinstance(func, ast.Attribute) and func.attr == "create":
@@ -107,6 +107,6 @@ def _is_it(site: Site, file: FileFacts, node: ast.expr, call: ast.AST) -> bool:
         if any(binding.value is call for binding in bindings):
             return True
     return any(
-        isinstance(one, Made) and one.call is not None and one.call.place.node is call
+        isinstance(one, CallResult) and one.call is not None and one.call.place.node is call
         for one in options(site.program.evaluator.value(Place(file, node)))
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.model.signatures import JITS
-from shardlint.model.values import ClassValue, Function, Made, Parameter, Unknown, Wrapped, options
+from shardlint.model.values import CallResult, ClassValue, Function, Parameter, Transformed, Unknown, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -70,7 +70,7 @@ class BatchNotPlaced(Rule):
     name = "batch-not-placed"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    wakes = (Calls("jax.device_put", "jax.lax.with_sharding_constraint", "equinox.filter_shard"),)
+    triggers = (Calls("jax.device_put", "jax.lax.with_sharding_constraint", "equinox.filter_shard"),)
     forms = ("call",)
     where = "host"
     fixes = "none"
@@ -94,7 +94,7 @@ class BatchNotPlaced(Rule):
             yield site.finding(
                 argument,
                 f"`{name}` is put whole on every device",
-                f"On {site.on('jax')} every device gets all of it and computes all of it: the spec names no axis.",
+                f"On {site.release('jax')} every device gets all of it and computes all of it: the spec names no axis.",
                 help=f"split it as the other loop does: {text}",
                 form="replicated-beside",
                 why=f"the loop at line {loop.lineno} puts its batch with `{text}`",
@@ -103,8 +103,8 @@ class BatchNotPlaced(Rule):
             yield site.finding(
                 fed.argument,
                 f"`{fed.name}` comes from the loop as it is",
-                f"On {site.on('jax')} every device gets all of it: a batch that is bound to no device is replicated to "
-                "where the other arguments are.",
+                f"On {site.release('jax')} every device gets all of it: a batch that is bound to no device is "
+                "replicated to where the other arguments are.",
                 help=f"place it: jax.device_put({fed.name}, {text})",
                 form="beside" if fed.surely else "step-beside",
                 why=f"the loop at line {loop.lineno} puts its batch with `{text}`",
@@ -227,7 +227,7 @@ def _places(site: Site, loop: ast.For) -> bool:
     for one in options(site.value(callee)):
         if isinstance(one, Function | ClassValue):
             said.append(one.place.file.text(one.place.node))
-        elif isinstance(one, Made) and isinstance(one.by, ClassValue):
+        elif isinstance(one, CallResult) and isinstance(one.by, ClassValue):
             said.append(one.by.place.file.text(one.by.place.node))
     return any(word in text.lower() for text in said for word in _PLACING)
 
@@ -269,7 +269,7 @@ def _jitted(site: Site, call: ast.Call) -> bool:
     """Whether a call surely runs a jitted function that says nothing of where its arguments are."""
     found = options(site.value(call.func))
     return all(
-        isinstance(one, Wrapped)
+        isinstance(one, Transformed)
         and one.api.name in _JITTED
         and one.call is not None
         and not one.call.open_keywords

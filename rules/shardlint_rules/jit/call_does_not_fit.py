@@ -39,7 +39,7 @@ class CallDoesNotFit(Rule):
     code = "SL236"
     name = "call-does-not-fit"
     harm = Harm.CRASH
-    wakes = (CALLING, Calls(*TAKES))
+    triggers = (CALLING, Calls(*TAKES))
     forms = ("line", "call", "partial")
     fixes = "none"
 
@@ -71,13 +71,13 @@ class CallDoesNotFit(Rule):
 
     def _of_library(self, site: Site) -> Iterator[Finding]:
         wrong = wrong_of(site.api, site.arguments, site.form == "partial")
-        if wrong is None or not site.runs("jax", _KNOWN):
+        if wrong is None or not site.allows("jax", _KNOWN):
             return
         name = site.api.rpartition(".")[2]
         yield site.finding(
             (site.keyword(wrong.keyword) if wrong.keyword else None) or site.call.func,
             f"{name}: {wrong.said}",
-            f"On {site.on('jax')} this raises TypeError when it is reached.",
+            f"On {site.release('jax')} this raises TypeError when it is reached.",
             help=wrong.help,
         )
 

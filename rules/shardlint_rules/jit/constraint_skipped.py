@@ -46,7 +46,7 @@ class ConstraintSkipped(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("platform", "no-constraint")
-    wakes = (Calls(*_CONSTRAINTS, near=("platform", "default_backend", "cpu", "CPU", "NO_CONSTRAINT")),)
+    triggers = (Calls(*_CONSTRAINTS, file_says=("platform", "default_backend", "cpu", "CPU", "NO_CONSTRAINT")),)
     forms = ("call",)
     fixes = "none"
     by_hand = "what is to happen where there is no mesh is for its author to say"

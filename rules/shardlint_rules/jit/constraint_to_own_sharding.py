@@ -45,8 +45,8 @@ class ConstraintToOwnSharding(Rule):
     name = "constraint-to-own-sharding"
     harm = Harm.SILENT
     likely = ("does-nothing",)
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*_PLACING, near=(".sharding",)), Calls(*_ASKING, near=('"sharding"', "'sharding'")))
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    triggers = (Calls(*_PLACING, file_says=(".sharding",)), Calls(*_ASKING, file_says=('"sharding"', "'sharding'")))
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ class ConstraintToOwnSharding(Rule):
                 yield site.finding(
                     target or site.call,
                     site.region.describe(site.file),
-                    f"On {site.on('jax')} this raises AttributeError: `{site.text(asked)}` is a tracer.",
+                    f"On {site.release('jax')} this raises AttributeError: `{site.text(asked)}` is a tracer.",
                     help="take the sharding outside of the traced function, and hand it in",
                     harm=Harm.CRASH,
                 )
@@ -76,8 +76,8 @@ class ConstraintToOwnSharding(Rule):
         return site.finding(
             site.argument(PLACING[site.api]) or site.call,
             f"the sharding that `{own.id}` has already",
-            f"On {site.on('jax')} this moves nothing: `{own.id}` lies so already, and in traced code, where it has no "
-            f"sharding, the constraint {traced}.",
+            f"On {site.release('jax')} this moves nothing: `{own.id}` lies so already, and in traced code, where it "
+            f"has no sharding, the constraint {traced}.",
             help=f"write the sharding that is meant, or hand in the one `{own.id}` has outside of the traced function",
             certainty=Certainty.POSSIBLE,
             form="does-nothing",
@@ -96,7 +96,8 @@ class ConstraintToOwnSharding(Rule):
         yield site.finding(
             site.call,
             site.region.describe(site.file),
-            f"On {site.on('jax')} this is always {always}: `{site.text(arguments[0])}` is a tracer, which has none.",
+            f"On {site.release('jax')} this is always {always}: `{site.text(arguments[0])}` is a tracer, which "
+            f"has none.",
             help="take the sharding outside of the traced function, and hand it in",
         )
 

@@ -57,11 +57,11 @@ class DeviceAsSharding(Rule):
     code = "SL218"
     name = "device-as-sharding"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    triggers = (
         Calls(_CONSTRAINT),
-        Calls(*JITS, near=SHARDING_SETTINGS),
-        Calls("jax.ShapeDtypeStruct", near=("sharding",)),
+        Calls(*JITS, file_says=SHARDING_SETTINGS),
+        Calls("jax.ShapeDtypeStruct", file_says=("sharding",)),
         Calls("jax.make_array_from_callback"),
         Calls("jax.device_put", "jax.sharding.NamedSharding", "jax.set_mesh"),
     )
@@ -88,7 +88,7 @@ class DeviceAsSharding(Rule):
         return site.finding(
             node,
             "a function, and not what it returns",
-            f"On {site.on('jax')} this raises: {name} takes no function here.",
+            f"On {site.release('jax')} this raises: {name} takes no function here.",
             help=f"call it: {text}()",
         )
 
@@ -96,7 +96,8 @@ class DeviceAsSharding(Rule):
         return site.finding(
             node,
             "a string is no device",
-            f"On {site.on('jax')} this raises ValueError: device_put takes a device or a sharding, and no name of one.",
+            f"On {site.release('jax')} this raises ValueError: device_put takes a device or a sharding, and no "
+            f"name of one.",
             help=f"write jax.local_devices(backend={site.text(node)})[0] for a platform, "
             "NamedSharding(mesh, P(...)) for an axis",
         )
@@ -107,7 +108,7 @@ class DeviceAsSharding(Rule):
         return site.finding(
             node,
             "a device is no sharding",
-            f"On {site.on('jax')} this raises {error}: only device_put and filter_shard take a device.",
+            f"On {site.release('jax')} this raises {error}: only device_put and filter_shard take a device.",
             help=f"write SingleDeviceSharding({text}), or use jax.device_put outside of jit",
             fix=self._fix(site, node),
         )

@@ -41,15 +41,15 @@ class DeviceInJit(Rule):
     code = "SL202"
     name = "device-in-jit"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(_PUT, "equinox.filter_shard", _CONSTRAINT),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    triggers = (Calls(_PUT, "equinox.filter_shard", _CONSTRAINT),)
     forms = ("call",)
     where = "traced"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a placement on one device in traced code."""
         target = site.argument(PLACING[site.api])
-        if target is None or site.fate[0] == "dropped":
+        if target is None or site.result_use[0] == "dropped":
             return
         told = self._message(site, target)
         if told is None or (told[1] is Certainty.POSSIBLE and not site.wants("single-device")):
@@ -75,10 +75,10 @@ class DeviceInJit(Rule):
         device = is_device(site, target)
         value = " ".join(site.text(site.call.args[0]).split()) if site.call.args else "the value"
         if device and site.api == _PUT:
-            return f"On {site.on('jax')} this is ignored: {value} stays where it is.", Certainty.PROVEN
+            return f"On {site.release('jax')} this is ignored: {value} stays where it is.", Certainty.PROVEN
         if (device and site.api != _CONSTRAINT) or (not device and single_device(site, target)):
             message = (
-                f"On {site.on('jax')} this moves the whole compiled program to that device, or raises ValueError "
+                f"On {site.release('jax')} this moves the whole compiled program to that device, or raises ValueError "
                 "if an argument was placed on others."
             )
             return message, Certainty.POSSIBLE  # some use it to have a function run on the host

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.values import Api, Constant, Made, Value
+from shardlint.model.values import Api, CallResult, Constant, Value
 from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
@@ -45,13 +45,13 @@ class DevicePutInJit(Rule):
     code = "SL201"
     name = "device-put-in-jit"
     harm = Harm.SILENT
-    wakes = (Calls("jax.device_put"), Calls("jax.tree.map", near=("device_put",)))
+    triggers = (Calls("jax.device_put"), Calls("jax.tree.map", file_says=("device_put",)))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a placement call in traced code, or for one that a `tree.map` makes of each leaf."""
         put = placement(site)
-        if put is None or site.fate[0] == "dropped":  # SL203 tells of dropped results
+        if put is None or site.result_use[0] == "dropped":  # SL203 tells of dropped results
             return
         form = self._form(site, put.target)
         if form is None:
@@ -63,8 +63,8 @@ class DevicePutInJit(Rule):
         yield site.finding(
             put.function,
             site.region.describe(site.file),
-            f"On {site.on('jax')} device_put {when}: {put.what} keeps its current sharding, and is replicated if it "
-            "is new.",
+            f"On {site.release('jax')} device_put {when}: {put.what} keeps its current sharding, and is replicated if "
+            "it is new.",
             help=f"{help}; not rewritten: {kept}" if kept else help,
             fix=fix,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
@@ -93,10 +93,10 @@ class DevicePutInJit(Rule):
             return None
         sure = bool(values)
         for option in values:
-            if isinstance(option, Made) and option.api in _SHARDINGS:
+            if isinstance(option, CallResult) and option.api in _SHARDINGS:
                 if option.call is not None and option.call.may_have("memory_kind", ()):
                     return None
-            elif isinstance(option, Constant | Made | Api):
+            elif isinstance(option, Constant | CallResult | Api):
                 return None
             else:
                 sure = False

@@ -7,7 +7,7 @@ import ast
 from shardlint.model.api import DEVICE_LISTS
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import of_definition
-from shardlint.model.values import Api, Constant, Made, Place, options
+from shardlint.model.values import Api, CallResult, Constant, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding
 
@@ -32,7 +32,7 @@ def of_a_named_platform(site: Site, node: ast.AST) -> bool:
     """
     places = [Place(site.file, node)]
     for option in options(site.value(node)):
-        if isinstance(option, Made) and option.api == _SINGLE and option.call is not None:
+        if isinstance(option, CallResult) and option.api == _SINGLE and option.call is not None:
             device = option.call.get("device", ("device", "memory_kind"))
             places += [device] if device is not None else []
     return any(_names_a_platform(site, call) for place in places for call in _lists(site, place) or ())
@@ -41,7 +41,7 @@ def of_a_named_platform(site: Site, node: ast.AST) -> bool:
 def single_device(site: Site, node: ast.AST) -> bool:
     """Whether an expression is surely a SingleDeviceSharding in the device's default memory."""
     return all(
-        isinstance(option, Made)
+        isinstance(option, CallResult)
         and option.api == _SINGLE
         and option.call is not None
         and not option.call.may_have("memory_kind", ("device", "memory_kind"))
@@ -78,7 +78,7 @@ def _listing(site: Site, place: Place) -> Lists | None:
     """The calls that a list of devices may come from; None where it is not surely one."""
     calls = []
     for value in options(site.program.evaluator.value(place)):
-        if not isinstance(value, Made) or value.api not in DEVICE_LISTS or value.call is None:
+        if not isinstance(value, CallResult) or value.api not in DEVICE_LISTS or value.call is None:
             return None
         calls.append(value.call.place)
     return frozenset(calls)
@@ -122,7 +122,7 @@ def _given(site: Site, place: Place, binding: Binding, depth: int) -> Lists:
 
 def _names_a_platform(site: Site, place: Place) -> bool:
     api = site.program.evaluator.value(place)
-    if not isinstance(api, Made) or api.call is None:
+    if not isinstance(api, CallResult) or api.call is None:
         return False
     backend = api.call.get("backend", _BACKEND[api.api])
     return backend is not None and site.program.evaluator.value(backend) != Constant(None)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.lifetime.effects import called, only_returns
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
-from shardlint.model.values import Items, Leaves, Made, Place, Table, Value, options
+from shardlint.model.values import CallResult, Items, Leaves, Place, Table, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Statements
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -65,10 +65,10 @@ class DiscardedPlacement(Rule):
     name = "discarded-placement"
     harm = Harm.SILENT
     likely = ("in-a-try",)
-    wakes = (
+    triggers = (
         Calls(*PLACING, *_MANAGERS),
-        Calls(*_HALIAX, near=("haliax",)),
-        Calls(_MAP, near=PLACED_WORDS),
+        Calls(*_HALIAX, file_says=("haliax",)),
+        Calls(_MAP, file_says=PLACED_WORDS),
         Calls(*ONLY_GIVING),
         Statements("shard", "plac", "put", "constrain", "replicat", "commit", "distribut"),
         Statements(*MANAGER_WORDS),
@@ -89,19 +89,19 @@ class DiscardedPlacement(Rule):
         if site.api in ONLY_GIVING:
             yield from self._given(site)
             return
-        fate, name = site.fate
-        lost = fate == "dropped" and _work_of_a_helper(site)
-        if fate == "used" or (caught(site.file, site.syntax) and not lost) or _shown(site) or _of_a_model(site):
+        result_use, name = site.result_use
+        lost = result_use == "dropped" and _work_of_a_helper(site)
+        if result_use == "used" or (caught(site.file, site.syntax) and not lost) or _shown(site) or _of_a_model(site):
             return
         if site.api in _MANAGERS:
-            if fate == "dropped":
+            if result_use == "dropped":
                 yield self._manager(site)
             return
         first = site.call.args[0] if site.call.args else None
         if first is None or (site.api in PLACING and not asks_for_a_place(site)):
             return
         value = " ".join(site.text(first).split())
-        if fate == "never read":
+        if result_use == "never read":
             yield site.finding(
                 site.call.func,
                 f"its result, `{name}`, is never read",
@@ -127,8 +127,8 @@ class DiscardedPlacement(Rule):
 
     def _through(self, site: Site) -> Iterator[Finding]:
         """A call that comes to a placement: through `jax.tree.map`, or a function that does nothing else."""
-        fate, name = site.fate
-        if fate == "used" or caught(site.file, site.syntax) or _shown(site):
+        result_use, name = site.result_use
+        if result_use == "used" or caught(site.file, site.syntax) or _shown(site):
             return
         evaluator = site.program.evaluator
         function = called(evaluator, Place(site.file, site.call)) if site.form == "statement" else None
@@ -136,7 +136,7 @@ class DiscardedPlacement(Rule):
             return
         made = _placements(evaluator.trees.expanded(site.value(site.call)))
         if not made:
-            if site.form == "statement" and fate == "dropped":
+            if site.form == "statement" and result_use == "dropped":
                 yield from self._given(site)
             return
         by = made[0].api.rpartition(".")[2]
@@ -173,7 +173,7 @@ class DiscardedPlacement(Rule):
             "a context manager that is never entered",
             "Called as a statement it sets no mesh.",
             help=f"write: with {site.text()}:"
-            if site.runs("jax", "<0.7.1")
+            if site.allows("jax", "<0.7.1")
             else f"write: with jax.set_mesh({argument}):",
             kept=_NOT_ENTERED,
         )
@@ -211,9 +211,9 @@ def _not_bound(site: Site, first: ast.expr) -> str:
     return ""
 
 
-def _placements(value: Value) -> list[Made]:
+def _placements(value: Value) -> list[CallResult]:
     """The placements a value is, or has for leaves; none where it may be anything else."""
-    found: list[Made] = []
+    found: list[CallResult] = []
     for option in options(value):
         if isinstance(option, Leaves):
             inner = _placements(option.of)
@@ -222,7 +222,7 @@ def _placements(value: Value) -> list[Made]:
         elif isinstance(option, Table) and not option.open:
             inner = [one for _, item in option.entries for one in _placements(item)]
         else:
-            inner = [option] if isinstance(option, Made) and option.api in (*PLACING, *_HALIAX) else []
+            inner = [option] if isinstance(option, CallResult) and option.api in (*PLACING, *_HALIAX) else []
         if not inner:
             return []
         found += inner

@@ -55,8 +55,8 @@ class DonateIndex(Rule):
     name = "donate-index"
     bound = True
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.30"}
-    wakes = (Calls(*JITS, PMAP, near=DONATE_SETTINGS),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.30"}
+    triggers = (Calls(*JITS, PMAP, file_says=DONATE_SETTINGS),)
     in_version_checks = False
     fixes = "both"
 
@@ -76,7 +76,7 @@ class DonateIndex(Rule):
                 yield site.finding(
                     keyword,
                     label,
-                    f"On {site.on('jax')} wrapping {named(functions[0])} raises ValueError.",
+                    f"On {site.release('jax')} wrapping {named(functions[0])} raises ValueError.",
                     help=advice,
                     fix=_fix(site, keyword, functions[0], static) if static else None,
                 )
@@ -99,7 +99,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     if static is None:
         return None
     both = frozenset(one for one in entries if _position(parameters, one) in static or one in static)
-    if site.runs("jax", "<0.12"):
+    if site.allows("jax", "<0.12"):
         # Before, a number from behind was not known for the same argument as one from the front.
         both = frozenset(one for one in both if not (isinstance(one, int) and one < 0))
     if not both:
@@ -130,7 +130,7 @@ def _position(parameters: Parameters | None, one: int | str) -> int | None:
 def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:
     """Negative positions, which are taken as they stand and match no argument."""
     function = functions[0]
-    if keyword.arg != "donate_argnums" or (function.api != PMAP and site.runs("jax", ">=0.12")):
+    if keyword.arg != "donate_argnums" or (function.api != PMAP and site.allows("jax", ">=0.12")):
         return
     given = numbers(function.setting(keyword.arg), function.settings, site.program.evaluator)
     negative = [number for number in given or () if number < 0]
@@ -142,7 +142,7 @@ def _from_behind(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> I
         f"the negative position {shown} matches no argument"
         if len(negative) == 1
         else f"{shown} match no arguments",
-        f"On {site.on('jax')} {_api(function)} does not count it from behind: nothing is donated for it.",
+        f"On {site.release('jax')} {_api(function)} does not count it from behind: nothing is donated for it.",
         help="count from the front",
         fix=_counted(site, keyword, functions),
         harm=Harm.COST,
@@ -165,7 +165,7 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
         yield site.finding(
             given[0] if here else site.call.func,
             f"{shown} given by keyword {at}, and pmap donates only what is given by position",
-            f"On {site.on('jax')} nothing is donated for {shown}: the old buffers stay beside the new ones.",
+            f"On {site.release('jax')} nothing is donated for {shown}: the old buffers stay beside the new ones.",
             help=f"give {shown} by position" + (f"; not rewritten: {kept}" if kept else ""),
             fix=_given_by_position(site, seen) if here and not kept else None,
             harm=Harm.COST,

@@ -9,7 +9,7 @@ from shardlint.model import Program
 from shardlint.model.lifetime.buffers import Held, Story
 from shardlint.model.lifetime.donation import PMAP, Argument, DonatingCall
 from shardlint.model.signatures import JITS
-from shardlint.model.values import Constant, Made, Place, Value, Wrapped, options
+from shardlint.model.values import CallResult, Constant, Place, Transformed, Value, options
 from shardlint.rules_api.rule import Certainty
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -101,22 +101,22 @@ def _no_array(value: Value) -> bool:
     """Numbers, text and numpy arrays: a donation does nothing to them."""
     if isinstance(value, Constant):
         return True
-    return isinstance(value, Made) and value.api.startswith(("numpy.", "builtins.")) and not _iterated(value)
+    return isinstance(value, CallResult) and value.api.startswith(("numpy.", "builtins.")) and not _iterated(value)
 
 
 def _iterated(value: Value) -> bool:
-    return isinstance(value, Made) and value.api in ("builtins.next", "builtins.iter")
+    return isinstance(value, CallResult) and value.api in ("builtins.next", "builtins.iter")
 
 
 def _fresh(value: Value) -> bool:
-    return isinstance(value, Made) and value.api.startswith(_FRESH)
+    return isinstance(value, CallResult) and value.api.startswith(_FRESH)
 
 
 def _placed(value: Value) -> bool:
     """Whether an array lies on the devices of a function with shardings or a pmap: one made it, or a placement."""
-    if not isinstance(value, Made):
+    if not isinstance(value, CallResult):
         return False
-    if isinstance(value.by, Wrapped):
+    if isinstance(value.by, Transformed):
         settings = value.by.call.keywords if value.by.call is not None else {}
         return value.by.api.name == PMAP or (value.by.api.name in JITS and "out_shardings" in settings)
     if value.api == "jax.device_put":
@@ -135,10 +135,10 @@ def is_array(program: Program, file: FileFacts, held: Held) -> bool:
     values = _values(program, file, held)
     if not values:
         return False
-    return all(_fresh(value) or (isinstance(value, Made) and _one_placed(program, value)) for value in values)
+    return all(_fresh(value) or (isinstance(value, CallResult) and _one_placed(program, value)) for value in values)
 
 
-def _one_placed(program: Program, value: Made) -> bool:
+def _one_placed(program: Program, value: CallResult) -> bool:
     if value.api != "jax.device_put" or value.call is None or not value.call.positional:
         return False
     inner = options(program.evaluator.value(value.call.positional[0], value.call.environment))
@@ -157,7 +157,7 @@ def name_of(api: str) -> str:
 
 def ignored(site: Site, *arguments: Argument) -> bool:
     """Whether jax does not donate an argument though it is told to: SL222."""
-    return any(argument.behind for argument in arguments) and site.runs("jax", "<0.12")
+    return any(argument.behind for argument in arguments) and site.allows("jax", "<0.12")
 
 
 def stories(site: Site) -> Iterator[tuple[FileFacts, Story]]:

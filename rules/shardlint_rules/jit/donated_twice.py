@@ -55,7 +55,7 @@ class DonatedTwice(Rule):
     name = "donated-twice"
     bound = True
     harm = Harm.CRASH
-    wakes = (Calls(*DONATING, near=("donate",)), Keywords(*COPIES, near=(GIVEN_TWICE,)))
+    triggers = (Calls(*DONATING, file_says=("donate",)), Keywords(*COPIES, file_says=(GIVEN_TWICE,)))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -78,7 +78,7 @@ class DonatedTwice(Rule):
                 yield site.finding(
                     twice.nodes[1] if here else asked(site),
                     label,
-                    f"On {site.on('jax')} this raises: {_reason(twice)}.",
+                    f"On {site.release('jax')} this raises: {_reason(twice)}.",
                     help=f"copy one of them: jnp.copy({second}), or jax.tree.map(jnp.copy, {second}) for a tree",
                     fix=_fix(site, twice) if here and certainty is Certainty.PROVEN else None,
                     certainty=certainty,
@@ -95,8 +95,8 @@ class DonatedTwice(Rule):
             yield site.finding(
                 own,
                 f"`{value}` is given as `{other.arg}` too",
-                f"On {site.on('jax')} the call at {place(site, file, call.call)} raises: {name_of(call.api)} donates "
-                "the object, and a buffer can become only one output.",
+                f"On {site.release('jax')} the call at {place(site, file, call.call)} raises: {name_of(call.api)} "
+                "donates the object, and a buffer can become only one output.",
                 help=f"copy it: {own.arg}=jax.tree.map(jnp.copy, {value})",
             )
 

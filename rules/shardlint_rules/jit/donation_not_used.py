@@ -50,7 +50,7 @@ class DonationNotUsed(Rule):
     bound = True
     harm = Harm.COST
     likely = ("count",)
-    wakes = (Calls(*JITS, PMAP, near=DONATE_SETTINGS),)
+    triggers = (Calls(*JITS, PMAP, file_says=DONATE_SETTINGS),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a wrapper."""
@@ -70,8 +70,8 @@ class DonationNotUsed(Rule):
         yield site.finding(
             keyword,
             f"no result can take the buffer of {shown}: {lost[0][1]}",
-            f"On {site.on('jax')} donating {shown} frees nothing: a buffer becomes only an output of its own shape, "
-            "type and sharding.",
+            f"On {site.release('jax')} donating {shown} frees nothing: a buffer becomes only an output of its own "
+            "shape, type and sharding.",
             help="do not donate it, and delete it when it is no longer needed",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "shape",
@@ -98,7 +98,7 @@ class DonationNotUsed(Rule):
         yield site.finding(
             _element(site, keyword, function, rest[-1]),
             why,
-            f"On {site.on('jax')} one donation more than there are results frees nothing: a buffer becomes only "
+            f"On {site.release('jax')} one donation more than there are results frees nothing: a buffer becomes only "
             "an output of its own shape, type and sharding, and an output takes one.",
             help="donate as many arguments as there are results of their shape, and delete the others",
             certainty=Certainty.POSSIBLE,

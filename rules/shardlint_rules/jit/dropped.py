@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.lifetime.effects import called, only_returns
-from shardlint.model.values import Function, Made, Parameter, Place, options
+from shardlint.model.values import CallResult, Function, Parameter, Place, options
 from shardlint.rules_api.site import Site
 
 _LAX = ("psum", "pmean", "pmax", "pmin", "psum_scatter", "all_gather", "all_to_all", "ppermute", "pvary", "pcast")
@@ -63,7 +63,7 @@ def _makes_arrays(site: Site) -> bool:
     if any(isinstance(one, ast.Raise | ast.Assert) for one in ast.walk(function.node)):
         return False  # it may be called for what it checks
     found = [one for place in _returned(site, function) for one in options(site.program.evaluator.value(place))]
-    made = [one for one in found if isinstance(one, Made) and one.api.startswith(_ARRAYS)]
+    made = [one for one in found if isinstance(one, CallResult) and one.api.startswith(_ARRAYS)]
     # The others are the array as it came.
     return bool(made) and all(one in made or isinstance(one, Parameter) for one in found)
 

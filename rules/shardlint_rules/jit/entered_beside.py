@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.values import Made, Place, options
+from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope, last_name
@@ -35,7 +35,7 @@ def _of_specs(site: Site, node: ast.expr) -> bool:
     if isinstance(node, ast.Tuple | ast.List):
         return any(_of_specs(site, one) for one in node.elts)
     found = options(site.value(node))
-    made = [one.api for one in found if isinstance(one, Made) and one.api.startswith("jax.")]
+    made = [one.api for one in found if isinstance(one, CallResult) and one.api.startswith("jax.")]
     if made:
         return all(one == "jax.sharding.PartitionSpec" for one in made)
     return _SPECS.search(last_name(node)) is not None

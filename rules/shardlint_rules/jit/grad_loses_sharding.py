@@ -41,8 +41,8 @@ class GradLosesSharding(Rule):
     name = "grad-loses-sharding"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*_GRADS),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    triggers = (Calls(*_GRADS),)
     forms = ("call",)
     where = "host"
 
@@ -60,8 +60,8 @@ class GradLosesSharding(Rule):
             yield site.finding(
                 jit,
                 "a gradient whose sharding nobody asks for",
-                f"On {site.on('jax')} the gradients may come back whole on every device, though the parameters are "
-                "sharded.",
+                f"On {site.release('jax')} the gradients may come back whole on every device, though the parameters "
+                "are sharded.",
                 help="give the jit out_shardings with the shardings of the parameters",
             )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from shardlint.model import Program
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, ClassValue, Function, Made, Parameter, Place, Value, options
+from shardlint.model.values import Api, CallResult, ClassValue, Function, Parameter, Place, Value, options
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 
@@ -136,7 +136,7 @@ def _returned(program: Program, value: Value, depth: int) -> Alone | None:
 def _property(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Alone | None:
     """What a property of an object returns, where its class is in sight, by annotation too."""
     for option in options(program.value(file, node.value)):
-        cls = option.by if isinstance(option, Made) else None
+        cls = option.by if isinstance(option, CallResult) else None
         if isinstance(option, Parameter):
             cls = next(iter(_annotated(program, option)), None)
         if not isinstance(cls, ClassValue):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.meshes import Spec
 from shardlint.model.mesh.shardings import JITS
-from shardlint.model.values import Made, Wrapped, options
+from shardlint.model.values import CallResult, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.reads import name_of, reads
@@ -46,8 +46,8 @@ class IdentityOfSpecs(Rule):
     code = "SL215"
     name = "identity-of-specs"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(_SPEC, _SHARDING, _PUT),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    triggers = (Calls(_SPEC, _SHARDING, _PUT),)
     forms = ("call",)
     fixes = "safe"
 
@@ -70,11 +70,11 @@ class IdentityOfSpecs(Rule):
         always = "False" if equal else "True"
         kinds = {left.kind, right.kind}
         if kinds == {"spec", "tuple"}:
-            if site.runs("jax", ">=0.10.2"):
+            if site.allows("jax", ">=0.10.2"):
                 yield site.finding(
                     compare,
                     "a spec is compared with a tuple",
-                    f"On {site.on('jax')} this is always {always}: a PartitionSpec equals no tuple.",
+                    f"On {site.release('jax')} this is always {always}: a PartitionSpec equals no tuple.",
                     help="compare it with a PartitionSpec",
                     fix=_with_spec(site, left if left.kind == "tuple" else right),
                 )
@@ -86,7 +86,7 @@ class IdentityOfSpecs(Rule):
                 yield site.finding(
                     compare,
                     "they place alike and are spelled otherwise",
-                    f"On {site.on('jax')} this is {always}: == asks how a spec is spelled, not where it places.",
+                    f"On {site.release('jax')} this is {always}: == asks how a spec is spelled, not where it places.",
                     help="ask for it: a.sharding.is_equivalent_to(other, a.ndim)",
                     fix=_equivalent(site, compare, left, right),
                 )
@@ -94,7 +94,7 @@ class IdentityOfSpecs(Rule):
             yield site.finding(
                 compare,
                 "a comparison of spellings",
-                f"On {site.on('jax')} this is {always} too where both place alike and are spelled otherwise, "
+                f"On {site.release('jax')} this is {always} too where both place alike and are spelled otherwise, "
                 "as P('a') and P('a', None) are.",
                 help="ask for it: a.sharding.is_equivalent_to(other, a.ndim)",
                 certainty=Certainty.POSSIBLE,
@@ -122,7 +122,8 @@ class IdentityOfSpecs(Rule):
                 yield site.finding(
                     place,
                     f"the same placement is spelled {written} at line {other.lineno}",
-                    f"On {site.on('jax')} a jit keeps an entry for each spelling: the first call with either misses.",
+                    f"On {site.release('jax')} a jit keeps an entry for each spelling: the first call with "
+                    f"either misses.",
                     help=f"spell it {written} everywhere",
                     harm=Harm.COST,
                     fix=_longer(site, place, len(spec.entries) - len(own.entries)),
@@ -139,7 +140,7 @@ def _owner(site: Site, left: Side, right: Side) -> ast.AST | None:
     """The call whose site tells of a comparison, so that it is told once: that of the first spec or sharding."""
     for one in (left, right):
         for option in options(site.value(one.node)):
-            made = option.call if isinstance(option, Made) and option.api in (_SPEC, _SHARDING) else None
+            made = option.call if isinstance(option, CallResult) and option.api in (_SPEC, _SHARDING) else None
             if made is not None and made.place.file is site.file:
                 return made.place.node
         if one.spec is not None and one.spec.place.file is site.file:
@@ -184,7 +185,7 @@ def _longer(site: Site, place: ast.expr, count: int) -> Fix | None:
     """The spec written where it is used gets the missing None."""
     for part in ast.walk(place):
         value = site.value(part) if isinstance(part, ast.Call) else None
-        if isinstance(part, ast.Call) and isinstance(value, Made) and value.api == _SPEC:
+        if isinstance(part, ast.Call) and isinstance(value, CallResult) and value.api == _SPEC:
             if (
                 part.keywords
                 or not part.args
@@ -200,7 +201,7 @@ def _longer(site: Site, place: ast.expr, count: int) -> Fix | None:
 
 def _spec_of(site: Site, node: ast.expr) -> Spec | None:
     found = options(site.value(node))
-    if len(found) != 1 or not isinstance(found[0], Made) or found[0].api != _PUT:
+    if len(found) != 1 or not isinstance(found[0], CallResult) or found[0].api != _PUT:
         return None
     return spec_in(site, site.shardings.target(found[0]))
 
@@ -212,7 +213,7 @@ def _jitted(site: Site) -> Iterator[tuple[ast.Call, int]]:
         call = site.file.parent(place)
         if not isinstance(call, ast.Call) or place not in call.args or not isinstance(call.func, ast.Name):
             continue
-        if all(isinstance(one, Wrapped) and one.api.name in JITS for one in options(site.value(call.func))):
+        if all(isinstance(one, Transformed) and one.api.name in JITS for one in options(site.value(call.func))):
             yield call, call.args.index(place)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import is_sharding
 from shardlint.model.signatures import JITS, Definition, wrappings
-from shardlint.model.values import Function, Items, Made, Value, options
+from shardlint.model.values import CallResult, Function, Items, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.sharded import SeenCall, calls, may_be_none, value_of
@@ -39,7 +39,7 @@ class InInsteadOfOut(Rule):
     code = "SL213"
     name = "in-instead-of-out"
     harm = Harm.CRASH
-    wakes = (Calls(*JITS, near=("in_shardings",)),)
+    triggers = (Calls(*JITS, file_says=("in_shardings",)),)
     closed = ("keywords",)
     in_version_checks = False
     fixes = "unsafe"
@@ -70,7 +70,8 @@ class InInsteadOfOut(Rule):
         yield site.finding(
             keyword,
             label,
-            f"On {site.on('jax')} this raises ValueError for an array that is placed otherwise; it never moves one.",
+            f"On {site.release('jax')} this raises ValueError for an array that is placed otherwise; it never "
+            f"moves one.",
             help="place with out_shardings, or with jax.device_put",
             fix=_fix(site, keyword, count) if sure is not None else None,
             certainty=Certainty.PROVEN if sure is not None else Certainty.POSSIBLE,
@@ -125,7 +126,7 @@ def _placed_otherwise(site: Site, seen: SeenCall, wanted: Value) -> bool | None:
 
 
 def _otherwise(site: Site, value: Value, wanted: Value) -> bool | None:
-    if not isinstance(value, Made):
+    if not isinstance(value, CallResult):
         return None
     if value.api.startswith(("numpy.", "jax.numpy.", "jax.random.")):
         return False

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
-from shardlint.model.values import Function, Place, Table, Value, Wrapped
+from shardlint.model.values import Function, Place, Table, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.handed_specs import Handed, handed
@@ -59,7 +59,7 @@ class InShardingsArity(Rule):
     bound = True
     harm = Harm.CRASH
     likely = ("tree",)
-    wakes = (Calls(*JITS, near=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))
+    triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))
     in_version_checks = False
     fixes = "both"
     by_hand = "which sharding is meant for what is for its author to say"
@@ -94,7 +94,7 @@ class InShardingsArity(Rule):
         yield site.finding(
             one.node,
             f"{has} for the {one.setting} of the jit in `{one.helper}`, and {named(function)} {takes}",
-            f"On {site.on('jax')} every call of what it returns raises ValueError.",
+            f"On {site.release('jax')} every call of what it returns raises ValueError.",
             help="give one entry for each argument, or one sharding for all"
             if one.setting == "in_shardings"
             else "give one entry for each result, or one sharding for all",
@@ -113,8 +113,8 @@ class InShardingsArity(Rule):
             yield site.finding(
                 keyword,
                 f"{several(given, 'entry')}, and {named(functions[0])} takes {_takes(wrong[0])}",
-                f"On {site.on('jax')} every call raises ValueError: a tuple has one entry for each argument given by "
-                "position.",
+                f"On {site.release('jax')} every call raises ValueError: a tuple has one entry for each argument "
+                "given by position.",
                 help="give one entry for each argument, or one sharding for all; "
                 "for one argument that is a tuple write in_shardings=((...),)",
             )
@@ -134,7 +134,7 @@ class InShardingsArity(Rule):
                     seen.call,
                     f"{several(dynamic, 'argument')}, and in_shardings at line {keyword.value.lineno} has "
                     f"{several(given, 'entry')}",
-                    f"On {site.on('jax')} this call raises ValueError.",
+                    f"On {site.release('jax')} this call raises ValueError.",
                     help="a tuple has one entry for each argument given by position, defaults only when they are given",
                 )
 
@@ -153,11 +153,11 @@ class InShardingsArity(Rule):
         yield site.finding(
             keyword,
             f"{found.what}, and {called} takes one argument" if one else f"{found.what}, and no tuple",
-            f"On {site.on('jax')} every call raises ValueError: in_shardings is a tuple with one entry for each "
+            f"On {site.release('jax')} every call raises ValueError: in_shardings is a tuple with one entry for each "
             "argument given by position."
             if found.surely
-            else f"On {site.on('jax')} every call raises ValueError if this is a container: in_shardings is a tuple "
-            "with one entry for each argument.",
+            else f"On {site.release('jax')} every call raises ValueError if this is a container: in_shardings is a "
+            "tuple with one entry for each argument.",
             help="put it in a tuple: in_shardings=(...,)",
             fix=self._wrapped(site, keyword, found.surely) if one else None,
             certainty=Certainty.PROVEN if found.surely else Certainty.POSSIBLE,
@@ -207,7 +207,7 @@ class InShardingsArity(Rule):
         where = f"line {first.place.line}"
         if first.place.file is not site.file:
             where = f"{first.place.file.path.name}:{first.place.line}"
-        on = site.on("jax")
+        on = site.release("jax")
         return site.finding(
             shown.place.node if shown.place.file is site.file else entry.node,
             f"no key {first.keys[-1]!r}, which {called} reads",
@@ -233,7 +233,7 @@ class InShardingsArity(Rule):
         yield site.finding(
             keyword,
             f"{kind_of(given)}, and {named(functions[0])} returns {kind_of(first)}",
-            f"On {site.on('jax')} every call raises ValueError: out_shardings has the structure of the results.",
+            f"On {site.release('jax')} every call raises ValueError: out_shardings has the structure of the results.",
             help="give one entry for each result, or one sharding for all",
         )
 
@@ -260,7 +260,7 @@ def _entries(site: Site, node: ast.expr) -> list[Place]:
 
 def _definition(function: Value) -> Function | None:
     """The definition a jit runs, through partial and transforms that keep the arguments."""
-    while isinstance(function, Wrapped) and function.api.name in KEEPING:
+    while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
     return function if isinstance(function, Function) else None
 

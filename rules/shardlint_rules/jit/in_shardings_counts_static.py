@@ -38,7 +38,7 @@ class InShardingsCountsStatic(Rule):
     name = "in-shardings-counts-static"
     bound = True
     harm = Harm.CRASH
-    wakes = (Calls(*JITS, near=("in_shardings",)),)
+    triggers = (Calls(*JITS, file_says=("in_shardings",)),)
     in_version_checks = False
     fixes = "both"
 
@@ -62,7 +62,8 @@ class InShardingsCountsStatic(Rule):
         yield site.finding(
             keyword,
             f"{given} entries, {len(dropped)} of them for {_static(functions[0], dropped)}",
-            f"On {site.on('jax')} every call of {named(functions[0])} raises ValueError: static arguments have none.",
+            f"On {site.release('jax')} every call of {named(functions[0])} raises ValueError: static arguments "
+            f"have none.",
             help="drop the entries of static arguments" + (f"; not rewritten: {kept}" if kept else ""),
             fix=fix,
         )
@@ -113,7 +114,7 @@ def _without(site: Site, value: ast.expr, dropped: list[int]) -> str | None:
 
     from shardlint.rules_api import cst as islands
 
-    display = site.island(value)
+    display = site.parsed(value)
     if not isinstance(display, cst.Tuple | cst.List):
         return None
     kept = [element for index, element in enumerate(display.elements) if index not in dropped]

@@ -35,7 +35,7 @@ class InShardingsWithKeywords(Rule):
     name = "in-shardings-with-keywords"
     bound = True
     harm = Harm.CRASH
-    wakes = (Calls(*JITS, near=("in_shardings",)),)
+    triggers = (Calls(*JITS, file_says=("in_shardings",)),)
     in_version_checks = False
     fixes = "unsafe"
 
@@ -58,7 +58,7 @@ class InShardingsWithKeywords(Rule):
             yield site.finding(
                 given[0] if here else site.call.func,
                 label,
-                f"On {site.on('jax')} this raises ValueError: jax matches in_shardings with positions only.",
+                f"On {site.release('jax')} this raises ValueError: jax matches in_shardings with positions only.",
                 help=f"give {names} by position",
                 fix=by_position(site, seen, given, "the arguments follow the order of the parameters")
                 if here and nothing is False

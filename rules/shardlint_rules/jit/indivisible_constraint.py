@@ -42,9 +42,9 @@ class IndivisibleConstraint(Rule):
     code = "SL216"
     name = "indivisible-constraint"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    wakes = (Calls(*_WAKING),)
+    triggers = (Calls(*_WAKING),)
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -81,7 +81,7 @@ class IndivisibleConstraint(Rule):
 
     def _effect(self, site: Site) -> str:
         if site.api == _PUT or site.region.traced == "never":
-            return f"on {site.on('jax')} this raises ValueError"
+            return f"on {site.release('jax')} this raises ValueError"
         silent = "the array is padded, or as a result comes back whole on every device, and nothing is raised"
         return silent if site.region.proven else f"in jit {silent}; outside of it this raises ValueError"
 

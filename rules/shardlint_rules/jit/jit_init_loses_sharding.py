@@ -46,9 +46,9 @@ class JitInitLosesSharding(Rule):
     code = "SL204"
     name = "jit-init-loses-sharding"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    wakes = (Calls(*_JITS, near=PLACED_WORDS), Uses(*_JITS, near=PLACED_WORDS))
+    triggers = (Calls(*_JITS, file_says=PLACED_WORDS), Uses(*_JITS, file_says=PLACED_WORDS))
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -70,7 +70,8 @@ class JitInitLosesSharding(Rule):
         yield site.finding(
             site.syntax,
             "the result depends on no array, so it takes no sharding from one",
-            f"On {site.on('jax')} {words} comes back whole on one device, or under jax.set_mesh whole on every one.",
+            f"On {site.release('jax')} {words} comes back whole on one device, or under jax.set_mesh whole on "
+            f"every one.",
             help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
             fix=self._fix(site, known[0]),
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,

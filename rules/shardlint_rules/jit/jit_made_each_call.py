@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.values import Api, Function, Wrapped, options
+from shardlint.model.values import Api, Function, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -69,7 +69,7 @@ class JitMadeEachCall(Rule):
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
     likely = ("in-a-loop",)
-    wakes = (Calls(*_JAX, *_OTHERS), Uses(*_JAX, *_OTHERS))
+    triggers = (Calls(*_JAX, *_OTHERS), Uses(*_JAX, *_OTHERS))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -103,8 +103,8 @@ class JitMadeEachCall(Rule):
         return site.finding(
             site.syntax,
             f"{what} is a new function {when}",
-            f"On {site.on('jax')} it is traced and compiled again at {when}: compiled programs are kept by function "
-            "object.",
+            f"On {site.release('jax')} it is traced and compiled again at {when}: compiled programs are kept by "
+            "function object.",
             help="make it once, outside of the loop or at module level, and give what changes as arguments",
             certainty=Certainty.POSSIBLE,
             form=form,
@@ -137,7 +137,7 @@ def _fresh(site: Site, node: ast.AST) -> str:
         ]
         return f"`{node.id}`" if here is not None and nested and len(nested) == len(found) else ""
     jax = site.api in _JAX
-    if isinstance(node, ast.Call) and all(isinstance(one, Wrapped) for one in found):
+    if isinstance(node, ast.Call) and all(isinstance(one, Transformed) for one in found):
         names = {one.name for one in options(site.value(node.func)) if isinstance(one, Api)}
         kinds = _TRANSFORMS if jax else _TRANSFORMS[:1]
         return f"`{site.text(node.func)}(...)`" if names and names <= set(kinds) else ""

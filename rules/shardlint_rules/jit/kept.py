@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardlint.model.lifetime.buffers import path_of
 from shardlint.model.lifetime.donation import Argument, DonatingCall
 from shardlint.model.lifetime.reads import Reading, reading
-from shardlint.model.values import ClassValue, Made, options
+from shardlint.model.values import CallResult, ClassValue, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint_rules.jit.donated import taken
@@ -145,7 +145,7 @@ def _calls_of(site: Site, file: FileFacts, method: Scope) -> Iterator[tuple[str,
             continue
         found = options(site.program.value(file, node.value))
         if all(
-            isinstance(one, Made)
+            isinstance(one, CallResult)
             and isinstance(one.by, ClassValue)
             and method.parent is not None
             and any(cls.node is method.parent.node for cls in evaluator.lineage(one.by))

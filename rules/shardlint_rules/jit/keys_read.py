@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardlint.model import Program
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import parameters_of
-from shardlint.model.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts, Scope
 
 _DEPTH = 3
@@ -205,6 +205,6 @@ def _definition(value: Value) -> Function | None:
     """The one definition a call runs, through transforms."""
     found = options(value)
     one = found[0]
-    while isinstance(one, Wrapped) and one.api.name:
+    while isinstance(one, Transformed) and one.api.name:
         one = one.inner
     return one if len(found) == 1 and isinstance(one, Function) else None

@@ -38,7 +38,7 @@ class LoweredOutsideContext(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("lowered",)
-    wakes = (Methods("lower", near=("mesh", "Mesh", "axis_rules")),)
+    triggers = (Methods("lower", file_says=("mesh", "Mesh", "axis_rules")),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

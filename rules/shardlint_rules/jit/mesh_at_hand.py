@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardlint.model.mesh.contexts import BRING_A_MESH
 from shardlint.model.reach import field_of, lookup
 from shardlint.model.signatures import JITS
-from shardlint.model.values import Api, Function, Made, Place, options
+from shardlint.model.values import Api, CallResult, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope
@@ -283,7 +283,7 @@ def _mesh_text(site: Site, entered: ast.expr) -> str | None:
     """How the mesh is written that a `with` enters, if that means the same at the call."""
     if isinstance(entered, ast.Call):
         value = site.value(entered)
-        if not any(isinstance(option, Made) and option.api for option in options(value)) or not entered.args:
+        if not any(isinstance(option, CallResult) and option.api for option in options(value)) or not entered.args:
             return None
         entered = entered.args[0]
     base: ast.expr = entered

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.reach import lookup
-from shardlint.model.values import Made, options
+from shardlint.model.values import CallResult, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
 from shardlint_rules.jit.mesh_of_object import (
@@ -114,7 +114,7 @@ def _made(site: Site, name: str) -> ast.AST | None:
     bindings, _ = lookup(site.file, site.call, name)
     values = [site.program.evaluator.binding(site.file, binding) for binding in bindings]
     found = [one for value in values for one in options(site.program.followed(value))]
-    if len(found) == 1 and isinstance(found[0], Made) and found[0].call is not None:
+    if len(found) == 1 and isinstance(found[0], CallResult) and found[0].call is not None:
         return found[0].call.place.node
     return None
 

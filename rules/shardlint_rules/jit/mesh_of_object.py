@@ -6,7 +6,7 @@ import ast
 
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, ClassValue, Made, Place, Value, options
+from shardlint.model.values import Api, CallResult, ClassValue, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 
@@ -19,7 +19,7 @@ def called_mesh(name: str) -> bool:
 def is_mesh(values: list[Value]) -> bool:
     """Whether values are meshes made in the text."""
     found = [option for value in values for option in options(value)]
-    return bool(found) and all(isinstance(option, Made) and option.api in MESH_MAKERS for option in found)
+    return bool(found) and all(isinstance(option, CallResult) and option.api in MESH_MAKERS for option in found)
 
 
 def is_mesh_type(site: Site, file: FileFacts, annotation: ast.expr | None) -> bool:

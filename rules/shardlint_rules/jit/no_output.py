@@ -8,7 +8,7 @@ from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.lifetime.returned import only_run
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted
-from shardlint.model.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit.results import returned_by
@@ -29,7 +29,7 @@ def inner_function(function: Jitted) -> Function | None:
 
 def unwrapped(value: Value) -> Value:
     """A function without the partials and checkpoints around it."""
-    while isinstance(value, Wrapped) and value.api.name in _SAME:
+    while isinstance(value, Transformed) and value.api.name in _SAME:
         value = value.inner
     return value
 

@@ -32,8 +32,8 @@ class NoneIsNotReplicated(Rule):
     name = "none-is-not-replicated"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*JITS, near=SHARDING_SETTINGS),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each tuple with a None beside a sharding."""
@@ -49,7 +49,7 @@ class NoneIsNotReplicated(Rule):
                 yield site.finding(
                     nones[0],
                     f"None in {name} does not mean replicated",
-                    f"On {site.on('jax')} this replicates nothing: "
+                    f"On {site.release('jax')} this replicates nothing: "
                     f"{what if name == 'in_shardings' else 'the compiler picks a sharding for this result'}.",
                     help="to have it whole on every device, write NamedSharding(mesh, P())",
                 )

@@ -39,8 +39,8 @@ class OptimizerBeforeSharding(Rule):
     code = "SL205"
     name = "optimizer-before-sharding"
     harm = Harm.COST
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*PLACING),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    triggers = (Calls(*PLACING),)
     where = "host"
     fixes = "unsafe"
 

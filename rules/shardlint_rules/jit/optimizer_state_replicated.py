@@ -41,7 +41,7 @@ class OptimizerStateReplicated(Rule):
     code = "SL232"
     name = "optimizer-state-replicated"
     harm = Harm.COST
-    wakes = (Calls("jax.tree.map", near=("opt", "ema", "momentum", "mu", "nu")),)
+    triggers = (Calls("jax.tree.map", file_says=("opt", "ema", "momentum", "mu", "nu")),)
     forms = ("call",)
     fixes = "none"
 

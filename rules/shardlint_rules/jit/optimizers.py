@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.values import Made, Place, Value, options
+from shardlint.model.values import CallResult, Place, Value, options
 from shardlint.rules_api.site import Site
 
 # Optimizers and transforms whose state holds an array as large as each parameter. `sgd` does with momentum only.
@@ -27,7 +27,7 @@ def keeps_state(site: Site, value: Value, depth: int = 0) -> bool | None:
 
 
 def _keeps(site: Site, value: Value, depth: int) -> bool | None:
-    if not isinstance(value, Made) or value.call is None or not value.api.startswith("optax.") or depth > 4:
+    if not isinstance(value, CallResult) or value.call is None or not value.api.startswith("optax.") or depth > 4:
         return False
     if value.api in _KEEPING:
         return True

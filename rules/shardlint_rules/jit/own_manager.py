@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.api import MESH_CONTEXTS
-from shardlint.model.values import Api, ClassValue, Function, Place, Value, Wrapped, options
+from shardlint.model.values import Api, ClassValue, Function, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 
@@ -31,7 +31,7 @@ def _manager(site: Site, value: Value) -> tuple[FileFacts, ast.FunctionDef] | No
         bound = [one.node for name in ("__enter__",) for one in file.bindings(scope, name)]
         return (file, bound[0]) if bound and isinstance(bound[0], ast.FunctionDef) else None
     decorated = False
-    while isinstance(value, Wrapped):
+    while isinstance(value, Transformed):
         decorated = decorated or value.api.name in _DECORATORS
         value = value.inner
     if not isinstance(value, Function) or not isinstance(value.node, ast.FunctionDef):

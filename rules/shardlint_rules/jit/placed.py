@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.mesh.shardings import PLACING
-from shardlint.model.values import Api, Constant, Wrapped, options
+from shardlint.model.values import Api, Constant, Transformed, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.jit.reads import name_of, reads
@@ -34,12 +34,12 @@ def places(site: Site, node: ast.AST) -> bool:
     return any(
         (isinstance(option, Api) and option.name in PLACING)
         or (
-            isinstance(option, Wrapped)
+            isinstance(option, Transformed)
             and option.call is not None
             and "out_shardings" in option.call.keywords
         )
         or (
-            isinstance(option, Wrapped) and option.call is not None and "in_shardings" in option.call.keywords
+            isinstance(option, Transformed) and option.call is not None and "in_shardings" in option.call.keywords
         )
         for option in options(callee)
     )

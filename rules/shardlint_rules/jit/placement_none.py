@@ -32,7 +32,7 @@ class PlacementNone(Rule):
     code = "SL226"
     name = "placement-none"
     harm = Harm.SILENT
-    wakes = (Calls(*PLACING, near=("else None", "None if", "= None")),)
+    triggers = (Calls(*PLACING, file_says=("else None", "None if", "= None")),)
     forms = ("call",)
     fixes = "none"
 

@@ -42,7 +42,7 @@ class PmapAxesArity(Rule):
     name = "pmap-axes-arity"
     harm = Harm.CRASH
     likely = ("held-dict",)
-    wakes = (Calls(PMAP, near=_SETTINGS),)
+    triggers = (Calls(PMAP, file_says=_SETTINGS),)
     in_version_checks = False
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -63,7 +63,8 @@ class PmapAxesArity(Rule):
             yield site.finding(
                 keyword,
                 "a list, where pmap takes a tuple",
-                f"On {site.on('jax')} every call raises ValueError: in_axes is matched with the tuple of arguments.",
+                f"On {site.release('jax')} every call raises ValueError: in_axes is matched with the tuple of "
+                f"arguments.",
                 help=f"write a tuple of {len(value.items)}",
             )
             return
@@ -73,8 +74,8 @@ class PmapAxesArity(Rule):
             yield site.finding(
                 keyword,
                 f"{several(given, 'entry')}, and {named(functions[0])} takes {several(most, 'argument')}",
-                f"On {site.on('jax')} every call raises ValueError: a tuple has one entry for each argument given by "
-                "position.",
+                f"On {site.release('jax')} every call raises ValueError: a tuple has one entry for each argument "
+                "given by position.",
                 help="give one entry for each argument, or one number for all",
             )
             return
@@ -93,7 +94,7 @@ class PmapAxesArity(Rule):
             if here
             else f"{several(given, 'entry')}, and {arguments} given by position at "
             f"{seen.file.path.name}:{seen.call.lineno}",
-            f"On {site.on('jax')} this call raises ValueError.",
+            f"On {site.release('jax')} this call raises ValueError.",
             help="a tuple has one entry for each argument given by position, defaults only when they are given",
         )
 
@@ -111,7 +112,7 @@ class PmapAxesArity(Rule):
         yield site.finding(
             keyword,
             f"{kind_of(value)}, and {named(functions[0])} returns {kind_of(returned[0][0])}",
-            f"On {site.on('jax')} every call raises ValueError: out_axes has the structure of the results.",
+            f"On {site.release('jax')} every call raises ValueError: out_axes has the structure of the results.",
             help="give one entry for each result, or one number for all",
         )
 
@@ -122,8 +123,8 @@ class PmapAxesArity(Rule):
             yield site.finding(
                 keyword,
                 f"a tuple, and {named(functions[0])} returns `{found[0]}`, one dict",
-                f"On {site.on('jax')} every call raises ValueError where that is a dict: out_axes has the structure of "
-                "the results.",
+                f"On {site.release('jax')} every call raises ValueError where that is a dict: out_axes has the "
+                "structure of the results.",
                 help="give one entry for each result, or one number for all",
                 certainty=Certainty.POSSIBLE,
                 form="held-dict",

@@ -47,8 +47,8 @@ class PositionalJitShardings(Rule):
     code = "SL228"
     name = "positional-jit-shardings"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
-    wakes = (Calls("jax.jit"),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
+    triggers = (Calls("jax.jit"),)
     forms = ("call",)
     in_version_checks = False
     fixes = "safe"
@@ -65,7 +65,7 @@ class PositionalJitShardings(Rule):
         yield site.finding(
             extra[0],
             "given by position",
-            f"On {site.on('jax')} this raises TypeError: jax.jit takes one positional argument.",
+            f"On {site.release('jax')} this raises TypeError: jax.jit takes one positional argument.",
             help="give everything but the function by keyword",
             fix=_fix(site, extra, " ".join(written.split())),
         )

@@ -40,7 +40,7 @@ class RepeatedConstraint(Rule):
     code = "SL224"
     name = "repeated-constraint"
     harm = Harm.SILENT
-    wakes = (Calls(*PLACING, _NNX, near=PLACED_WORDS),)
+    triggers = (Calls(*PLACING, _NNX, file_says=PLACED_WORDS),)
     forms = ("call",)
     fixes = "none"
 

@@ -29,7 +29,7 @@ class ResultIsNone(Rule):
     code = "SL237"
     name = "result-is-none"
     harm = Harm.CRASH
-    wakes = (CALLING,)
+    triggers = (CALLING,)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Definition
-from shardlint.model.values import Api, Function, Place, Wrapped, options
+from shardlint.model.values import Api, Function, Place, Transformed, options
 from shardlint.syntax import Binding, FileFacts
 
 _DEPTH = 6
@@ -140,7 +140,7 @@ class _Counter:
     def _gives_one(self, function: ast.expr) -> bool:
         """Whether a function that `tree.map` applies to arrays gives one array."""
         for option in options(self.evaluator.value(Place(self.file, function))):
-            while isinstance(option, Wrapped) and option.api.name == "functools.partial":
+            while isinstance(option, Transformed) and option.api.name == "functools.partial":
                 option = option.inner
             if isinstance(option, Api):
                 if option.name not in _ARRAY:

@@ -8,12 +8,12 @@ from collections.abc import Iterator
 from shardlint.model.shapes import shape_of, shape_of_value
 from shardlint.model.values import (
     CallArguments,
+    CallResult,
     ClassValue,
     Computed,
     Environment,
     Items,
     Leaves,
-    Made,
     Parameter,
     Place,
     Table,
@@ -86,16 +86,16 @@ def _in_value(site: Site, value: Value, depth: int) -> Iterator[str]:
                     yield from _leaf(site, item, f"`{key}`", depth)
             case Leaves(of=leaf):
                 yield from _leaf(site, leaf, "a leaf", depth)
-            case Made(by=ClassValue() as cls, call=CallArguments() as call):
+            case CallResult(by=ClassValue() as cls, call=CallArguments() as call):
                 yield from _in_instance(site, cls, call, depth)
-            case Made(api=str() as api) if api.startswith(_STATES):
+            case CallResult(api=str() as api) if api.startswith(_STATES):
                 yield "its `step` is a scalar"
             case Computed(place=Place() as place, environment=env):
                 yield from _in_made(site, place, env)
 
 
 def _leaf(site: Site, value: Value, name: str, depth: int) -> Iterator[str]:
-    if isinstance(value, Made) and shape_of_value(site.program.evaluator, value) == ():
+    if isinstance(value, CallResult) and shape_of_value(site.program.evaluator, value) == ():
         yield f"{name} is a scalar"
     else:
         yield from _in_value(site, value, depth + 1)
@@ -108,7 +108,7 @@ def _in_instance(site: Site, cls: ClassValue, call: CallArguments, depth: int) -
     given = [(names[at] if at < len(names) else "a field", place) for at, place in enumerate(call.positional)]
     for name, place in (*given, *call.keywords.items()):
         value = evaluator.value(place, call.environment)
-        if isinstance(value, Made) and shape_of(evaluator, place, call.environment) == ():
+        if isinstance(value, CallResult) and shape_of(evaluator, place, call.environment) == ():
             yield f"`{name}` is a scalar"
         else:
             yield from _in_value(site, value, depth + 1)
@@ -125,7 +125,7 @@ def _in_made(site: Site, place: Place, env: Environment | None) -> Iterator[str]
 
 def _counts(site: Site, value: Value, depth: int) -> bool:
     for one in options(value):
-        if isinstance(one, Made) and one.call is not None and depth < _DEPTH:
+        if isinstance(one, CallResult) and one.call is not None and depth < _DEPTH:
             if one.api in _COUNTING:
                 return True
             if one.api in _AROUND:

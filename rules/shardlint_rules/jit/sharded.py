@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, positions
-from shardlint.model.values import CallArguments, Constant, Items, Made, Place, Table, Value, options
+from shardlint.model.values import CallArguments, CallResult, Constant, Items, Place, Table, Value, options
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -55,7 +55,7 @@ def may_be_none(value: Value) -> bool | None:
     if any(option == Constant(None) for option in found):
         return True
 
-    return False if all(isinstance(option, Items | Made | Table) for option in found) else None
+    return False if all(isinstance(option, Items | CallResult | Table) for option in found) else None
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,9 @@ class ShardingLostByShape(Rule):
     code = "SL207"
     name = "sharding-lost-by-shape"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    wakes = (Calls(*SHAPED, near=_CALLED, within=_WHOLE),)
+    triggers = (Calls(*SHAPED, file_says=_CALLED, function_says=_WHOLE),)
     forms = ("call",)
     closed = ("positional", "keywords")
     where = "host"
@@ -66,7 +66,7 @@ class ShardingLostByShape(Rule):
         yield site.finding(
             site.call,
             f"only the shape of `{text}` is used, and its sharding is lost",
-            f"On {site.on('jax')} this lies whole on one device, while {text} is spread over the mesh.",
+            f"On {site.release('jax')} this lies whole on one device, while {text} is spread over the mesh.",
             help=f"make it like {text}: {site.api.rpartition('.')[2]}_like keeps the sharding",
             fix=self._fix(site, text),
         )

@@ -31,7 +31,7 @@ class ShardingNeverUsed(Rule):
     name = "sharding-never-used"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    wakes = (Calls("jax.sharding.NamedSharding"),)
+    triggers = (Calls("jax.sharding.NamedSharding"),)
     forms = ("call",)
     fixes = "none"
 
@@ -39,8 +39,8 @@ class ShardingNeverUsed(Rule):
         """One finding for a name."""
         if is_test(site.file, site.syntax):
             return
-        fate, name = site.fate
-        if fate == "never read" and name is not None:
+        result_use, name = site.result_use
+        if result_use == "never read" and name is not None:
             yield self._finding(site, name, "local", "no statement of the function reads it")
             return
         parent = site.file.parent(site.call)

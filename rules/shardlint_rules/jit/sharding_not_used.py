@@ -12,8 +12,8 @@ from shardlint.model.values import (
     ClassValue,
     Function,
     Place,
+    Transformed,
     Value,
-    Wrapped,
     options,
 )
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
@@ -75,7 +75,7 @@ class ShardingNotUsed(Rule):
     code = "SL231"
     name = "sharding-not-used"
     harm = Harm.SILENT
-    wakes = (Takes(*dict.fromkeys((*_SHARDINGS, *_SPECS, *_RULES, *PASSED, *FORWARDED))),)
+    triggers = (Takes(*dict.fromkeys((*_SHARDINGS, *_SPECS, *_RULES, *PASSED, *FORWARDED))),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -194,7 +194,7 @@ def _takes(site: Site, call: ast.Call, name: str) -> str | None:
 
 def _definition(site: Site, value: Value) -> tuple[Parameters, ast.FunctionDef] | None:
     """The parameters of a function or method of the project, or of the `__init__` of a class."""
-    while isinstance(value, Wrapped) and value.api.name != "functools.partial":
+    while isinstance(value, Transformed) and value.api.name != "functools.partial":
         value = value.inner
     if isinstance(value, ClassValue):
         init = site.program.evaluator.classes.objects.init(value)

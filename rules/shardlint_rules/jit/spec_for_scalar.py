@@ -57,7 +57,7 @@ class SpecForScalar(Rule):
     name = "spec-for-scalar"
     harm = Harm.CRASH
     assumes = True
-    wakes = (Calls(*_GIVEN), Calls(*JITS, near=("out_shardings",), within=("out_shardings",)))
+    triggers = (Calls(*_GIVEN), Calls(*JITS, file_says=("out_shardings",), function_says=("out_shardings",)))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ class SpecForScalar(Rule):
         return site.finding(
             sharding,
             "one spec for arrays and scalars",
-            f"On {site.on('jax')} this raises ValueError for what has no dimension in `{tree}`: {scalar}.",
+            f"On {site.release('jax')} this raises ValueError for what has no dimension in `{tree}`: {scalar}.",
             help="give scalars PartitionSpec(): choose by `leaf.ndim`",
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "named",

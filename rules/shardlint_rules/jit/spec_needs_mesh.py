@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
-from shardlint.model.values import Made, Parameter, options
+from shardlint.model.values import CallResult, Parameter, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -82,7 +82,7 @@ class SpecNeedsMesh(Rule):
     name = "spec-needs-mesh"
     harm = Harm.CRASH
     likely = ("entered-below", "mesh-parameter")
-    wakes = (Calls(_PUT, *CONSTRAINTS), SHARDED_JITS)
+    triggers = (Calls(_PUT, *CONSTRAINTS), SHARDED_JITS)
     in_version_checks = False
     fixes = "unsafe"
 
@@ -111,8 +111,8 @@ class SpecNeedsMesh(Rule):
         return site.finding(
             site.call.func if call.func is site.call else call.func,
             f"outside of the `with` at line {entered.lineno}",
-            f"On {site.on('jax')} this raises unless a caller has entered a mesh: pjit reads specs against the mesh of "
-            "`with mesh:`, and none is entered here.",
+            f"On {site.release('jax')} this raises unless a caller has entered a mesh: pjit reads specs against the "
+            "mesh of `with mesh:`, and none is entered here.",
             help="call it under the mesh too",
             certainty=Certainty.POSSIBLE,
             form="others-entered",
@@ -124,7 +124,7 @@ class SpecNeedsMesh(Rule):
         nodes = [one.node for one in specs] or [one for one in _arguments(site) if returns_spec(site, one)]
         if not nodes or (site.form == "partial" and site.decorated is None):
             return
-        on, error = site.on("jax"), "ValueError" if site.api == _PUT else "RuntimeError"
+        on, error = site.release("jax"), "ValueError" if site.api == _PUT else "RuntimeError"
         later = entered_later(site) if site.api in CONSTRAINTS and not _asks_first(site) else None
         if later is not None:
             yield site.finding(
@@ -171,8 +171,8 @@ class SpecNeedsMesh(Rule):
         yield site.finding(
             nodes[0],
             "a spec alone does not say which mesh",
-            f"On {site.on('jax')} this raises {error} unless whoever runs it has called jax.set_mesh: `with mesh:` is "
-            f"not read by {what}.",
+            f"On {site.release('jax')} this raises {error} unless whoever runs it has called jax.set_mesh: `with "
+            f"mesh:` is not read by {what}.",
             help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
             certainty=Certainty.POSSIBLE,
             form="never-set",
@@ -181,8 +181,8 @@ class SpecNeedsMesh(Rule):
 
     def _problem(self, site: Site) -> tuple[str, str] | None:
         """What is wrong, as label and message; None where a mesh may be in context."""
-        on = site.on("jax")
-        if site.api in (_JIT, _PUT) and site.runs("jax", "<=0.4.38"):
+        on = site.release("jax")
+        if site.api in (_JIT, _PUT) and site.allows("jax", "<=0.4.38"):
             what = "jax.jit" if site.api == _JIT else "device_put"
             error = "RuntimeError" if site.api == _JIT else "ValueError"
             return "a spec without its mesh", f"On {on} {what} takes shardings only: this raises {error}."
@@ -227,13 +227,13 @@ class SpecNeedsMesh(Rule):
 
     def _fresh_array(self, site: Site, context: Context) -> bool:
         """Whether the constraint runs eagerly on an array that was made before any mesh was set."""
-        if site.region.traced != "never" or not site.runs("jax", ">=0.6"):
+        if site.region.traced != "never" or not site.allows("jax", ">=0.6"):
             return False
         if context.bare or not all(one.kind in SET_KINDS for one in context.contexts):
             return False
         argument = site.argument("x")
         value = site.value(argument) if argument is not None else None
-        if not isinstance(value, Made) or value.call is None or value.api not in _FRESH:
+        if not isinstance(value, CallResult) or value.call is None or value.api not in _FRESH:
             return False
         made = value.call.place
         before = site.program.around(made.file, made.node)

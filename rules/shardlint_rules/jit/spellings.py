@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from weakref import WeakKeyDictionary
 
 from shardlint.model.mesh.meshes import Spec
-from shardlint.model.values import Items, Made, Value, options
+from shardlint.model.values import CallResult, Items, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit.reads import name_of, reads
@@ -74,7 +74,7 @@ def side(site: Site, node: ast.expr) -> Side | None:
 def _placed_with(site: Site, array: ast.expr) -> Spec | None:
     """The spec an array was placed with, as long as it is known to be kept."""
     found = options(site.value(array))
-    if len(found) != 1 or not isinstance(found[0], Made) or found[0].api not in _AS_WRITTEN:
+    if len(found) != 1 or not isinstance(found[0], CallResult) or found[0].api not in _AS_WRITTEN:
         return None
     if site.program.region(site.file, array).traced in ("always", "sometimes"):
         return None

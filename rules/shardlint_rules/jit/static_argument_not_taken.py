@@ -37,8 +37,8 @@ class StaticArgumentNotTaken(Rule):
     name = "static-argument-not-taken"
     bound = True
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*JITS, near=STATIC_SETTINGS),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    triggers = (Calls(*JITS, file_says=STATIC_SETTINGS),)
     in_version_checks = False
     fixes = "none"
 
@@ -62,6 +62,6 @@ class StaticArgumentNotTaken(Rule):
                 yield site.finding(
                     keyword,
                     wrong[0],
-                    f"On {site.on('jax')} wrapping {named(functions[0])} raises ValueError.",
+                    f"On {site.release('jax')} wrapping {named(functions[0])} raises ValueError.",
                     help=wrong[1],
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.values import Function, Items, Table, Value, Wrapped, options
+from shardlint.model.values import Function, Items, Table, Transformed, Value, options
 from shardlint.rules_api.site import Site
 
 KEEPING = ("functools.partial", "jax.vmap", "jax.checkpoint", "jax.named_call")
@@ -18,7 +18,7 @@ def is_tree(value: Value | None) -> bool:
 
 def returned_by(site: Site, function: Value) -> list[Value]:
     """What each `return` of a function gives; nothing where its definition is not seen."""
-    while isinstance(function, Wrapped) and function.api.name in KEEPING:
+    while isinstance(function, Transformed) and function.api.name in KEEPING:
         function = function.inner
     if not isinstance(function, Function) or isinstance(function.node, ast.AsyncFunctionDef):
         return []

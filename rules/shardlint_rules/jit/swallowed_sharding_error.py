@@ -48,13 +48,13 @@ class SwallowedShardingError(Rule):
     name = "swallowed-sharding-error"
     by_hand = "whether the program may go on without the placement is for its author to say"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    wakes = (Calls(*PLACING),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
+    triggers = (Calls(*PLACING),)
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a placement whose failure nobody hears of."""
-        if site.fate[0] == "dropped":
+        if site.result_use[0] == "dropped":
             return
         swallowed = _swallowed(site)
         if swallowed is None or not asks_for_a_place(site):

@@ -6,7 +6,7 @@ import ast
 
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Made, options
+from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.site import Site
 
 # The arguments of these may be objects of any kind, with a sharding of their own.
@@ -83,6 +83,6 @@ def _computes(site: Site, node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp):
         return any(isinstance(part, ast.Name) and is_tracer(site, part) for part in (node.left, node.right))
     return isinstance(node, ast.Call) and all(
-        isinstance(option, Made) and isinstance(option.by, Api) and option.by.name.startswith(_ARRAYS)
+        isinstance(option, CallResult) and isinstance(option.by, Api) and option.by.name.startswith(_ARRAYS)
         for option in options(site.value(node))
     )

@@ -10,9 +10,9 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import (
     Api,
     CallArguments,
+    CallResult,
     ClassValue,
     Leaves,
-    Made,
     Parameter,
     Place,
     Table,
@@ -59,7 +59,7 @@ def container(program: Program, value: Value) -> Container | None:
 def _one(program: Program, value: Value) -> Container | None:
     if isinstance(value, Table) or (isinstance(value, Leaves) and value.kind == "dict"):
         return Container("a dict", True)
-    if not isinstance(value, Made):
+    if not isinstance(value, CallResult):
         return None
     if value.api in _DICTS:
         return Container("a dict", True)
@@ -89,7 +89,7 @@ def _mapped(program: Program, call: CallArguments) -> Container | None:
 
 
 def _instance(value: Value) -> bool:
-    return isinstance(value, Made) and isinstance(value.by, ClassValue)
+    return isinstance(value, CallResult) and isinstance(value.by, ClassValue)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class UpdateNotDonated(Rule):
     name = "update-not-donated"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    wakes = (Calls(*_JITS, near=_NEAR), Uses(*_JITS, near=_NEAR))
+    triggers = (Calls(*_JITS, file_says=_NEAR), Uses(*_JITS, file_says=_NEAR))
     forms = ("call", "partial", "name", "import")
     fixes = "none"
 
@@ -84,8 +84,8 @@ class UpdateNotDonated(Rule):
         yield site.finding(
             site.syntax,
             f"{names} {'are' if len(shared) > 1 else 'is'} bound again to what this returns",
-            f"On {site.on('jax')} the old and the new {names} are in memory together until the call is done, though "
-            "only the new is used from then on.",
+            f"On {site.release('jax')} the old and the new {names} are in memory together until the call is done, "
+            "though only the new is used from then on.",
             help=f"donate {'them' if len(shared) > 1 else 'it'}: donate_argnums=({positions},)"
             if len(shared) == 1
             else f"donate them: donate_argnums=({positions})",

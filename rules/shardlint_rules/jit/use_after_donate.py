@@ -66,7 +66,7 @@ class UseAfterDonate(Rule):
     bound = True
     harm = Harm.CRASH
     likely = ("given-again",)
-    wakes = (Calls(*DONATING, near=("donate",)),)
+    triggers = (Calls(*DONATING, file_says=("donate",)),)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the reads in this file; at the wrapper for those in other files."""
@@ -86,7 +86,7 @@ class UseAfterDonate(Rule):
         return site.finding(
             one.node,
             f"`{one.name}` is the same buffer, which the call at line {line} donates the next time",
-            f"On {site.on('jax')} reading `{one.name}` (line {one.read.lineno}) raises after that: "
+            f"On {site.release('jax')} reading `{one.name}` (line {one.read.lineno}) raises after that: "
             f"{name_of(one.call.api)} gave its memory to an output, and the array is deleted.",
             help=f"keep a copy: jax.tree.map(jnp.copy, {text})",
             certainty=Certainty.PROVEN if one.surely else Certainty.POSSIBLE,
@@ -143,10 +143,10 @@ def _message(site: Site, use: Use, certainty: Certainty) -> str:
     api = name_of(use.death.call.api)
     if certainty is not Certainty.PROVEN:
         return (
-            f"On {site.on('jax')} this raises if an output of {api} took the donated buffer, which deletes the array; "
-            "where none can, the donation only warns."
+            f"On {site.release('jax')} this raises if an output of {api} took the donated buffer, which deletes the "
+            "array; where none can, the donation only warns."
         )
-    return f"On {site.on('jax')} this raises: {api} gave its memory to an output, and the array is deleted."
+    return f"On {site.release('jax')} this raises: {api} gave its memory to an output, and the array is deleted."
 
 
 def _advice(name: str, use: Use) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
-from shardlint.model.values import Api, Constant, Function, Made, Place, options
+from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
@@ -62,7 +62,7 @@ class WholeOnOneDevice(Rule):
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
     likely = ("joined",)
-    wakes = (Calls(_PUT, f"jax.lax.{_CONSTRAINT}", near=_NEAR), Methods(_CONSTRAINT, near=_NEAR))
+    triggers = (Calls(_PUT, f"jax.lax.{_CONSTRAINT}", file_says=_NEAR), Methods(_CONSTRAINT, file_says=_NEAR))
     forms = ("call", "method")
     fixes = "safe"
 
@@ -79,8 +79,8 @@ class WholeOnOneDevice(Rule):
         yield site.finding(
             array,
             f"`{made}` makes all of it on one device",
-            f"On {site.on('jax')} the first device needs room for the whole array: `{made}`{where} makes it there, and "
-            "it is spread over the mesh afterwards.",
+            f"On {site.release('jax')} the first device needs room for the whole array: `{made}`{where} makes it "
+            "there, and it is spread over the mesh afterwards.",
             help=_help(source.form, made),
             fix=self._fix(site, source, sharding) if source.call is array else None,
             form=source.form,
@@ -92,7 +92,7 @@ class WholeOnOneDevice(Rule):
         call = source.call
         if source.form != "constant" or site.api != _PUT or len(site.call.args) + len(site.call.keywords) != 2:
             return None
-        if any(one.arg in ("device", None) for one in call.keywords) or not site.runs("jax", ">=0.4.38"):
+        if any(one.arg in ("device", None) for one in call.keywords) or not site.allows("jax", ">=0.4.38"):
             return None
         if any(isinstance(one, ast.Starred) for one in call.args) or not _is_named(site, sharding):
             return None
@@ -111,7 +111,7 @@ def _help(form: str, made: str) -> str:
 
 
 def _is_named(site: Site, sharding: ast.expr) -> bool:
-    return all(isinstance(one, Made) and site.sharding_parts(one) for one in options(site.value(sharding)))
+    return all(isinstance(one, CallResult) and site.sharding_parts(one) for one in options(site.value(sharding)))
 
 
 def _splits(site: Site, sharding: ast.expr) -> bool:
@@ -119,7 +119,7 @@ def _splits(site: Site, sharding: ast.expr) -> bool:
     value = site.value(sharding)
     if site.shardings.shards(value):
         return True
-    if any(isinstance(one, Made | Constant | Api) for one in options(value)):
+    if any(isinstance(one, CallResult | Constant | Api) for one in options(value)):
         return False
     name = last_name(sharding).lower()
     return "shard" in name and not any(word in name for word in ("replica", "single", "empty", "host", "rep"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.model.values import Api, Constant, Items, Made, options
+from shardlint.model.values import Api, CallResult, Constant, Items, options
 from shardlint.rules_api.site import Site
 
 KEYWORDS = ("bias_init", "kernel_init", "scale_init", "embedding_init")
@@ -54,7 +54,7 @@ def _names(site: Site, node: ast.expr) -> int | None:
     """How many names an initializer is annotated with, as far as that is told."""
     found = set()
     for one in options(site.value(node)):
-        if not isinstance(one, Made) or one.call is None or one.api not in _ANNOTATING:
+        if not isinstance(one, CallResult) or one.call is None or one.api not in _ANNOTATING:
             return None
         place = one.call.get(_ANNOTATING[one.api], ("fn", "names"))
         value = site.program.evaluator.value(place, one.call.environment) if place is not None else None

@@ -37,7 +37,7 @@ class AllDevicesIntoOnes(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("ones",)
-    wakes = (Calls("jax.sharding.Mesh", near=("reshape",)),)
+    triggers = (Calls("jax.sharding.Mesh", file_says=("reshape",)),)
     forms = ("call",)
     fixes = "none"
     by_hand = "whether one device is meant or all of them is for its author to say"

@@ -11,7 +11,7 @@ from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of_value
 from shardlint.model.signatures import Definition, of_definition
-from shardlint.model.values import Api, Made, Place, Value, options
+from shardlint.model.values import Api, CallResult, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts, Scope
 from shardlint_rules.jit.trees import MAPS
@@ -238,7 +238,7 @@ def _could_be_any(site: Site, tree: Place) -> bool:
 def _ranks(site: Site, tree: Value, depth: int) -> Iterator[int | None]:
     """Of each array in a tree, how many dimensions it has; None where that is not told."""
     for leaf in leaves(tree):
-        if isinstance(leaf, Made) and leaf.api in MAPS and leaf.call is not None and depth < _DEPTH:
+        if isinstance(leaf, CallResult) and leaf.api in MAPS and leaf.call is not None and depth < _DEPTH:
             trees = leaf.call.positional[1:2]  # what is mapped over it keeps dimensions, mostly
             for one in trees:
                 yield from _ranks(site, site.program.evaluator.value(one, leaf.call.environment), depth + 1)

@@ -55,11 +55,11 @@ class ArgumentOfAnother(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("named",)
-    wakes = (
+    triggers = (
         Lines(
             rf"[^#\n]*\w\([^#\n]*\b(?:{_WORDS})\b",
             r"[^#\n]*\w\($",
-            near=rf"\b(?:{_WORDS})\b\s*[,)]",
+            file_says=rf"\b(?:{_WORDS})\b\s*[,)]",
         ),
     )
     fixes = "none"

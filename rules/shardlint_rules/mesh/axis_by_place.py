@@ -32,7 +32,7 @@ class AxisByPlace(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("first",)
-    wakes = (Keywords("spmd_axis_name"),)
+    triggers = (Keywords("spmd_axis_name"),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -36,7 +36,7 @@ class AxisOffByOne(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("index",)
-    wakes = (Calls("jax.sharding.PartitionSpec"),)
+    triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "none"
 
@@ -61,7 +61,7 @@ class AxisOffByOne(Rule):
         yield site.finding(
             count,
             f"one None too few before dimension `{name}`",
-            f"On {site.on('jax')} the entry falls on dimension `{name} - 1`, for every `{name}` but 0.",
+            f"On {site.release('jax')} the entry falls on dimension `{name} - 1`, for every `{name}` but 0.",
             help=f"write `{site.text(index)}` Nones",
             certainty=Certainty.POSSIBLE,
             form="index",

@@ -57,8 +57,8 @@ class ConstraintOnExplicitMesh(Rule):
     name = "constraint-on-explicit-mesh"
     harm = Harm.CRASH
     likely = ("project-mesh",)
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
-    wakes = (Calls(*CONSTRAINTS, _RESHARD),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
+    triggers = (Calls(*CONSTRAINTS, _RESHARD),)
     forms = ("call",)
     in_version_checks = False
     fixes = "unsafe"
@@ -88,7 +88,7 @@ class ConstraintOnExplicitMesh(Rule):
         every = f"the one mesh that the program hands around, made at {where}, has Explicit axes"
         if len(made) > 1:
             every = f"every mesh that the program hands around has Explicit axes, as that of {where}"
-        on = site.on("jax")
+        on = site.release("jax")
         return site.finding(
             site.call.func,
             "the axes are Explicit",
@@ -107,7 +107,7 @@ class ConstraintOnExplicitMesh(Rule):
     def _on_mesh(self, site: Site, target: Target) -> Finding | None:
         if not target.names_an_axis:
             return None
-        on = site.on("jax")
+        on = site.release("jax")
         for way in target.meshes:
             mesh = way[0]
             kinds = {(site.shardings.axis_types(one), one.axis_types == "default") for one in way}
@@ -150,7 +150,7 @@ class ConstraintOnExplicitMesh(Rule):
         }
         at = context.contexts[0].place
         where = f"the mesh set at {_where(site, at.file.path.name, at.line)}"
-        on = site.on("jax")
+        on = site.release("jax")
         if site.api == _RESHARD:
             if types == {"auto"} and context.only(*SET_KINDS):
                 return site.finding(
@@ -180,7 +180,7 @@ class ConstraintOnExplicitMesh(Rule):
     def _to_reshard(self, site: Site) -> Fix | None:
         if site.api != _CONSTRAINT:
             return None
-        name, imports = site.spell(_RESHARD if site.runs("jax", ">=0.8.2") else _OLD_RESHARD)
+        name, imports = site.spell(_RESHARD if site.allows("jax", ">=0.8.2") else _OLD_RESHARD)
         renamed = _renamed(site, {"x": "xs", "shardings": "out_shardings"})
         edits = [site.replace(site.call.func, name), *imports, *renamed]
         why = "in a jit the array must be on the mesh already"

@@ -37,8 +37,8 @@ class ContextInsideJit(Rule):
     code = "SL310"
     name = "context-inside-jit"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
-    wakes = (Calls("jax.set_mesh", _USE, _GET),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
+    triggers = (Calls("jax.set_mesh", _USE, _GET),)
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -48,22 +48,22 @@ class ContextInsideJit(Rule):
         entered = isinstance(site.file.parent(site.call), ast.withitem)
         if site.api == _USE and not entered:
             return  # it does nothing until it is entered
-        if site.written == "jax.set_mesh" and site.runs("jax", "<0.7.1"):
+        if site.written == "jax.set_mesh" and site.allows("jax", "<0.7.1"):
             return  # the name is not there yet: SL901
         region = site.region
         if not region.proven:
             return
         if site.api == _GET:
-            if site.runs("jax", ">=0.8.1"):
+            if site.allows("jax", ">=0.8.1"):
                 yield self._asked(site)
             return
         called = f"{site.api.rpartition('.')[2]} can only be used outside of jit"
-        if site.api == _USE and site.runs("jax", ">=0.7.1"):
+        if site.api == _USE and site.allows("jax", ">=0.7.1"):
             called = "use_mesh, which is jax.set_mesh now, can only be used outside of jit"
         yield site.finding(
             site.call,
             region.describe(site.file),
-            f"On {site.on('jax')} this raises ValueError when it is traced: {called}.",
+            f"On {site.release('jax')} this raises ValueError when it is traced: {called}.",
             help="set the mesh where the jitted function is called, and drop it here",
         )
 
@@ -71,7 +71,8 @@ class ContextInsideJit(Rule):
         return site.finding(
             site.call,
             site.region.describe(site.file),
-            f"On {site.on('jax')} this raises ValueError when it is traced: get_mesh can only be used outside of jit.",
+            f"On {site.release('jax')} this raises ValueError when it is traced: get_mesh can only be used "
+            f"outside of jit.",
             help="ask jax.sharding.get_abstract_mesh(), or pass the mesh",
         )
 

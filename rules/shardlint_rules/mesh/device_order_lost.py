@@ -41,7 +41,7 @@ class DeviceOrderLost(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("sorted",)
-    wakes = (Attributes("device_set", "addressable_devices"),)
+    triggers = (Attributes("device_set", "addressable_devices"),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

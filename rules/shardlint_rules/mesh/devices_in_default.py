@@ -48,7 +48,7 @@ class DevicesInDefault(Rule):
     code = "SL309"
     name = "devices-in-default"
     harm = Harm.CRASH
-    wakes = (Calls(*_ASKING, outside=True),)
+    triggers = (Calls(*_ASKING, at_module_level=True),)
     forms = ("call",)
     fixes = "safe"
 

@@ -45,7 +45,7 @@ class DuplicateAxis(Rule):
     harm = Harm.CRASH
     assumes = True
     likely = ("by-name",)
-    wakes = (*WAKES, Calls(_SPEC))
+    triggers = (*WAKES, Calls(_SPEC))
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis named again."""
@@ -78,8 +78,8 @@ class DuplicateAxis(Rule):
         yield site.finding(
             _source(site, one),
             f'`{site.text(one)}` and `{site.text(before)}` are both "{axis}"',
-            f"On {site.on('jax')} a sharding of {site.text(site.call)} raises DuplicateSpecError: a mesh axis splits "
-            "one dimension only.",
+            f"On {site.release('jax')} a sharding of {site.text(site.call)} raises DuplicateSpecError: a mesh axis "
+            "splits one dimension only.",
             help="choose an axis for one of them that the other does not have",
             certainty=Certainty.POSSIBLE,
             form="by-name",
@@ -97,8 +97,8 @@ class DuplicateAxis(Rule):
         yield site.finding(
             site.call,
             f'"{again[0]}" is already used in this spec',
-            f"On {site.on('jax')} a sharding of {' '.join(site.text(site.call).split())} raises DuplicateSpecError: a "
-            "mesh axis splits one dimension only.",
+            f"On {site.release('jax')} a sharding of {' '.join(site.text(site.call).split())} raises "
+            "DuplicateSpecError: a mesh axis splits one dimension only.",
             help=f'keep "{again[0]}" for one dimension, and write None or another axis for the rest',
             certainty=Certainty.POSSIBLE,
             form="handed-on",
@@ -110,11 +110,11 @@ class DuplicateAxis(Rule):
         again = mentions[1]
         nth = 1 if again is mentions[0] else 0  # twice inside one tuple
         node = where(site, one, again, axis, nth)
-        error = "DuplicateSpecError" if site.runs("jax", ">=0.5.3") else "ValueError"
+        error = "DuplicateSpecError" if site.allows("jax", ">=0.5.3") else "ValueError"
         return site.finding(
             node,
             f'"{axis}" is already used in this spec',
-            f"On {site.on('jax')} this raises {error}: a mesh axis can split one dimension only, "
+            f"On {site.release('jax')} this raises {error}: a mesh axis can split one dimension only, "
             f"and {one.spec.place.text()} gives it {len(mentions)}.",
             help=f'keep "{axis}" for one dimension, and write None or another axis for the rest',
         )

@@ -22,7 +22,7 @@ TAKERS: dict[str, tuple[str, ...]] = {
 }
 """What takes a spec, and in which arguments."""
 # Most jits are given no sharding at all.
-SHARDED_JITS = Calls(*JITS, near=("_shardings", "PartitionSpec", "Sharding"))
+SHARDED_JITS = Calls(*JITS, file_says=("_shardings", "PartitionSpec", "Sharding"))
 WAKES = (Calls(*(name for name in TAKERS if name not in JITS)), SHARDED_JITS)
 
 

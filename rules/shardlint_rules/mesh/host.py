@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Made, Place, Wrapped, options
+from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
 from shardlint_rules.mesh.running import Running
@@ -122,7 +122,7 @@ def _jits(site: Site, place: Place) -> bool:
     assert isinstance(call, ast.Call)
     values = (site.program.value(place.file, call.func), site.program.value(place.file, call))
     for option in (one for value in values for one in options(value)):
-        if isinstance(option, Wrapped):
+        if isinstance(option, Transformed):
             inner = option.inner.name if isinstance(option.inner, Api) else ""  # a partial of jax.jit
             if any(name.rpartition(".")[2] in _JITS for name in (inner, option.api.name)):
                 return True
@@ -140,7 +140,7 @@ def _makes_the_mesh(site: Site, node: ast.With | ast.AsyncWith, scope: Scope) ->
         elif not isinstance(expression, ast.Call):
             continue
         found = options(site.value(expression))
-        if any(isinstance(one, Made) and one.api in MESH_MAKERS for one in found):
+        if any(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in found):
             return True
     return False
 

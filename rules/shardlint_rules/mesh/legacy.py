@@ -9,7 +9,7 @@ from shardlint.model import Program
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, spec_of
 from shardlint.model.mesh.table import made_meshes
-from shardlint.model.values import Api, Made, Parameter, Place, options
+from shardlint.model.values import Api, CallResult, Parameter, Place, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -66,7 +66,7 @@ def items(
 def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
     """Whether an expression is a mesh made in the text, or a parameter or field annotated as one."""
     return program.contexts.annotated_field(file, node) or all(
-        (isinstance(one, Made) and one.api in MESH_MAKERS)
+        (isinstance(one, CallResult) and one.api in MESH_MAKERS)
         or (isinstance(one, Parameter) and program.contexts.annotated(one))
         for one in options(program.value(file, node))
     )
@@ -151,8 +151,8 @@ def _eager_bare(program: Program, place: Place) -> bool:
 
 def stays(site: Site, statement: ast.With | ast.AsyncWith, item: ast.withitem, context: MeshContext) -> str:
     """Why a `with mesh:` cannot become `with jax.set_mesh(mesh):`, whatever moves with it; empty where it can."""
-    if not site.runs("jax", ">=0.7.1"):
-        return f"{site.on('jax')} has no jax.set_mesh"
+    if not site.allows("jax", ">=0.7.1"):
+        return f"{site.release('jax')} has no jax.set_mesh"
     if item.optional_vars is not None and not _can_bind_first(site.file, statement, item):
         return "it binds the mesh to a name, which the text has no room for above it"
     followed = site.program.followed(site.value(item.context_expr))

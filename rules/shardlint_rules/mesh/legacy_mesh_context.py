@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.contexts import MeshContext
-from shardlint.model.values import Api, Made, Value, options
+from shardlint.model.values import Api, CallResult, Value, options
 from shardlint.rules_api.rule import Finding, Fix, Harm, Rule, Safety, Withs
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.legacy import entered, items, libraries, stays, surely_a_mesh, to_set_mesh
@@ -59,8 +59,8 @@ class LegacyMeshContext(Rule):
     code = "SL315"
     name = "legacy-mesh-context"
     harm = Harm.REMOVED
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.10.1"}
-    wakes = (Withs("mesh"),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.10.1"}
+    triggers = (Withs("mesh"),)
     in_version_checks = False
     fixes = "unsafe"
 
@@ -103,7 +103,7 @@ class LegacyMeshContext(Rule):
         return site.finding(
             item.context_expr,
             "a deprecated mesh context",
-            f"On {site.on('jax')} entering a mesh by `with` warns that it is deprecated.",
+            f"On {site.release('jax')} entering a mesh by `with` warns that it is deprecated.",
             help=help,
             fix=fix,
             obstacles=self._obstacles(site, item, kept),
@@ -135,6 +135,6 @@ class LegacyMeshContext(Rule):
 def _said_otherwise(value: Value) -> bool:
     """SL901 speaks of `jax.experimental.maps.mesh`."""
     return any(
-        isinstance(one, Made) and isinstance(one.by, Api) and ".maps." in one.by.written
+        isinstance(one, CallResult) and isinstance(one.by, Api) and ".maps." in one.by.written
         for one in options(value)
     )

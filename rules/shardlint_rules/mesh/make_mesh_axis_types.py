@@ -60,8 +60,8 @@ class MakeMeshAxisTypes(Rule):
     name = "make-mesh-axis-types"
     harm = Harm.CRASH
     likely = ("meets-constraints",)
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
-    wakes = (Calls("jax.make_mesh", "jax.sharding.AbstractMesh"),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
+    triggers = (Calls("jax.make_mesh", "jax.sharding.AbstractMesh"),)
     forms = ("call",)
     closed = ("positional", "keywords")
     in_version_checks = False
@@ -69,7 +69,7 @@ class MakeMeshAxisTypes(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        warned = site.api == "jax.make_mesh" and site.runs("jax", _WARNS)
+        warned = site.api == "jax.make_mesh" and site.allows("jax", _WARNS)
         if not (warned or site.shardings.turned_explicit(site.api)):
             return
         types = site.argument("axis_types")
@@ -78,7 +78,7 @@ class MakeMeshAxisTypes(Rule):
         constraint = _over(site)
         if constraint is not None and site.shardings.turned_explicit(site.api):
             yield self._constrained(site, types, *constraint)
-        elif site.runs("jax", _WARNS):
+        elif site.allows("jax", _WARNS):
             yield self._warned(site, types)
         elif written_for_auto(site, site.api):
             yield self._explicit(site, types, "the jax that it pins made Auto axes", Safety.SAFE)
@@ -90,7 +90,7 @@ class MakeMeshAxisTypes(Rule):
         return site.finding(
             site.call,
             "its axes are Explicit",
-            f"On {site.on('jax')} {_name(site)} makes Explicit axes unless told otherwise, and the constraint at "
+            f"On {site.release('jax')} {_name(site)} makes Explicit axes unless told otherwise, and the constraint at "
             f"{where} raises ValueError: it may name Auto axes only.",
             help=f"{_SAY}, or constrain by jax.reshard; {_KEPT}",
             fix=self._fix(site, types, Safety.SAFE),
@@ -100,8 +100,8 @@ class MakeMeshAxisTypes(Rule):
         return site.finding(
             site.call,
             "jax 0.9 makes its axes Explicit",
-            f"On {site.on('jax')} this warns: its axes are Auto, and from jax 0.9 on Explicit unless told otherwise. "
-            "Constraints raise then, and many operations ask for an out_sharding.",
+            f"On {site.release('jax')} this warns: its axes are Auto, and from jax 0.9 on Explicit unless told "
+            "otherwise. Constraints raise then, and many operations ask for an out_sharding.",
             help=f"{_SAY}; {_KEPT}",
             fix=self._fix(site, types, Safety.SAFE),
             harm=Harm.REMOVED,
@@ -124,7 +124,7 @@ class MakeMeshAxisTypes(Rule):
         return site.finding(
             site.call,
             "its axes are Explicit",
-            f"On {site.on('jax')} {_name(site)} makes Explicit axes unless told otherwise, and {known}: "
+            f"On {site.release('jax')} {_name(site)} makes Explicit axes unless told otherwise, and {known}: "
             "constraints raise, and many operations ask for an out_sharding.",
             help=f"{_SAY}; {_KEPT}",
             fix=self._fix(site, types, safety),

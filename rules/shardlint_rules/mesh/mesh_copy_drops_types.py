@@ -37,8 +37,8 @@ class MeshCopyDropsTypes(Rule):
     code = "SL314"
     name = "mesh-copy-drops-types"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
-    wakes = (Calls("jax.sharding.Mesh", near=("axis_names",)),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
+    triggers = (Calls("jax.sharding.Mesh", file_says=("axis_names",)),)
     forms = ("call",)
     closed = ("positional", "keywords")
     in_version_checks = False
@@ -65,9 +65,10 @@ class MeshCopyDropsTypes(Rule):
         yield site.finding(
             site.call,
             f"the axis types of `{other}` are lost",
-            f"On {site.on('jax')} the copy has Auto axes, and `{other}` has others. Nothing is raised."
+            f"On {site.release('jax')} the copy has Auto axes, and `{other}` has others. Nothing is raised."
             if proven
-            else f"On {site.on('jax')} the copy has Auto axes, whatever those of `{other}` are. Nothing is raised.",
+            else f"On {site.release('jax')} the copy has Auto axes, whatever those of `{other}` are. "
+            "Nothing is raised.",
             fix=self._fix(site, other),
             certainty=Certainty.PROVEN if proven else Certainty.POSSIBLE,
             form="" if proven else "unknown-types",

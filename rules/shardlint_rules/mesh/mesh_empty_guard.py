@@ -60,8 +60,8 @@ class MeshEmptyGuard(Rule):
     code = "SL312"
     name = "mesh-empty-guard"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
-    wakes = (Calls(*_NEW, near=("empty",)), Uses(*_OLD))
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.2"}
+    triggers = (Calls(*_NEW, file_says=("empty",)), Uses(*_OLD))
     forms = ("call", "name")
     in_version_checks = False
     fixes = "unsafe"
@@ -76,7 +76,7 @@ class MeshEmptyGuard(Rule):
             return
         found = list(self._guarding(site, mesh, old)) if _places(site) else []
         yield from found
-        if old and not found and site.runs("jax", ">=0.7.1") and site.wants("one-context", "old-context"):
+        if old and not found and site.allows("jax", ">=0.7.1") and site.wants("one-context", "old-context"):
             yield from self._one_context(site, mesh)
 
     def _guarding(self, site: Site, mesh: ast.expr, old: bool) -> Iterator[Finding]:
@@ -99,7 +99,7 @@ class MeshEmptyGuard(Rule):
         yield site.finding(
             mesh,
             "does not see jax.set_mesh",
-            f"On {site.on('jax')} this is the mesh of `with mesh:` alone: under `jax.set_mesh(mesh)` it is empty.",
+            f"On {site.release('jax')} this is the mesh of `with mesh:` alone: under `jax.set_mesh(mesh)` it is empty.",
             help="ask jax.sharding.get_abstract_mesh() too, where this one is empty",
             certainty=Certainty.POSSIBLE,
             form="one-context" if setting else "old-context",
@@ -124,14 +124,14 @@ class MeshEmptyGuard(Rule):
         return site.finding(
             guard,
             "always True here",
-            f"On {site.on('jax')} this does not see the mesh, which is set by {by} at {where}: "
+            f"On {site.release('jax')} this does not see the mesh, which is set by {by} at {where}: "
             "what follows runs as without a mesh, and nothing is raised.",
             help="set the mesh by jax.set_mesh and ask jax.sharding.get_abstract_mesh()",
             fix=fix,
         )
 
     def _ask_anew(self, site: Site, mesh: ast.expr, guard: ast.Attribute) -> Fix | None:
-        if guard.value is not mesh or not site.runs("jax", ">=0.5.3"):
+        if guard.value is not mesh or not site.allows("jax", ">=0.5.3"):
             return None  # a name that is read for more than its emptiness
         name, imports = site.spell(_NEW[0])
         why = "what is behind the guard comes into force"

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from shardlint.model.shapes import Shape, shape_of
-from shardlint.model.values import Constant, Items, Made, Place, Value, options
+from shardlint.model.values import CallResult, Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.stand_in import fuller
@@ -45,7 +45,7 @@ class MeshShapeAndNames(Rule):
     harm = Harm.CRASH
     likely = ("stand-in", "unused-names")
     assumes = True
-    wakes = (Calls(_MESH, _MAKE, _ABSTRACT),)
+    triggers = (Calls(_MESH, _MAKE, _ABSTRACT),)
     forms = ("call",)
     closed = ("positional",)
 
@@ -53,7 +53,7 @@ class MeshShapeAndNames(Rule):
         """At most one finding for a call."""
         if _patched(site):
             return
-        if site.api == _ABSTRACT and site.runs("jax", "<0.5"):
+        if site.api == _ABSTRACT and site.allows("jax", "<0.5"):
             return  # it takes pairs there
         names = site.argument("axis_names")
         value = _single(site, names)
@@ -98,7 +98,7 @@ class MeshShapeAndNames(Rule):
         return site.finding(
             node,
             f'"{twice[0]}" names two axes',
-            f'On {site.on("jax")} this is accepted, but the mesh has the axis "{twice[0]}" once, with one of the '
+            f'On {site.release("jax")} this is accepted, but the mesh has the axis "{twice[0]}" once, with one of the '
             "sizes: arrays sharded over it raise.",
             help="give every axis a name of its own",
         )
@@ -143,8 +143,8 @@ class MeshShapeAndNames(Rule):
         return site.finding(
             node,
             f'no axis "{axis}"',
-            f'On {site.on("jax")} what names "{axis}", as the mesh made at {where} has it, raises ValueError under '
-            "this mesh of one device.",
+            f'On {site.release("jax")} what names "{axis}", as the mesh made at {where} has it, raises ValueError '
+            "under this mesh of one device.",
             help="give a mesh that stands in for another all of its axes",
             certainty=Certainty.POSSIBLE,
             form="stand-in",
@@ -152,7 +152,7 @@ class MeshShapeAndNames(Rule):
         )
 
     def _raises(self, site: Site, node: ast.expr, label: str, error: str, help: str) -> Finding:
-        return site.finding(node, label, f"On {site.on('jax')} this raises {error}.", help=help)
+        return site.finding(node, label, f"On {site.release('jax')} this raises {error}.", help=help)
 
     def _unused_names(self, site: Site, node: ast.expr) -> Finding | None:
         """`Mesh(devices, names)` where the function has worked out other names that nobody reads."""
@@ -202,7 +202,7 @@ def _single(site: Site, node: ast.expr | None) -> Value | None:
     if node is None:
         return None
     found = options(site.value(node))
-    return found[0] if len(found) == 1 and not isinstance(found[0], Made) else None
+    return found[0] if len(found) == 1 and not isinstance(found[0], CallResult) else None
 
 
 def _count(value: Value) -> int | None:

@@ -47,7 +47,7 @@ class MeshSizeHardCoded(Rule):
     code = "SL308"
     name = "mesh-size-hard-coded"
     harm = Harm.CRASH
-    wakes = (Calls(_MESH, _MAKE, _GRID, near=(_FLAG, _OPTION)),)
+    triggers = (Calls(_MESH, _MAKE, _GRID, file_says=(_FLAG, _OPTION)),)
     forms = ("call",)
     closed = ("positional",)
 
@@ -78,7 +78,7 @@ class MeshSizeHardCoded(Rule):
         yield site.finding(
             node,
             f"{wanted} devices, where there are {count}",
-            f"On {site.on('jax')} this raises ValueError with the {count} simulated devices of line {line}.",
+            f"On {site.release('jax')} this raises ValueError with the {count} simulated devices of line {line}.",
             help="take the size of one axis from jax.device_count()",
         )
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.api import DEVICE_LISTS
 from shardlint.model.mesh.meshes import MESH_MAKERS, is_spec
 from shardlint.model.reach import lookup
-from shardlint.model.values import Constant, Items, Made, Value, options
+from shardlint.model.values import CallResult, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 
@@ -45,7 +45,7 @@ class NamedShardingArguments(Rule):
     name = "namedsharding-arguments"
     harm = Harm.CRASH
     assumes = True
-    wakes = (Calls("jax.sharding.NamedSharding"),)
+    triggers = (Calls("jax.sharding.NamedSharding"),)
     forms = ("call",)
     closed = ("positional",)
     fixes = "safe"
@@ -69,11 +69,11 @@ class NamedShardingArguments(Rule):
             edits = [site.replace(mesh, site.text(spec)), site.replace(spec, site.text(mesh))]
             swapped = f"{site.text(site.call.func)}({site.text(spec)}, {site.text(mesh)})"
             fix = site.fix(Safety.SAFE, f"write {swapped}", edits)
-        kind = "AttributeError" if site.runs("jax", ">=0.9") or site.runs("jax", "<0.5") else "TypeError"
+        kind = "AttributeError" if site.allows("jax", ">=0.9") or site.allows("jax", "<0.5") else "TypeError"
         return site.finding(
             mesh,
             "a spec in the place of the mesh",
-            f"On {site.on('jax')} this raises {kind}.",
+            f"On {site.release('jax')} this raises {kind}.",
             help="the mesh comes first, then the spec",
             fix=fix,
         )
@@ -85,10 +85,10 @@ class NamedShardingArguments(Rule):
         match found[0]:
             case Constant(value=str()):
                 return self._strings(site, spec)
-            case Constant(value=None) if site.runs("jax", ">=0.5.3") and not site.assuming:  # else SL319 speaks
+            case Constant(value=None) if site.allows("jax", ">=0.5.3") and not site.assuming:  # else SL319 speaks
                 return self._none(site, spec)
             case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
-                if site.runs("jax", ">=0.5,<0.6") or (not items and site.runs("jax", "<0.6")):
+                if site.allows("jax", ">=0.5,<0.6") or (not items and site.allows("jax", "<0.6")):
                     return None
                 kind = "list" if isinstance(spec, ast.List) else "tuple"
                 return self._wrong(site, spec, f"a {kind} is no spec", self._spread(site, spec))
@@ -118,7 +118,7 @@ class NamedShardingArguments(Rule):
         return site.finding(
             spec,
             "None is no spec",
-            f"On {site.on('jax')} this raises TypeError: NamedSharding takes a mesh and a PartitionSpec.",
+            f"On {site.release('jax')} this raises TypeError: NamedSharding takes a mesh and a PartitionSpec.",
             help="an empty PartitionSpec says replicated",
             fix=fix,
         )
@@ -132,11 +132,11 @@ class NamedShardingArguments(Rule):
             name, imports = site.spell(_SPEC)
             edit = Edit(start, end, f"{name}({inner})")
             fix = site.fix(Safety.SAFE, f"write {name}({inner})", [edit, *imports])
-        hashed = site.runs("jax", ">=0.9") and not isinstance(spec, ast.List)
+        hashed = site.allows("jax", ">=0.9") and not isinstance(spec, ast.List)
         return site.finding(
             spec,
             label,
-            f"On {site.on('jax')} this raises {'AttributeError' if hashed else 'TypeError'}: "
+            f"On {site.release('jax')} this raises {'AttributeError' if hashed else 'TypeError'}: "
             "NamedSharding takes a mesh and a PartitionSpec.",
             help="wrap it in PartitionSpec",
             fix=fix,
@@ -149,7 +149,7 @@ class NamedShardingArguments(Rule):
         return site.finding(
             mesh,
             "devices, not a mesh",
-            f"On {site.on('jax')} this raises AttributeError: the first argument of NamedSharding is a mesh.",
+            f"On {site.release('jax')} this raises AttributeError: the first argument of NamedSharding is a mesh.",
             help=f"name the axes first, one a dimension: jax.sharding.Mesh({site.text(mesh)}, axis_names)",
         )
 
@@ -162,7 +162,7 @@ def _entry(value: Value) -> bool:
 
 
 def _is_mesh(value: Value) -> bool:
-    return all(isinstance(option, Made) and option.api in MESH_MAKERS for option in options(value))
+    return all(isinstance(option, CallResult) and option.api in MESH_MAKERS for option in options(value))
 
 
 def _holds_devices(site: Site, node: ast.AST, depth: int) -> bool:
@@ -179,7 +179,7 @@ def _holds_devices(site: Site, node: ast.AST, depth: int) -> bool:
             return False
         return _holds_devices(site, bindings[0].value, depth + 1)
     value = site.value(node)
-    if not isinstance(value, Made) or value.call is None:
+    if not isinstance(value, CallResult) or value.call is None:
         return False
     if value.api in _DEVICES:
         return True

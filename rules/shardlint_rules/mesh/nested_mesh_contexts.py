@@ -39,8 +39,8 @@ class NestedMeshContexts(Rule):
     code = "SL311"
     name = "nested-mesh-contexts"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
-    wakes = (Calls("jax.set_mesh", near=("with ",)),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
+    triggers = (Calls("jax.set_mesh", file_says=("with ",)),)
     forms = ("call",)
     in_version_checks = False
 
@@ -72,7 +72,7 @@ class NestedMeshContexts(Rule):
         return site.finding(
             node,
             "a mesh that is not read",
-            f"On {site.on('jax')} `{site.text(outer)}`, set at line {site.call.lineno}, stays in force: "
+            f"On {site.release('jax')} `{site.text(outer)}`, set at line {site.call.lineno}, stays in force: "
             f"specs inside do not mean `{site.text(node)}`.",
             help=f"write with jax.set_mesh({site.text(node)}):",
             certainty=Certainty.PROVEN if differ and not read else Certainty.POSSIBLE,

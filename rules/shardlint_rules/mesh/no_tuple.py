@@ -51,7 +51,7 @@ class NoTuple(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("annotated",)
-    wakes = (Lines(rf"[\w.]+\s*(?::[^=\n]+)?=\s*{_PARENTHESISED}\s*(?:#[^\n]*)?$", saying=("= (", "=(")),)
+    triggers = (Lines(rf"[\w.]+\s*(?::[^=\n]+)?=\s*{_PARENTHESISED}\s*(?:#[^\n]*)?$", saying=("= (", "=(")),)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -54,9 +54,9 @@ class NoneLeaf(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("scalar",)
-    wakes = (
-        Lines(r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", near=_NEAR, saying=("return",)),
-        Calls(*MAPS, near=(r"(?s)lambda[^\n]*None",)),
+    triggers = (
+        Lines(r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", file_says=_NEAR, saying=("return",)),
+        Calls(*MAPS, file_says=(r"(?s)lambda[^\n]*None",)),
     )
     fixes = "none"
 
@@ -75,8 +75,8 @@ class NoneLeaf(Rule):
         yield site.finding(
             node,
             label,
-            f"On {site.on('jax')} None is no leaf but an empty tree: the tree of specs no longer has the structure of "
-            "the arrays, and NamedSharding raises for None.",
+            f"On {site.release('jax')} None is no leaf but an empty tree: the tree of specs no longer has the "
+            "structure of the arrays, and NamedSharding raises for None.",
             help="give PartitionSpec() for what is replicated",
             certainty=Certainty.POSSIBLE,
             form=form,

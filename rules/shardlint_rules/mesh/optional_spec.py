@@ -50,9 +50,9 @@ class OptionalSpec(Rule):
     code = "SL319"
     name = "optional-spec"
     harm = Harm.CRASH
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.5.3"}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.5.3"}
     assumes = True
-    wakes = (Calls(*_TAKING),)
+    triggers = (Calls(*_TAKING),)
     forms = ("call",)
     fixes = "none"
 
@@ -74,7 +74,7 @@ class OptionalSpec(Rule):
         yield site.finding(
             node,
             why,
-            f"On {site.on('jax')} {site.api.rpartition('.')[2]} raises {kind} for None{where}.",
+            f"On {site.release('jax')} {site.api.rpartition('.')[2]} raises {kind} for None{where}.",
             help="write PartitionSpec() for replicated, or leave the call out where there is no spec",
             certainty=certainty,
             form="" if certainty is Certainty.PROVEN else "default",

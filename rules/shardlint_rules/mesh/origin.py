@@ -13,7 +13,17 @@ from shardlint.model import Program
 from shardlint.model.mesh.meshes import SHARDINGS, leaves, sharding_parts, spec_of
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted
-from shardlint.model.values import Api, Constant, Function, Items, Made, Place, Value, Wrapped, options
+from shardlint.model.values import (
+    Api,
+    CallResult,
+    Constant,
+    Function,
+    Items,
+    Place,
+    Transformed,
+    Value,
+    options,
+)
 from shardlint.syntax import Binding
 from shardlint_rules.mesh.running import Running
 
@@ -118,7 +128,7 @@ def _may_split(program: Program, value: Value) -> bool:
         if leaf == Constant(None):
             continue
         parts = sharding_parts(leaf, program.evaluator)
-        if parts is None and isinstance(leaf, Made) and leaf.api in SHARDINGS:
+        if parts is None and isinstance(leaf, CallResult) and leaf.api in SHARDINGS:
             return True
         spec = spec_of(parts[1] if parts is not None else leaf, program.evaluator)
         if spec is None or spec.open or any(not entry.known or entry.axes for entry in spec.entries):
@@ -251,7 +261,7 @@ class _Origins:
                 if name.startswith("jax.tree") and parts:
                     return self._mapped(place, parts, depth)
                 return self._together(place, parts, depth, by_jax=True)
-            case Wrapped(api=Api(name=name), call=settings) if settings is not None:
+            case Transformed(api=Api(name=name), call=settings) if settings is not None:
                 if _PLACED_BY & set(settings.keywords) or (name == _PJIT and len(settings.positional) > 1):
                     return "placed"
                 if name != "functools.partial":

@@ -46,7 +46,7 @@ class SpecForOtherDimensions(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("named",)
-    wakes = (CONSTRAINING,)
+    triggers = (CONSTRAINING,)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ class SpecForOtherDimensions(Rule):
         return site.finding(
             sharding,
             f"{entries} entries for an array named for {rank} dimensions",
-            f"On {site.on('jax')} this raises ValueError if `{name}` has {rank} dimensions.",
+            f"On {site.release('jax')} this raises ValueError if `{name}` has {rank} dimensions.",
             help="write at most one entry a dimension",
             harm=Harm.CRASH,
             certainty=Certainty.POSSIBLE,

@@ -41,8 +41,8 @@ class RuleMatchesNothing(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("layer",)
-    wakes = (
-        Calls("jax.sharding.PartitionSpec", near=(r"(?:)[\"'][^\"'\n]*/[^\"'\n]*[\"']\s*,\s*[\w.]+\(",)),
+    triggers = (
+        Calls("jax.sharding.PartitionSpec", file_says=(r"(?:)[\"'][^\"'\n]*/[^\"'\n]*[\"']\s*,\s*[\w.]+\(",)),
     )
     fixes = "none"
     forms = ("call",)

@@ -34,7 +34,7 @@ class RulesNotHandedOn(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("method",)
-    wakes = (Keywords(*_OPTIONS),)
+    triggers = (Keywords(*_OPTIONS),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.model import Program
-from shardlint.model.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts
 
 _FUNCTIONS = 400
@@ -58,7 +58,7 @@ def _plain(value: Value) -> Iterator[Function]:
     """The functions of the project that a call runs as they are."""
     for option in options(value):
         inner: Value = option
-        while isinstance(inner, Wrapped) and inner.api.name == "functools.partial":
+        while isinstance(inner, Transformed) and inner.api.name == "functools.partial":
             inner = inner.inner
         if isinstance(inner, Function):
             yield inner
@@ -75,7 +75,7 @@ def _calls(part: ast.AST) -> Iterator[ast.Call]:
 
 def through(value: Value, name: str) -> bool:
     """Whether a function goes through a transform."""
-    while isinstance(value, Wrapped):
+    while isinstance(value, Transformed):
         if value.api.name == name:
             return True
         value = value.inner

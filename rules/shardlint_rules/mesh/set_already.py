@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.mesh.contexts import SET_KINDS
-from shardlint.model.values import Made, Parameter, Place, Value, options
+from shardlint.model.values import CallResult, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
 
 
@@ -53,7 +53,7 @@ def _same(one: Value, two: Value) -> bool:
     if len(first) != 1 or len(second) != 1:
         return False
     match first[0], second[0]:
-        case Made(call=left), Made(call=right) if left is not None and right is not None:
+        case CallResult(call=left), CallResult(call=right) if left is not None and right is not None:
             return left.place.node is right.place.node
         case Parameter(), Parameter():
             return first[0] == second[0]

@@ -38,7 +38,13 @@ class ShardingOnlyLogged(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("logged",)
-    wakes = (Lines(r"[\w, ()]*(?:sharding|spec)s?\b[\w, ()]*=[^=]", near=r"\.sharding\b", saying=("sharding", "spec")),)
+    triggers = (
+        Lines(
+            r"[\w, ()]*(?:sharding|spec)s?\b[\w, ()]*=[^=]",
+            file_says=r"\.sharding\b",
+            saying=("sharding", "spec"),
+        ),
+    )
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -43,7 +43,7 @@ class ShardingsForArrays(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("named",)
-    wakes = (Calls(*MAPS, near=("Sharding", "PartitionSpec")),)
+    triggers = (Calls(*MAPS, file_says=("Sharding", "PartitionSpec")),)
     forms = ("call",)
     fixes = "none"
 
@@ -64,7 +64,7 @@ class ShardingsForArrays(Rule):
         yield site.finding(
             target,
             f"`{name}` holds shardings from here",
-            f"On {site.on('jax')} what takes `{name}` for arrays raises: every leaf is a sharding.",
+            f"On {site.release('jax')} what takes `{name}` for arrays raises: every leaf is a sharding.",
             help=f"give the shardings a name of their own, and write jax.device_put({name}, shardings)",
             certainty=Certainty.POSSIBLE,
             form="named",

@@ -53,7 +53,10 @@ class SpecLongerThanArray(Rule):
     harm = Harm.CRASH
     likely = ("any-shape",)
     assumes = True
-    wakes = (Calls(*_GIVEN, *MAKING), Keywords(*KEYWORDS, near=("with_partitioning", "with_logical_partitioning")))
+    triggers = (
+        Calls(*_GIVEN, *MAKING),
+        Keywords(*KEYWORDS, file_says=("with_partitioning", "with_logical_partitioning")),
+    )
     forms = ("call", "keyword")
     in_version_checks = False
     fixes = "safe"
@@ -79,7 +82,7 @@ class SpecLongerThanArray(Rule):
         yield site.finding(
             sharding,
             f"{entries} for an array of {has}",
-            f"On {site.on('jax')} this raises ValueError: `{site.text(array)}` has {has}, "
+            f"On {site.release('jax')} this raises ValueError: `{site.text(array)}` has {has}, "
             f"and {spec.place.text()} has {entries}.",
             help="write at most one entry a dimension",
             fix=self._fix(site, spec, len(shape)),
@@ -93,8 +96,8 @@ class SpecLongerThanArray(Rule):
         yield site.finding(
             found.node,
             f"{found.names} names for a {found.parameter} of {has}",
-            f"On {site.on('flax')} the sharding that is made of them raises ValueError when the model is initialized "
-            "with it.",
+            f"On {site.release('flax')} the sharding that is made of them raises ValueError when the model is "
+            "initialized with it.",
             help="give one name for each dimension",
         )
 
@@ -123,7 +126,7 @@ class SpecLongerThanArray(Rule):
         yield site.finding(
             spec.place.node if replicated and spec.place.file is site.file else sharding,
             why,
-            f"On {site.on('jax')} this {harm}: {written} asks for {len(spec.entries)}.",
+            f"On {site.release('jax')} this {harm}: {written} asks for {len(spec.entries)}.",
             help="write P(): replicated, for every rank"
             if replicated
             else "write at most one entry a dimension",

@@ -66,7 +66,7 @@ class SpecOfList(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("by-name",)
-    wakes = (Calls("jax.sharding.PartitionSpec"),)
+    triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "unsafe"
 
@@ -117,7 +117,7 @@ class SpecOfList(Rule):
         return site.finding(
             node,
             "a list is one entry",
-            f"On {site.on('jax')} all of {axes} split the first dimension; the others are replicated.",
+            f"On {site.release('jax')} all of {axes} split the first dimension; the others are replicated.",
             help=f"write {whole} for one axis a dimension",
             certainty=Certainty.POSSIBLE,
             form=form,

@@ -43,7 +43,7 @@ class SpecString(Rule):
     name = "spec-string"
     harm = Harm.SILENT
     assumes = True
-    wakes = (Calls("jax.sharding.PartitionSpec"),)
+    triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "both"
 
@@ -72,10 +72,10 @@ class SpecString(Rule):
     def _empty(self, site: Site, node: ast.expr) -> Finding:
         written = isinstance(node, ast.Constant)
         fix = site.fix(Safety.SAFE, "write None", [site.replace(node, "None")]) if written else None
-        if site.runs("jax", ">=0.5.3"):
-            message = f"On {site.on('jax')} this dimension is not sharded, and nothing says so."
+        if site.allows("jax", ">=0.5.3"):
+            message = f"On {site.release('jax')} this dimension is not sharded, and nothing says so."
             return site.finding(node, "an empty string is taken for None", message, fix=fix)
-        message = f"On {site.on('jax')} this raises ValueError when a sharding is made of it."
+        message = f"On {site.release('jax')} this raises ValueError when a sharding is made of it."
         return site.finding(node, "an empty string is no axis", message, fix=fix, harm=Harm.CRASH)
 
     def _several(self, site: Site, node: ast.expr, text: str) -> Finding:
@@ -89,7 +89,7 @@ class SpecString(Rule):
         return site.finding(
             node,
             "one string is one axis",
-            f"On {site.on('jax')} this raises ValueError when a sharding is made of it: "
+            f"On {site.release('jax')} this raises ValueError when a sharding is made of it: "
             f'no mesh has an axis "{text}".',
             help=f"write {callee}({joined}) for one axis a dimension, or {callee}(({joined})) for all on one",
             fix=fix,
@@ -97,11 +97,11 @@ class SpecString(Rule):
         )
 
     def _set(self, site: Site, node: ast.expr) -> Finding:
-        when = "here" if site.runs("jax", ">=0.5.3") else "when a sharding is made of it"
+        when = "here" if site.allows("jax", ">=0.5.3") else "when a sharding is made of it"
         return site.finding(
             node,
             "a set has no order and no hash",
-            f"On {site.on('jax')} this raises TypeError {when}.",
+            f"On {site.release('jax')} this raises TypeError {when}.",
             help="write a tuple: its order decides which axis is the outer one",
             harm=Harm.CRASH,
         )
@@ -115,7 +115,7 @@ class SpecString(Rule):
         return site.finding(
             node,
             "None inside one entry",
-            f"On {site.on('jax')} this raises ValueError when a sharding is made of it: an entry lists the "
+            f"On {site.release('jax')} this raises ValueError when a sharding is made of it: an entry lists the "
             "axes that split one dimension, and None is looked up as one of them.",
             help="give each dimension its own entry",
             fix=fix,

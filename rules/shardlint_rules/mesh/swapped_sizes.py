@@ -54,7 +54,7 @@ class SwappedSizes(Rule):
     name = "swapped-mesh-sizes"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    wakes = (
+    triggers = (
         Calls("jax.make_mesh", "jax.sharding.Mesh", "jax.sharding.AbstractMesh"),
         Lines(r"[^#\n]*esh\w*\([^\n]*,", r"[^#\n]*esh\w*\($", saying=("esh",)),
     )
@@ -113,7 +113,7 @@ class SwappedSizes(Rule):
         return site.finding(
             node,
             label,
-            f"On {site.on('jax')} nothing is raised where the sizes make up the same number of devices: {message}",
+            f"On {site.release('jax')} nothing is raised where the sizes make up the same number of devices: {message}",
             help=help,
             certainty=Certainty.POSSIBLE,
             form=form,

@@ -39,7 +39,7 @@ class TruthOfDevices(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("or",)
-    wakes = (Lines(r"(?:self\.)?\w*devices\s*=\s*\w*devices\s+or\b", saying=("devices",)),)
+    triggers = (Lines(r"(?:self\.)?\w*devices\s*=\s*\w*devices\s+or\b", saying=("devices",)),)
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -39,7 +39,7 @@ class TupleForSharding(Rule):
     harm = Harm.CRASH
     likely = ("default",)
     assumes = True
-    wakes = (Calls(*_TAKING),)
+    triggers = (Calls(*_TAKING),)
     forms = ("call",)
     fixes = "none"
 
@@ -66,7 +66,7 @@ class TupleForSharding(Rule):
         return site.finding(
             node,
             "a tuple of axis names is no sharding",
-            f"On {site.on('jax')} this raises {kind}: a tuple is a tree of shardings, and a name is none.",
+            f"On {site.release('jax')} this raises {kind}: a tuple is a tree of shardings, and a name is none.",
             help="write PartitionSpec(*names)",
             certainty=certainty,
             form="" if certainty is Certainty.PROVEN else form,

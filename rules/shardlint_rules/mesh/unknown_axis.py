@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from shardlint.model.mesh.contexts import Context
 from shardlint.model.mesh.meshes import Mesh
 from shardlint.model.signatures import JITS
-from shardlint.model.values import Api, Constant, Function, Value, Wrapped
+from shardlint.model.values import Api, Constant, Function, Transformed, Value
 from shardlint.rules_api.rule import Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._configured import configured
@@ -50,7 +50,7 @@ class UnknownAxis(Rule):
     name = "unknown-axis"
     harm = Harm.CRASH
     assumes = True
-    wakes = WAKES
+    triggers = WAKES
     fixes = "safe"
     by_hand = "which axis is meant is for its author to say"
 
@@ -132,9 +132,9 @@ class UnknownAxis(Rule):
         )
 
     def _message(self, site: Site, one: Given | None) -> str:
-        on = site.on("jax")
+        on = site.release("jax")
         if one is None:
-            kind = "AssertionError without a message" if site.runs("jax", ">=0.8") else "NameError"
+            kind = "AssertionError without a message" if site.allows("jax", ">=0.8") else "NameError"
             return f"On {on} this raises an {kind} when the function is traced."
         if site.api == "jax.sharding.NamedSharding":
             return f"On {on} this raises ValueError when the NamedSharding is made."
@@ -164,7 +164,7 @@ class UnknownAxis(Rule):
             return site.program.evaluator.function(site.file, site.decorated)
         node = site.argument("f")
         value: Value | None = site.value(node) if node is not None else None
-        while isinstance(value, Wrapped) and value.api.name == "functools.partial":
+        while isinstance(value, Transformed) and value.api.name == "functools.partial":
             value = value.inner
         return value if isinstance(value, Function) else None
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from shardlint.config.certainty import Certainty
 from shardlint.model.mesh.meshes import Spec
-from shardlint.model.values import Made
+from shardlint.model.values import CallResult
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -60,7 +60,7 @@ class WeightSpecForBias(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("bias",)
-    wakes = (Calls("jax.sharding.PartitionSpec"),)
+    triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "none"
 
@@ -132,7 +132,7 @@ class WeightSpecForBias(Rule):
         return site.finding(
             site.call,
             label,
-            f"On {site.on('jax')} this raises ValueError where the bias has one dimension.",
+            f"On {site.release('jax')} this raises ValueError where the bias has one dimension.",
             help=help,
             certainty=Certainty.POSSIBLE,
             form="bias",
@@ -152,7 +152,7 @@ def _specs_around(site: Site) -> Iterator[ast.Call]:
     for call in site.file.walked(scope).calls:
         if last_name(call.func) == last_name(site.call.func):
             value = site.value(call)
-            if isinstance(value, Made) and value.api == site.api:
+            if isinstance(value, CallResult) and value.api == site.api:
                 yield call
 
 

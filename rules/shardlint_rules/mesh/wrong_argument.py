@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.values import Api, Constant, Made, Parameter, Value, options
+from shardlint.model.values import Api, CallResult, Constant, Parameter, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -52,7 +52,7 @@ class WrongArgument(Rule):
     name = "wrong-argument"
     harm = Harm.CRASH
     likely = ("swapped", "star-args")
-    wakes = (Calls(*_SHAPES, _LOCAL_DATA),)
+    triggers = (Calls(*_SHAPES, _LOCAL_DATA),)
     forms = ("call",)
     closed = ("positional",)
     fixes = "both"
@@ -75,7 +75,7 @@ class WrongArgument(Rule):
         return site.finding(
             shape,
             "a number, and no shape",
-            f"On {site.on('jax')} this raises TypeError: 'int' object is not iterable.",
+            f"On {site.release('jax')} this raises TypeError: 'int' object is not iterable.",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(shape, text)]),
         )
@@ -127,7 +127,7 @@ class WrongArgument(Rule):
 def _is_number(value: Value) -> bool:
     return all(
         (isinstance(one, Constant) and type(one.value) is int)
-        or (isinstance(one, Made) and isinstance(one.by, Api) and one.by.name in _COUNTS)
+        or (isinstance(one, CallResult) and isinstance(one.by, Api) and one.by.name in _COUNTS)
         for one in options(value)
     )
 

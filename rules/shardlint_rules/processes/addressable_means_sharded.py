@@ -48,7 +48,7 @@ class AddressableMeansSharded(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("named", "kept")
-    wakes = (Attributes(_ASKED, near=(_ASKED,)), Calls("builtins.getattr", near=(_ASKED,)))
+    triggers = (Attributes(_ASKED, file_says=(_ASKED,)), Calls("builtins.getattr", file_says=(_ASKED,)))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -42,8 +42,8 @@ class AllgatherUntiled(Rule):
     name = "allgather-untiled"
     harm = Harm.CRASH
     likely = ("annotated",)
-    wakes = (Calls(_GATHER),)
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8"}
+    triggers = (Calls(_GATHER),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8"}
     fixes = "unsafe"
     forms = ("call",)
     closed = ("keywords",)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model import Program
-from shardlint.model.values import Made, Place, options
+from shardlint.model.values import CallResult, Place, options
 from shardlint.syntax import FileFacts
 from shardlint_rules.jit.how_many import one_of_it, settled_expression
 
@@ -66,7 +66,7 @@ def _counted(program: Program, file: FileFacts, node: ast.expr) -> str:
     node = settled_expression(file, node)
     if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "len" and node.args:
         node = settled_expression(file, node.args[0])
-    names = {one.api for one in options(program.value(file, node)) if isinstance(one, Made)}
+    names = {one.api for one in options(program.value(file, node)) if isinstance(one, CallResult)}
     if names and names <= set(_ALL):
         return "all"
     return "own" if names and names <= set(_OWN) else ""

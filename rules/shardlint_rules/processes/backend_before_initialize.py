@@ -36,7 +36,7 @@ class BackendBeforeInitialize(Rule):
     code = "SL803"
     name = "backend-before-initialize"
     harm = Harm.CRASH
-    wakes = (Calls(_INITIALIZE), Statements(*_PARTS))
+    triggers = (Calls(_INITIALIZE), Statements(*_PARTS))
     fixes = "none"
     forms = ("call", "statement")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.values import Function, Items, Made, Place, Value, options
+from shardlint.model.values import CallResult, Function, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
@@ -35,7 +35,7 @@ class CallbackIgnoresIndex(Rule):
     name = "callback-ignores-index"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    wakes = (Calls(_MAKE),)
+    triggers = (Calls(_MAKE),)
     fixes = "none"
     forms = ("call",)
 
@@ -104,7 +104,7 @@ def _whole(site: Site, sharding: Value) -> bool:
     spec = site.spec_of(parts[1]) if parts is not None else None
     if spec is not None:
         return not spec.open and not any(one.axes or not one.known for one in spec.entries)
-    return isinstance(sharding, Made) and sharding.api == "jax.sharding.SingleDeviceSharding"
+    return isinstance(sharding, CallResult) and sharding.api == "jax.sharding.SingleDeviceSharding"
 
 
 def _used(file: FileFacts, node: ast.AST, name: str) -> bool:

@@ -67,12 +67,12 @@ class DeviceCountTooLate(Rule):
     code = "SL801"
     name = "device-count-too-late"
     harm = Harm.SILENT
-    wakes = (
+    triggers = (
         Lines(
             r"[^#\n]*environ\b[^\n]*\n?[^\n]*(?:XLA_FLAGS|JAX_)", r"[^#\n]*putenv\([^\n]*(?:XLA_FLAGS|JAX_)",
             saying=("environ", "putenv("),
         ),
-        Calls("jax.config.update", within=_CONFIG),
+        Calls("jax.config.update", function_says=_CONFIG),
         Calls(*_COUNTS),
     )
     fixes = "none"

@@ -53,7 +53,7 @@ class FirstDevicePinned(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("placed", "mesh")
-    wakes = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
+    triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
     fixes = "safe"
     forms = ("call", "method")
 
@@ -193,7 +193,7 @@ def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:
 def _of_list(site: Site, use: Use) -> bool:
     """Whether a use needs all devices of a list to be of this process, and raises where they are not."""
     if use.kind == "all":
-        return site.runs("jax", "<0.10")  # from then on what flax has left of it takes any devices
+        return site.allows("jax", "<0.10")  # from then on what flax has left of it takes any devices
     return use.kind == "own" and not _caught(use.place)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.process.processes import asks_itself, several
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import parameters_of
-from shardlint.model.values import Function, Made, Place, options
+from shardlint.model.values import CallResult, Function, Place, options
 from shardlint.rules_api.rule import Attributes, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -52,7 +52,7 @@ class GlobalIdAsOrdinal(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("ordinal",)
-    wakes = (Attributes("id", near=("local_devices(", "jax.devices(")),)
+    triggers = (Attributes("id", file_says=("local_devices(", "jax.devices(")),)
     fixes = "none"
     forms = ("attribute",)
 
@@ -173,4 +173,4 @@ def _loop(file: FileFacts, target: ast.AST) -> ast.expr | None:
 def _made(site: Site, node: ast.expr, name: str) -> str:
     """The name, where an expression is surely what a function of that name gives."""
     found = options(site.value(node))
-    return name if found and all(isinstance(one, Made) and one.api == name for one in found) else ""
+    return name if found and all(isinstance(one, CallResult) and one.api == name for one in found) else ""

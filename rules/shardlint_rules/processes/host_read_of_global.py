@@ -38,7 +38,7 @@ class HostReadOfGlobal(Rule):
     name = "host-read-of-global"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    wakes = (Calls(*_READING), Methods(*_METHODS))
+    triggers = (Calls(*_READING), Methods(*_METHODS))
     fixes = "none"
     forms = ("call", "method")
 

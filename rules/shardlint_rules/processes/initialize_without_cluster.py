@@ -41,7 +41,7 @@ class InitializeWithoutCluster(Rule):
     name = "initialize-without-cluster"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    wakes = (Calls("jax.distributed.initialize"),)
+    triggers = (Calls("jax.distributed.initialize"),)
     fixes = "none"
     forms = ("call",)
     closed = ("positional", "keywords")

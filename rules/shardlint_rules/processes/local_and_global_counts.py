@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.model.process.processes import asks_itself, guard, several
-from shardlint.model.values import Made, Place, options
+from shardlint.model.values import CallResult, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -73,7 +73,7 @@ class LocalAndGlobalCounts(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("named", "asserted", "leading", "given")
-    wakes = (Calls(_ALL, _OWN), Calls("jax.devices", "jax.local_devices", within=("len(",)))
+    triggers = (Calls(_ALL, _OWN), Calls("jax.devices", "jax.local_devices", function_says=("len(",)))
     fixes = "unsafe"
     forms = ("call",)
 
@@ -195,7 +195,7 @@ class LocalAndGlobalCounts(Rule):
         if "process_count" in around or "num_hosts" in around or "host_count" in around:
             return True
         return any(
-            isinstance(one, Made) and one.api in ("jax.process_count", "jax.host_count")
+            isinstance(one, CallResult) and one.api in ("jax.process_count", "jax.host_count")
             for factor in product.factors
             for one in options(site.value(factor))
         )

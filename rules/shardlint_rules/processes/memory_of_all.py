@@ -7,7 +7,7 @@ import ast
 from shardlint.model import Program
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import parameters_of
-from shardlint.model.values import Function, Made, Place, options
+from shardlint.model.values import CallResult, Function, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
@@ -57,7 +57,8 @@ def _listed(program: Program, file: FileFacts, node: ast.expr, depth: int) -> st
             break
     if isinstance(node, ast.Attribute) and node.attr == "devices" and _MESH.search(last_name(node.value)):
         return f"`{file.text(node)}` are those of a mesh"
-    if some and any(isinstance(one, Made) and one.api == "jax.devices" for one in options(program.value(file, node))):
+    made = options(program.value(file, node)) if some else ()
+    if any(isinstance(one, CallResult) and one.api == "jax.devices" for one in made):
         return "jax.devices() lists them"
     return _given(program, file, node, depth) if isinstance(node, ast.Name) and depth < 2 else ""
 

@@ -40,14 +40,14 @@ class NamesDifferByProcess(Rule):
 
     ## Evidence
     Two processes on jax 0.12: the barrier raises `AssertionError: sync_global_devices name mismatch`. Eleven commits in
-    nine repositories mended one of them, among them MaxText, orbax and levanter.
+    nine repositories fixed one of them, among them MaxText, orbax and levanter.
     """
 
     code = "SL813"
     name = "names-differ-by-process"
     harm = Harm.SILENT
     likely = ("program",)
-    wakes = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS),)
+    triggers = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS),)
     fixes = "none"
     forms = ("call",)
 

@@ -59,11 +59,11 @@ class OneFileManyWriters(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("barrier", "family")
-    wakes = (
-        Calls(*_OPEN, near=(*_NEAR, *_FAMILY)),
-        Methods("write_text", "write_bytes", near=(*_NEAR, *_FAMILY)),
-        Calls(*_TRACKERS, near=_NEAR),
-        Calls(*LOGGING, near=_NEAR),
+    triggers = (
+        Calls(*_OPEN, file_says=(*_NEAR, *_FAMILY)),
+        Methods("write_text", "write_bytes", file_says=(*_NEAR, *_FAMILY)),
+        Calls(*_TRACKERS, file_says=_NEAR),
+        Calls(*LOGGING, file_says=_NEAR),
     )
     fixes = "none"
     forms = ("call", "method")

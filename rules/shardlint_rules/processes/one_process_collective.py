@@ -40,14 +40,14 @@ class OneProcessCollective(Rule):
     name = "one-process-collective"
     harm = Harm.CRASH
     certainty = Certainty.PROVEN
-    wakes = (
+    triggers = (
         Lines(
             rf"(?:el)?if\b[^\n]*(?i:{_WORDS})",
-            near=r"process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id",
+            file_says=r"process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id",
             saying=("if ", "if("),
         ),
-        Calls(*COLLECTIVES, FLAX_SAVE, near=("@",)),
-        Methods("save", "restore", "wait_until_finished", near=("orbax",)),
+        Calls(*COLLECTIVES, FLAX_SAVE, file_says=("@",)),
+        Methods("save", "restore", "wait_until_finished", file_says=("orbax",)),
     )
     fixes = "none"
 
@@ -151,7 +151,7 @@ def _waits(site: Site, one: Together) -> bool:
     if one.name != FLAX_SAVE:
         return True
     off = site.program.project.holding(site.file.path, ("use_orbax_checkpointing",), joined=True)
-    return site.runs("flax", ">=0.6.11") and next(iter(off), None) is None
+    return site.allows("flax", ">=0.6.11") and next(iter(off), None) is None
 
 
 def _sides(site: Site, statement: ast.If, found: First) -> tuple[Sequence[ast.stmt], Sequence[ast.stmt]]:

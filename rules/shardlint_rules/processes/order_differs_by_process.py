@@ -52,7 +52,7 @@ class OrderDiffersByProcess(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("devices",)
-    wakes = (Calls(*_INDEX, *COLLECTIVES), Calls(*_SHUFFLES, _SETS, near=_NEAR))
+    triggers = (Calls(*_INDEX, *COLLECTIVES), Calls(*_SHUFFLES, _SETS, file_says=_NEAR))
     fixes = "none"
     forms = ("call",)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.values import Made, Place, Value, Wrapped, options
+from shardlint.model.values import CallResult, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 
 _TARGET = {
@@ -31,9 +31,9 @@ def split(site: Site, node: ast.expr) -> bool:
 
 def _sharding(site: Site, value: Value) -> Place | None:
     """The expression of the sharding of an array."""
-    if not isinstance(value, Made) or value.call is None:
+    if not isinstance(value, CallResult) or value.call is None:
         return None
-    if isinstance(value.by, Wrapped) and value.by.api.name == "jax.jit" and value.by.call is not None:
+    if isinstance(value.by, Transformed) and value.by.api.name == "jax.jit" and value.by.call is not None:
         given = value.by.call.keywords.get("out_shardings")
     elif value.api in _TARGET:
         name, at = _TARGET[value.api]
@@ -44,7 +44,7 @@ def _sharding(site: Site, value: Value) -> Place | None:
     if given is None:
         return None
     kinds = options(site.program.evaluator.value(given))
-    return given if all(isinstance(one, Made) and one.api == _NAMED for one in kinds) else None
+    return given if all(isinstance(one, CallResult) and one.api == _NAMED for one in kinds) else None
 
 
 def _splits(site: Site, sharding: Place | None) -> bool:
@@ -62,7 +62,7 @@ def _splits(site: Site, sharding: Place | None) -> bool:
 
 def _of_all(site: Site, mesh: Value) -> bool:
     """Whether a mesh is surely one of the devices of all processes."""
-    if not isinstance(mesh, Made) or mesh.call is None:
+    if not isinstance(mesh, CallResult) or mesh.call is None:
         return False
     if mesh.api == "jax.make_mesh":
         return "devices" not in mesh.call.keywords and len(mesh.call.positional) < 3
@@ -70,7 +70,7 @@ def _of_all(site: Site, mesh: Value) -> bool:
     return mesh.api == "jax.sharding.Mesh" and _asks_all(site, mesh, text)
 
 
-def _asks_all(site: Site, mesh: Made, text: str) -> bool:
+def _asks_all(site: Site, mesh: CallResult, text: str) -> bool:
     assert mesh.call is not None
     given = mesh.call.keywords.get("devices") or (mesh.call.positional[0] if mesh.call.positional else None)
     if given is None:
@@ -78,10 +78,10 @@ def _asks_all(site: Site, mesh: Made, text: str) -> bool:
     node, file = given.node, given.file
     for _ in range(4):  # np.array(jax.devices()).reshape(...)
         found = options(site.program.evaluator.value(Place(file, node)))
-        if all(isinstance(one, Made) and one.api == "jax.devices" for one in found):
+        if all(isinstance(one, CallResult) and one.api == "jax.devices" for one in found):
             return True
         if all(
-            isinstance(one, Made) and one.api == "jax.experimental.mesh_utils.create_device_mesh"
+            isinstance(one, CallResult) and one.api == "jax.experimental.mesh_utils.create_device_mesh"
             for one in found
         ):
             return "local_devices" not in text

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import several
-from shardlint.model.values import Constant, Made, Value, options
+from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.how_many import settled_expression
@@ -43,7 +43,7 @@ class WrongProcessArgument(Rule):
     code = "SL815"
     name = "wrong-process-argument"
     harm = Harm.CRASH
-    wakes = (Calls(_LOCAL, _SINGLE, *_CONVERTING),)
+    triggers = (Calls(_LOCAL, _SINGLE, *_CONVERTING),)
     fixes = "safe"
     forms = ("call",)
     closed = ("positional", "keywords")
@@ -125,7 +125,7 @@ class WrongProcessArgument(Rule):
 def _of(value: Value, *names: str) -> bool:
     """Whether a value is surely made by a function whose name begins so."""
     found = options(value)
-    return bool(found) and all(isinstance(one, Made) and one.api.startswith(names) for one in found)
+    return bool(found) and all(isinstance(one, CallResult) and one.api.startswith(names) for one in found)
 
 
 def _several_elements(site: Site, iterated: ast.expr) -> bool:
@@ -137,4 +137,4 @@ def _several_elements(site: Site, iterated: ast.expr) -> bool:
             isinstance(one, Constant) and isinstance(one.value, int) and one.value > 1 for one in number
         )
     found = options(site.value(node))
-    return all(isinstance(one, Made) and one.api in ("jax.devices", "jax.local_devices") for one in found)
+    return all(isinstance(one, CallResult) and one.api in ("jax.devices", "jax.local_devices") for one in found)

@@ -47,7 +47,7 @@ class XlaFlagsOverwritten(Rule):
     code = "SL802"
     name = "xla-flags-overwritten"
     harm = Harm.CRASH
-    wakes = (
+    triggers = (
         Lines(
             r"[^#\n]*(?:environ\b|putenv\()(?=[^\n]*\n?[^\n]*(?:XLA_FLAGS|LIBTPU_INIT_ARGS))",
             saying=("environ", "putenv("),
@@ -71,7 +71,7 @@ class XlaFlagsOverwritten(Rule):
                 continue
             dash = _DASHES.search(said) is not None
             text = site.text(part)
-            mended = text.replace(wrong[0], "--") if dash else _GLUED.sub(" --xla", text)
+            fixed = text.replace(wrong[0], "--") if dash else _GLUED.sub(" --xla", text)
             what = "a dash that is no hyphen" if dash else f"`{wrong[0].strip()}` with no blank before it"
             return [
                 site.finding(
@@ -79,13 +79,13 @@ class XlaFlagsOverwritten(Rule):
                     "refused by XLA",
                     f"XLA ends the process: it finds {what} in {found.name}.",
                     help="write two hyphens before each flag, and a blank between flags",
-                    fix=self._mended(site, part, mended) if mended != text else None,
+                    fix=self._fix(site, part, fixed) if fixed != text else None,
                 )
             ]
         return []
 
-    def _mended(self, site: Site, part: ast.Constant, mended: str) -> Fix:
-        return site.fix(Safety.SAFE, "write -- and a blank", [site.replace(part, mended)])
+    def _fix(self, site: Site, part: ast.Constant, fixed: str) -> Fix:
+        return site.fix(Safety.SAFE, "write -- and a blank", [site.replace(part, fixed)])
 
     def _joined(self, site: Site, found: Setting) -> list[Finding]:
         """`old + "--flag"`."""

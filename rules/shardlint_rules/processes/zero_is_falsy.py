@@ -31,7 +31,7 @@ class ZeroIsFalsy(Rule):
     code = "SL811"
     name = "zero-is-falsy"
     harm = Harm.SILENT
-    wakes = (Calls(*_COUNTS),)
+    triggers = (Calls(*_COUNTS),)
     fixes = "unsafe"
     forms = ("call",)
 

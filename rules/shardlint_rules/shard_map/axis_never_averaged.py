@@ -46,7 +46,7 @@ class AxisNeverAveraged(Rule):
     name = "axis-never-averaged"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    wakes = (Calls(*_MAPS, near=("axis_name",)),)
+    triggers = (Calls(*_MAPS, file_says=("axis_name",)),)
     forms = ("call", "partial")
     fixes = "none"
 
@@ -81,8 +81,8 @@ class AxisNeverAveraged(Rule):
             return site.finding(
                 call,
                 f'over "{other}" and not over "{axis}"',
-                f'On {site.on("jax")} the copies that are mapped over "{axis}" at line {site.call.lineno} each train '
-                "on their own part of the data, and their parameters drift apart.",
+                f'On {site.release("jax")} the copies that are mapped over "{axis}" at line {site.call.lineno} each '
+                "train on their own part of the data, and their parameters drift apart.",
                 help=help,
                 form="other-axis",
                 why=f'this runs mapped over both axes, and nothing names "{axis}"',
@@ -90,8 +90,8 @@ class AxisNeverAveraged(Rule):
         return site.finding(
             site.call,
             f'nothing is averaged over "{axis}"',
-            f'On {site.on("jax")} the mapped copies each train on their own part of the data, and their parameters '
-            f'drift apart: gradients are averaged over "{others[0][2]}" only.',
+            f'On {site.release("jax")} the mapped copies each train on their own part of the data, and their '
+            f'parameters drift apart: gradients are averaged over "{others[0][2]}" only.',
             help=help,
             form="other-axis",
             why=f'this runs mapped over both axes, and nothing names "{axis}"',

@@ -41,7 +41,7 @@ class BiasBeforeSum(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("bias",)
-    wakes = (Calls("jax.lax.psum", "jax.lax.psum_scatter"),)
+    triggers = (Calls("jax.lax.psum", "jax.lax.psum_scatter"),)
     forms = ("call",)
     fixes = "none"
 
@@ -57,7 +57,7 @@ class BiasBeforeSum(Rule):
             yield site.finding(
                 whole,
                 f"`{name}` is added on every device, and summed at line {site.call.lineno}",
-                f"On {site.on('jax')} {collective} adds up what the devices hold: the bias counts once for each.",
+                f"On {site.release('jax')} {collective} adds up what the devices hold: the bias counts once for each.",
                 help=f"add `{name}` to what {collective} returns",
                 form="bias",
                 why=f"`{name}` is called a bias",

@@ -48,7 +48,7 @@ class BrokenRing(Rule):
     code = "SL408"
     name = "broken-ring"
     harm = Harm.SILENT
-    wakes = (Calls("jax.lax.ppermute", "jax.lax.pshuffle"),)
+    triggers = (Calls("jax.lax.ppermute", "jax.lax.pshuffle"),)
     forms = ("call", "partial")
     fixes = "none"
 
@@ -73,15 +73,15 @@ class BrokenRing(Rule):
             yield site.finding(
                 at,
                 f"`range({written})` leaves the {left_out} device out",
-                f"On {site.on('jax')} nobody sends to the device that the {left_out} one would send to: it receives "
-                "zeros.",
+                f"On {site.release('jax')} nobody sends to the device that the {left_out} one would send to: it "
+                "receives zeros.",
                 help=f"write range({size}), or leave `% {size}` out where the shift is meant to end",
             )
         elif ring.size is not None and isinstance(ring.size, ast.Constant):
             yield site.finding(
                 at,
                 f"a ring of {size}, whatever the size of the axis",
-                f"On {site.on('jax')} this raises on an axis of fewer devices; of more, the others receive zeros.",
+                f"On {site.release('jax')} this raises on an axis of fewer devices; of more, the others receive zeros.",
                 help="take the size from the axis: n = jax.lax.axis_size(axis)",
                 certainty=Certainty.POSSIBLE,
                 form="hard-coded",
@@ -90,7 +90,7 @@ class BrokenRing(Rule):
             yield site.finding(
                 at,
                 f"ends at the {'last' if left_out == 'last' else 'first'} device",
-                f"On {site.on('jax')} a device at the end receives zeros, and in each further turn so does its "
+                f"On {site.release('jax')} a device at the end receives zeros, and in each further turn so does its "
                 "neighbour: the shards do not come around.",
                 help=f"close the ring: [(i, (i + 1) % {size}) for i in range({size})]",
                 certainty=Certainty.POSSIBLE,
@@ -116,7 +116,7 @@ class BrokenRing(Rule):
                 yield site.finding(
                     node,
                     f"{again} is a {what} twice",
-                    f"On {site.on('jax')} this raises ValueError when it is traced: each may be there once.",
+                    f"On {site.release('jax')} this raises ValueError when it is traced: each may be there once.",
                     help="send from each device once, and to each once",
                     harm=Harm.CRASH,
                 )

@@ -33,7 +33,7 @@ class ConstraintOnManualAxis(Rule):
     name = "constraint-on-manual-axis"
     harm = Harm.CRASH
     assumes = True
-    wakes = MAPPING
+    triggers = MAPPING
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -49,8 +49,8 @@ class ConstraintOnManualAxis(Rule):
                 yield site.finding(
                     node,
                     f"{shown(axes)} is manual here{elsewhere(site, event)}",
-                    f"On {site.on('jax')} this raises ValueError when the function is traced: each device sees only "
-                    f"its own shard along {shown(axes)}.",
+                    f"On {site.release('jax')} this raises ValueError when the function is traced: each device sees "
+                    f"only its own shard along {shown(axes)}.",
                     help="leave the constraint out: in_specs and out_specs say what is split",
                 )
 

@@ -43,8 +43,8 @@ class FirstOfDevices(Rule):
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
     likely = ("first",)
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
-    wakes = (Calls("jax.tree.map"),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
+    triggers = (Calls("jax.tree.map"),)
     forms = ("call",)
     fixes = "none"
 
@@ -69,7 +69,7 @@ class FirstOfDevices(Rule):
         yield site.finding(
             site.call,
             "a program over all devices for each leaf",
-            f"On {site.on('jax')} what pmap returns is one array over all devices: `x[0]` runs on each of them "
+            f"On {site.release('jax')} what pmap returns is one array over all devices: `x[0]` runs on each of them "
             "and leaves the entry there.",
             help="write lambda x: x.addressable_shards[0].data.squeeze(0)",
             form="first",

@@ -37,7 +37,7 @@ class FirstShardOnly(Rule):
     name = "first-shard-only"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    wakes = (Calls("jax.tree.map", near=("pmap",)), Calls(_UNREPLICATE))
+    triggers = (Calls("jax.tree.map", file_says=("pmap",)), Calls(_UNREPLICATE))
     forms = ("call",)
     fixes = "none"
 
@@ -51,7 +51,7 @@ class FirstShardOnly(Rule):
             yield site.finding(
                 given,
                 "each device has its own",
-                f"On {site.on('jax')} the first device's is kept, the others are dropped: no collective "
+                f"On {site.release('jax')} the first device's is kept, the others are dropped: no collective "
                 "makes the result the same on all.",
                 help="put them together (`x.reshape(-1, *x.shape[2:])`), or reduce in the function (`jax.lax.pmean`)",
                 form="dropped",

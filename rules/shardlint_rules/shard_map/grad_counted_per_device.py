@@ -38,9 +38,9 @@ class GradCountedPerDevice(Rule):
     code = "SL401"
     name = "grad-counted-per-device"
     harm = Harm.SILENT
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.1"}
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.1"}
     assumes = True
-    wakes = MAPPING
+    triggers = MAPPING
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -55,12 +55,12 @@ class GradCountedPerDevice(Rule):
             yield site.finding(
                 node,
                 f"already summed over {shown(event.axes)}",
-                f"On {site.on('jax')} this gradient is the sum over all devices, since what it is taken of is the same "
-                f"on each and the check is on; {event.note} after it does not undo that: it is {times}{again} times "
-                "too large."
+                f"On {site.release('jax')} this gradient is the sum over all devices, since what it is taken of is "
+                f"the same on each and the check is on; {event.note} after it does not undo that: it is "
+                f"{times}{again} times too large."
                 if event.note == "pmean"
-                else f"On {site.on('jax')} this gradient is the sum over all devices already; psum after it adds up "
-                f"{times} equal sums.",
+                else f"On {site.release('jax')} this gradient is the sum over all devices already; psum after it adds "
+                f"up {times} equal sums.",
                 help=_HELP,
             )
         for ran, event, node in events(site, "summed gradient"):
@@ -69,8 +69,8 @@ class GradCountedPerDevice(Rule):
                 yield site.finding(
                     node,
                     f"summed over {shown(event.axes)}, of a mean of one device's data",
-                    f"On {site.on('jax')} jax sums this gradient over the devices: it is {devices(ran, event.axes)} "
-                    "times that of the mean of all data.",
+                    f"On {site.release('jax')} jax sums this gradient over the devices: it is "
+                    f"{devices(ran, event.axes)} times that of the mean of all data.",
                     help=_HELP,
                     certainty=Certainty.POSSIBLE,
                     form="not-reduced",

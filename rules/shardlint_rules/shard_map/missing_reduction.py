@@ -37,7 +37,7 @@ class MissingReduction(Rule):
     name = "missing-reduction"
     harm = Harm.SILENT
     assumes = True
-    wakes = MAPPING
+    triggers = MAPPING
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -64,8 +64,8 @@ class MissingReduction(Rule):
             yield site.finding(
                 place.node,
                 f"gradients that were reduced over no axis{elsewhere(site, event)}",
-                f"On {site.on('jax')} every device updates its parameters with the gradients of its own part of the "
-                "batch: they drift apart, and what is saved is the first one's.",
+                f"On {site.release('jax')} every device updates its parameters with the gradients of its own part of "
+                "the batch: they drift apart, and what is saved is the first one's.",
                 help=f"average them first: grads = jax.lax.pmean(grads, {shown(event.axes)})",
                 certainty=Certainty.POSSIBLE,
                 form="pmap",
@@ -84,8 +84,8 @@ class MissingReduction(Rule):
         return site.finding(
             node,
             label,
-            f"On {site.on('jax')} the result counts as replicated over {shown(axes)}, and every device holds its own: "
-            "no collective is on its way, and the check that would raise is off.",
+            f"On {site.release('jax')} the result counts as replicated over {shown(axes)}, and every device holds its "
+            "own: no collective is on its way, and the check that would raise is off.",
             help=f"reduce it (`jax.lax.psum` or `pmean` over {shown(axes)}), or name the axis in its out spec",
             certainty=Certainty.PROVEN if off else Certainty.POSSIBLE,
             form="" if off else "check-not-known",

@@ -45,7 +45,7 @@ class NeverAKeyword(Rule):
     code = "SL422"
     name = "never-a-keyword"
     harm = Harm.CRASH
-    wakes = (Calls(*_TAKEN),)
+    triggers = (Calls(*_TAKEN),)
     forms = ("call", "partial")
     fixes = "none"
 
@@ -63,6 +63,6 @@ class NeverAKeyword(Rule):
             yield site.finding(
                 keyword,
                 f"{name} takes no `{keyword.arg}`",
-                f"On {site.on('jax')} this raises TypeError.",
+                f"On {site.release('jax')} this raises TypeError.",
                 help=f"write {close[0]}=" if close else f"it takes {', '.join(taken)}",
             )

@@ -37,7 +37,7 @@ class PerShardStatistics(Rule):
     name = "per-shard-statistics"
     harm = Harm.SILENT
     assumes = True
-    wakes = MAPPING
+    triggers = MAPPING
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -52,8 +52,8 @@ class PerShardStatistics(Rule):
             yield site.finding(
                 node,
                 f"along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
-                f"On {site.on('jax')} each device does this to its own piece of the dimension, and nothing in the body "
-                f"communicates over {shown(event.axes)}.",
+                f"On {site.release('jax')} each device does this to its own piece of the dimension, and nothing in "
+                f"the body communicates over {shown(event.axes)}.",
                 help="leave the dimension whole in in_specs, or reduce over the axis too",
                 certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
                 form="" if sure else "normalised" if again else "last",

@@ -37,7 +37,7 @@ class PmapOutNone(Rule):
     name = "pmap-out-none"
     harm = Harm.SILENT
     assumes = True
-    wakes = (Calls("jax.pmap", within=("out_axes",)),)
+    triggers = (Calls("jax.pmap", function_says=("out_axes",)),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -50,7 +50,7 @@ class PmapOutNone(Rule):
                 yield site.finding(
                     _none(keyword.value),
                     "this result differs from device to device",
-                    f"On {site.on('jax')} the value of the first device is returned for all: no collective makes "
+                    f"On {site.release('jax')} the value of the first device is returned for all: no collective makes "
                     "the result the same on each.",
                     help=_HELP,
                 )
@@ -82,7 +82,8 @@ class PmapOutNone(Rule):
                 yield site.finding(
                     _none(keyword.value),
                     f"nothing in `{node.name}` reduces `{file.text(result)}`",
-                    f"On {site.on('jax')} the value of the first device is returned for all, also where it differs.",
+                    f"On {site.release('jax')} the value of the first device is returned for all, also where it "
+                    f"differs.",
                     help=_HELP,
                     certainty=Certainty.POSSIBLE,
                     form="not-reduced-here",

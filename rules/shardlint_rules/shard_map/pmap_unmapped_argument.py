@@ -47,7 +47,7 @@ class PmapUnmappedArgument(Rule):
     name = "pmap-unmapped-argument"
     harm = Harm.CRASH
     likely = ("one-entry", "number")
-    wakes = (Calls(PMAP),)
+    triggers = (Calls(PMAP),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -71,13 +71,13 @@ class PmapUnmappedArgument(Rule):
     def _argument(self, site: Site, function: Jitted, node: ast.expr) -> Iterator[Finding]:
         value = site.value(node)
         if isinstance(value, Constant) and isinstance(value.value, int | float):
-            yield site.finding(node, _LABEL, _RAISES.format(site.on("jax")), help=_HELP)
+            yield site.finding(node, _LABEL, _RAISES.format(site.release("jax")), help=_HELP)
         elif _one_entry(site, node) and "devices" not in function.settings.keywords and _several(site, node):
             yield site.finding(
                 node,
                 "one entry, for all devices",
-                f"On {site.on('jax')} this raises where a host has more than one device: with several processes pmap "
-                "takes one entry for each local device.",
+                f"On {site.release('jax')} this raises where a host has more than one device: with several processes "
+                "pmap takes one entry for each local device.",
                 help="repeat it: jnp.asarray([x] * jax.local_device_count())",
                 certainty=Certainty.POSSIBLE,
                 form="one-entry",
@@ -89,7 +89,7 @@ class PmapUnmappedArgument(Rule):
         return site.finding(
             site.call,
             f"called with {names} at line {call.lineno}: {_LABEL}",
-            _RAISES.format(site.on("jax")),
+            _RAISES.format(site.release("jax")),
             help=_HELP,
             certainty=Certainty.POSSIBLE,
             form="number",

@@ -39,7 +39,7 @@ class ReadAsScalar(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("read",)
-    wakes = (Calls(PMAP, *REPLICATE),)
+    triggers = (Calls(PMAP, *REPLICATE),)
     forms = ("call", "partial")
     fixes = "none"
 
@@ -67,7 +67,7 @@ class ReadAsScalar(Rule):
         return site.finding(
             whole,
             "has one entry for each device",
-            f"On {site.on('jax')} this raises with more than one device ({error}): {by} gave it a leading "
+            f"On {site.release('jax')} this raises with more than one device ({error}): {by} gave it a leading "
             "dimension.",
             help=f"take one entry first: jax_utils.unreplicate({site.text(whole)}), or average where they differ",
             form="read",

@@ -31,7 +31,7 @@ class ReducedTwice(Rule):
     name = "reduced-twice"
     harm = Harm.SILENT
     assumes = True
-    wakes = MAPPING
+    triggers = MAPPING
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -53,7 +53,7 @@ class ReducedTwice(Rule):
             yield site.finding(
                 node,
                 f"the same on all devices along {shown(event.axes)} already{elsewhere(site, event)}",
-                f"On {site.on('jax')} this adds up equal copies: what it sums {whence}, so the result is "
+                f"On {site.release('jax')} this adds up equal copies: what it sums {whence}, so the result is "
                 f"{devices(ran, event.axes)} times too large.",
                 help="leave the reduction out, or split the argument over the axis",
                 certainty=Certainty.PROVEN if again else Certainty.POSSIBLE,

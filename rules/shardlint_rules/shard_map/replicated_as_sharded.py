@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran, against
 from shardlint.model.manual.varying import Axis
-from shardlint.model.values import Function, Wrapped
+from shardlint.model.values import Function, Transformed
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -43,7 +43,7 @@ class ReplicatedAsSharded(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     assumes = True
-    wakes = MAPPING
+    triggers = MAPPING
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -61,8 +61,8 @@ class ReplicatedAsSharded(Rule):
                 yield site.finding(
                     node,
                     f"the same on all devices along {shown(axes)}",
-                    f"On {site.on('jax')} the copies are put one after another: the result is as many times as long as "
-                    f"what each device returns as there are devices along {shown(axes)}.",
+                    f"On {site.release('jax')} the copies are put one after another: the result is as many times as "
+                    f"long as what each device returns as there are devices along {shown(axes)}.",
                     help=f"leave {shown(axes)} out of this out spec",
                     form="reduced",
                     why="a collective reduced it, and nothing after that tells the devices apart",
@@ -95,6 +95,6 @@ def _whole(site: Site, ran: Ran) -> Iterator[tuple[list[Axis], ast.AST]]:
 def _on_purpose(ran: Ran) -> bool:
     """Whether the body makes a dimension for the devices."""
     inner = ran.mapped.inner
-    while isinstance(inner, Wrapped):
+    while isinstance(inner, Transformed):
         inner = inner.inner
     return not isinstance(inner, Function) or bool(_ON_PURPOSE.search(inner.place.file.text(inner.node)))

@@ -29,7 +29,7 @@ class ReplicatedTwice(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("twice",)
-    wakes = (Calls(*REPLICATE),)
+    triggers = (Calls(*REPLICATE),)
     forms = ("call",)
     fixes = "none"
 
@@ -43,7 +43,7 @@ class ReplicatedTwice(Rule):
         yield site.finding(
             given,
             "has one entry for each device already",
-            f"On {site.on('jax')} each array in it gets a second leading dimension.",
+            f"On {site.release('jax')} each array in it gets a second leading dimension.",
             help="replicate it once, after it is restored",
             form="twice",
             why=f"{by} at line {made.call.lineno} of {made.file.path.name}",

@@ -14,7 +14,7 @@ from shardlint.rules_api.site import Site
 MAPPING = (
     Calls("jax.shard_map", "jax.pmap"),
     # A helper of the project that maps: it is told by the specs that it is given.
-    Calls("jax.sharding.PartitionSpec", near=("in_specs",)),
+    Calls("jax.sharding.PartitionSpec", file_says=("in_specs",)),
 )
 
 
@@ -24,7 +24,7 @@ def runs(site: Site) -> tuple[Ran, ...]:
     if found is None:
         return ()
     # jax sums gradients of what does not vary since 0.6.1, where the check is on.
-    return site.program.ran(site.file, *found, site.runs("jax", ">=0.6.1"))
+    return site.program.ran(site.file, *found, site.allows("jax", ">=0.6.1"))
 
 
 def mapping_call(site: Site) -> tuple[ast.Call, str] | None:

@@ -34,7 +34,7 @@ class SameKeyOnEveryShard(Rule):
     name = "same-key-on-every-shard"
     harm = Harm.SILENT
     assumes = True
-    wakes = MAPPING
+    triggers = MAPPING
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -47,8 +47,8 @@ class SameKeyOnEveryShard(Rule):
             yield site.finding(
                 node,
                 f"the same numbers on every device along {shown(event.axes)}{elsewhere(site, event)}",
-                f"On {site.on('jax')} the key is the same on all devices along {shown(event.axes)}, while the data "
-                "that the numbers are for is split over them: each shard gets the same ones.",
+                f"On {site.release('jax')} the key is the same on all devices along {shown(event.axes)}, while the "
+                "data that the numbers are for is split over them: each shard gets the same ones.",
                 help=_help(event.axes[0]),
             )
         for ran in runs(site):
@@ -63,8 +63,8 @@ class SameKeyOnEveryShard(Rule):
                 yield site.finding(
                     node,
                     f"the same block on every device along {shown(same)}",
-                    f"On {site.on('jax')} the key is the same on all devices along {shown(same)}, and the out spec "
-                    "puts what they draw together: the result repeats one block.",
+                    f"On {site.release('jax')} the key is the same on all devices along {shown(same)}, and the out "
+                    "spec puts what they draw together: the result repeats one block.",
                     help=_help(same[0]),
                 )
         yield from self._handed_on(site, done)
@@ -76,8 +76,8 @@ class SameKeyOnEveryShard(Rule):
                 yield site.finding(
                     node,
                     f"given a key that is the same on every device along {shown(event.axes)}",
-                    f"On {site.on('jax')} what this draws is the same on all devices along {shown(event.axes)}, while "
-                    "the data it is given is split over them.",
+                    f"On {site.release('jax')} what this draws is the same on all devices along {shown(event.axes)}, "
+                    "while the data it is given is split over them.",
                     help=_help(event.axes[0]),
                     certainty=Certainty.POSSIBLE,
                     form="handed-on",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from shardlint.model import Program
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 
@@ -82,7 +82,7 @@ def seen_calls(site: Site, call: ast.Call) -> Iterator[Seen]:
 
 def returns_one_array(program: Program, inner: Value) -> bool:
     """Whether each `return` of a function surely gives a single array, and no tuple or dict."""
-    while isinstance(inner, Wrapped) and inner.api.name in _SAME_RESULTS:
+    while isinstance(inner, Transformed) and inner.api.name in _SAME_RESULTS:
         inner = inner.inner
     if not isinstance(inner, Function) or isinstance(inner.node, ast.AsyncFunctionDef):
         return False

@@ -50,8 +50,8 @@ class ShardKeepsAxis(Rule):
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
     likely = ("kept",)
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
-    wakes = (Methods("addressable_data", near=_NEAR), Attributes("addressable_shards", near=_NEAR))
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
+    triggers = (Methods("addressable_data", file_says=_NEAR), Attributes("addressable_shards", file_says=_NEAR))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -68,7 +68,7 @@ class ShardKeepsAxis(Rule):
             yield site.finding(
                 whole,
                 "has the mapped dimension still",
-                f"On {site.on('jax')} a shard of what pmap returned has a first dimension of size 1.",
+                f"On {site.release('jax')} a shard of what pmap returned has a first dimension of size 1.",
                 help=f"take it away: {site.text(whole)}[0]",
                 form="kept",
                 why=why,

@@ -9,7 +9,7 @@ from shardlint.model.manual.mapped import Mapped, mapped
 from shardlint.model.manual.varying import Local, Record, Tree
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Parameters, parameters_of
-from shardlint.model.values import Function, Items, Table, Value, Wrapped
+from shardlint.model.values import Function, Items, Table, Transformed, Value
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.named import named_for, plain
@@ -40,7 +40,7 @@ class ShardMapArity(Rule):
     harm = Harm.CRASH
     likely = ("one-for-all", "order")
     assumes = True
-    wakes = MAPPING
+    triggers = MAPPING
     fixes = "none"
     by_hand = "which spec is meant for what is for its author to say"
 
@@ -82,7 +82,7 @@ class ShardMapArity(Rule):
             yield site.finding(
                 seen.call if here else site.call,
                 f"{_several(seen.count, 'argument')}{where}, and in_specs has {_several(len(specs.items), 'spec')}",
-                f"On {site.on('jax')} this call raises ValueError: in_specs has one entry for each argument.",
+                f"On {site.release('jax')} this call raises ValueError: in_specs has one entry for each argument.",
                 help="give one spec for each argument, or one for all of them",
             )
 
@@ -97,7 +97,7 @@ class ShardMapArity(Rule):
                     node,
                     f"{_several(len(specs.items), 'spec')}, and {count} results are unpacked at line "
                     f"{seen.call.lineno}",
-                    f"On {site.on('jax')} a call raises ValueError: out_specs has one entry for each result.",
+                    f"On {site.release('jax')} a call raises ValueError: out_specs has one entry for each result.",
                     help="give one spec for each result, or one for all of them",
                 )
             return
@@ -112,8 +112,8 @@ class ShardMapArity(Rule):
                 yield site.finding(
                     shown,
                     f"named for `{names[mine]}`, and is the spec of {others} too",
-                    f"On {site.on('jax')} one spec goes for all {count} results: {others} is put together by the spec "
-                    f"of `{names[mine]}`, and a result of a lower rank than the spec raises ValueError.",
+                    f"On {site.release('jax')} one spec goes for all {count} results: {others} is put together by the "
+                    f"spec of `{names[mine]}`, and a result of a lower rank than the spec raises ValueError.",
                     help=f"give a tuple of {count} specs, one for each result",
                     certainty=Certainty.POSSIBLE,
                     form="one-for-all",
@@ -131,7 +131,7 @@ class ShardMapArity(Rule):
         yield site.finding(
             _node(site, one, "in_specs"),
             f"{_several(count, 'spec')} for a function of {_takes(takes)}",
-            f"On {site.on('jax')} a call raises: in_specs has one entry for each argument.",
+            f"On {site.release('jax')} a call raises: in_specs has one entry for each argument.",
             help="give one spec for each argument, or one for all of them",
         )
 
@@ -162,7 +162,7 @@ class ShardMapArity(Rule):
         return site.finding(
             node,
             label,
-            f"On {site.on('jax')} a call raises ValueError: out_specs is a prefix of what the function returns.",
+            f"On {site.release('jax')} a call raises ValueError: out_specs is a prefix of what the function returns.",
             help="give one spec for each result, or one for all of them",
         )
 
@@ -182,8 +182,8 @@ class ShardMapArity(Rule):
             yield site.finding(
                 at_fault,
                 f"in another order than the results: {listed}",
-                f"On {site.on('jax')} each result is put together by the spec of another; it raises only where the "
-                "ranks do not allow it.",
+                f"On {site.release('jax')} each result is put together by the spec of another; it raises only where "
+                "the ranks do not allow it.",
                 help=f"give the specs in the order of the results: {listed}",
                 harm=Harm.SILENT,
                 certainty=Certainty.POSSIBLE,
@@ -235,7 +235,7 @@ def _displayed(site: Site, node: ast.AST) -> list[str] | None:
 
 def _returned(value: Value) -> list[str] | None:
     """The names of the results, where each `return` gives the same."""
-    while isinstance(value, Wrapped):
+    while isinstance(value, Transformed):
         value = value.inner
     if not isinstance(value, Function) or not isinstance(value.node, ast.FunctionDef):
         return None

@@ -9,7 +9,7 @@ from shardlint.model import Program
 from shardlint.model.manual.mapped import collectives
 from shardlint.model.manual.varying import Event
 from shardlint.model.signatures import JITS, wrappings
-from shardlint.model.values import Api, Function, Value, Wrapped
+from shardlint.model.values import Api, Function, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -56,7 +56,7 @@ class UnboundAxis(Rule):
     name = "unbound-axis"
     harm = Harm.CRASH
     assumes = False
-    wakes = (Calls(*JITS, near=_NEAR), Calls("jax.pmap", "jax.shard_map"))
+    triggers = (Calls(*JITS, file_says=_NEAR), Calls("jax.pmap", "jax.shard_map"))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -110,7 +110,7 @@ class UnboundAxis(Rule):
                 yield site.finding(
                     place.node if place is not None else site.call,
                     f"the mesh has no axis {missing}{elsewhere(site, event)}",
-                    f"On {site.on('jax')} this raises when it is traced: the mesh of the shard_map has the axes "
+                    f"On {site.release('jax')} this raises when it is traced: the mesh of the shard_map has the axes "
                     f"{shown(names)}.",
                     help="name an axis of the mesh",
                     certainty=Certainty.PROVEN,
@@ -121,7 +121,7 @@ class UnboundAxis(Rule):
         return site.finding(
             node,
             f"nothing binds {shown(event.axes)}{elsewhere(site, event)}",
-            f"On {site.on('jax')} this raises NameError when it is traced: the function runs under {under}.",
+            f"On {site.release('jax')} this raises NameError when it is traced: the function runs under {under}.",
             help="give pmap that axis_name"
             if under.startswith("jax.pmap")
             else "call the function without the collective here (under jax.jit sums are over all devices anyway), or "
@@ -150,14 +150,14 @@ def _nested(site: Site) -> bool:
 def _binds(site: Site, decorator: ast.expr) -> bool:
     """Whether a decorator is of a transform that binds axes, or one that is not known."""
     value = site.value(decorator)
-    while isinstance(value, Wrapped):
+    while isinstance(value, Transformed):
         value = value.inner
     name = value.name if isinstance(value, Api) else ""
     return name in _BINDERS or (not name and "map" in site.text(decorator))
 
 
 def _definition(value: Value) -> Function | None:
-    while isinstance(value, Wrapped):
+    while isinstance(value, Transformed):
         value = value.inner
     return value if isinstance(value, Function) else None
 

@@ -59,7 +59,7 @@ class UntiledGather(Rule):
     name = "untiled-gather"
     harm = Harm.SILENT
     likely = ("inner-axis", "scatter")
-    wakes = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"),)
+    triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"),)
     forms = ("call",)
     closed = ("keywords",)
     fixes = "none"
@@ -77,8 +77,8 @@ class UntiledGather(Rule):
             yield site.finding(
                 site.call,
                 "takes the dimension away",
-                f"On {site.on('jax')} the dimension must be exactly as long as the axis has devices, and is gone after "
-                "it; with tiled=True it is split.",
+                f"On {site.release('jax')} the dimension must be exactly as long as the axis has devices, and is gone "
+                "after it; with tiled=True it is split.",
                 help="write tiled=True",
                 certainty=Certainty.POSSIBLE,
                 form="scatter",
@@ -87,16 +87,16 @@ class UntiledGather(Rule):
             yield site.finding(
                 site.call,
                 f"one dimension more than `{site.text(node)}`, which is given back otherwise",
-                f"On {site.on('jax')} the shards are stacked along a new dimension, and not put together along the one "
-                "they are split over.",
+                f"On {site.release('jax')} the shards are stacked along a new dimension, and not put together along "
+                "the one they are split over.",
                 help="write tiled=True",
             )
         elif _inner_axis(site) and not _unstacked(site):
             yield site.finding(
                 site.call,
                 "stacks the shards along a new dimension",
-                f"On {site.on('jax')} the result has one dimension more; tiled=True puts the shards together along "
-                "the dimension named.",
+                f"On {site.release('jax')} the result has one dimension more; tiled=True puts the shards together "
+                "along the dimension named.",
                 help="write tiled=True",
                 certainty=Certainty.POSSIBLE,
                 form="inner-axis",

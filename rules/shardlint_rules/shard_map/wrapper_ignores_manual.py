@@ -46,8 +46,8 @@ class WrapperIgnoresManual(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("beside",)
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.1"}
-    wakes = (Calls(*_CONSTRAINTS, near=(".empty", "manual_axes")),)
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.1"}
+    triggers = (Calls(*_CONSTRAINTS, file_says=(".empty", "manual_axes")),)
     forms = ("call",)
     fixes = "none"
 
@@ -79,8 +79,8 @@ class WrapperIgnoresManual(Rule):
             f"not as in `{beside}`, which leaves manual axes out"
             if beside
             else "manual axes are not left out",
-            f"On {site.on('jax')} {what} of an axis that is manual raises ValueError when this is called in the body "
-            "of a shard_map.",
+            f"On {site.release('jax')} {what} of an axis that is manual raises ValueError when this is called in the "
+            "body of a shard_map.",
             help=f"constrain by `{beside}`"
             if beside
             else "leave out the axes in `jax.sharding.get_abstract_mesh().manual_axes`",

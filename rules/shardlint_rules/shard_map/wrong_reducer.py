@@ -31,7 +31,7 @@ class WrongReducer(Rule):
     name = "wrong-reducer"
     harm = Harm.SILENT
     assumes = True
-    wakes = MAPPING
+    triggers = MAPPING
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -45,8 +45,8 @@ class WrongReducer(Rule):
             yield site.finding(
                 node,
                 f"adds up the means of the shards over {shown(event.axes)}{elsewhere(site, event)}",
-                f"On {site.on('jax')} the result is {devices(ran, event.axes)} times the mean: every device gives the "
-                "mean of its own data.",
+                f"On {site.release('jax')} the result is {devices(ran, event.axes)} times the mean: every device "
+                "gives the mean of its own data.",
                 help="write jax.lax.pmean, or divide sums: psum(sum) / psum(count)",
             )
         for _, event, node in events(site, "mean of std", "mean of masked"):
@@ -57,7 +57,7 @@ class WrongReducer(Rule):
             yield site.finding(
                 node,
                 f"averages the {what} of the shards{elsewhere(site, event)}",
-                f"On {site.on('jax')} this is not that of all data: "
+                f"On {site.release('jax')} this is not that of all data: "
                 + (
                     "what the shards' means differ by is left out."
                     if event.kind.endswith("std")

@@ -49,7 +49,7 @@ def as_new(site: Site, node: ast.expr) -> list[Edit] | str:
     for read in reads:
         if _answered(site, read):
             continue
-        if site.program.region(site.file, read).traced != "never" or not site.runs("jax", ">=0.8.1"):
+        if site.program.region(site.file, read).traced != "never" or not site.allows("jax", ">=0.8.1"):
             what = site.text(site.file.parent(read) or read)
             return f"`{_short(what)}`, for which jax.sharding.get_abstract_mesh(), a mesh without devices, may not do"
         new = _CONCRETE

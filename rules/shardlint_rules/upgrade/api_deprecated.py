@@ -10,7 +10,7 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import ambient, joint, pjit
 from shardlint_rules.upgrade.places import use_of
 from shardlint_rules.upgrade.renaming import renamed, why_kept
-from shardlint_rules.upgrade.table import Name, woken_names
+from shardlint_rules.upgrade.table import Name, trigger_names
 
 
 class ApiDeprecated(Rule):
@@ -43,7 +43,7 @@ class ApiDeprecated(Rule):
     code = "SL902"
     name = "api-deprecated"
     harm = Harm.REMOVED
-    wakes = (Uses(*woken_names("deprecated")),)
+    triggers = (Uses(*trigger_names("deprecated")),)
     fixes = "both"
 
     def check(self, site: Site) -> Iterator[Finding]:

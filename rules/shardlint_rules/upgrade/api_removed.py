@@ -13,7 +13,7 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade import ambient, device_put, joint, positional
 from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
 from shardlint_rules.upgrade.renaming import renamed, why_kept
-from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, woken_names
+from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, trigger_names
 
 
 class ApiRemoved(Rule):
@@ -49,9 +49,9 @@ class ApiRemoved(Rule):
     code = "SL901"
     name = "api-removed"
     harm = Harm.REMOVED
-    wakes = (
-        Uses(*woken_names("removed")),
-        Calls("jax.config.update", "jax.config.config.update", near=options_gone()),
+    triggers = (
+        Uses(*trigger_names("removed")),
+        Calls("jax.config.update", "jax.config.config.update", file_says=options_gone()),
     )
     fixes = "both"
 
@@ -77,7 +77,7 @@ class ApiRemoved(Rule):
         yield site.finding(
             use.node,
             f"removed in {gone}",
-            f"On {site.on('jax')} this raises {error}: {gone} removed {use.entry.name}.",
+            f"On {site.release('jax')} this raises {error}: {gone} removed {use.entry.name}.",
             help=help,
             fix=fix,
             certainty=certainty(site, use),
@@ -96,7 +96,7 @@ class ApiRemoved(Rule):
         yield site.finding(
             given,
             f"removed in jax {show(entry.removed)}",
-            f"On {site.on('jax')} this raises AttributeError: "
+            f"On {site.release('jax')} this raises AttributeError: "
             f"jax {show(entry.removed)} removed the option {value.value}.",
             help=entry.advice,
             fix=self._left_out(site, entry),
@@ -124,8 +124,8 @@ class ApiRemoved(Rule):
         module, _, last = use.entry.name.rpartition(".")
         yield site.finding(
             use.node,
-            f"not in {site.on('jax')}",
-            f"On {site.on('jax')} ({source}) this raises {error}: {use.entry.name} came with jax {since}.",
+            f"not in {site.release('jax')}",
+            f"On {site.release('jax')} ({source}) this raises {error}: {use.entry.name} came with jax {since}.",
             help=f"require jax>={since}, or ask first: hasattr({module}, {last!r})",
             certainty=certainty(site, use) if exact(site, "jax") else Certainty.POSSIBLE,
         )

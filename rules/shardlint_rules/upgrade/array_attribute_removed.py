@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
-from shardlint.model.values import Made, options
+from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Attributes, Certainty, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
@@ -49,10 +49,10 @@ class ArrayAttributeRemoved(Rule):
     name = "array-attribute-removed"
     harm = Harm.REMOVED
     likely = ("called-sharding",)
-    holds: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.21"}
-    wakes = (
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.21"}
+    triggers = (
         Attributes("device_buffer", "device_buffers"),
-        Methods("device", near=("(?:)\\.device\\(\\)",)),
+        Methods("device", file_says=("(?:)\\.device\\(\\)",)),
         Methods(_WITH_SPEC),
     )
     in_version_checks = False
@@ -74,7 +74,7 @@ class ArrayAttributeRemoved(Rule):
         yield site.finding(
             site.syntax,
             "jax 0.4.27 removed it",
-            f"On {site.on('jax')} {_happens(site, node.attr)}: jax 0.4.27 removed {_shown(node.attr)} of arrays.",
+            f"On {site.release('jax')} {_happens(site, node.attr)}: jax 0.4.27 removed {_shown(node.attr)} of arrays.",
             help=f"write {_INSTEAD[node.attr]}",
             fix=self._fix(site, node),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
@@ -84,7 +84,7 @@ class ArrayAttributeRemoved(Rule):
 
     def _with_spec(self, site: Site, node: ast.Attribute) -> Iterator[Finding]:
         """`sharding.with_spec(spec)`: of what is a sharding, or is called one."""
-        if site.form != "method" or site.runs("jax", "<0.6.2") or len(site.call.args) != 1:
+        if site.form != "method" or site.allows("jax", "<0.6.2") or len(site.call.args) != 1:
             return
         shown = _shown_as_sharding(site, node.value)
         if shown is None or site.call.keywords:
@@ -93,7 +93,7 @@ class ArrayAttributeRemoved(Rule):
         yield site.finding(
             site.syntax,
             "jax 0.6.2 removed it",
-            f"On {site.on('jax')} this raises AttributeError: jax 0.6.2 removed NamedSharding.with_spec.",
+            f"On {site.release('jax')} this raises AttributeError: jax 0.6.2 removed NamedSharding.with_spec.",
             help=f"write {text}",
             fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)]),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
@@ -114,7 +114,7 @@ class ArrayAttributeRemoved(Rule):
             return None
         receiver = site.text(node.value)
         if node.attr == "device":
-            if not site.runs("jax", ">=0.4.38"):
+            if not site.allows("jax", ">=0.4.38"):
                 return None
             text = f"{receiver}.device"
         elif node.attr == "device_buffer":
@@ -131,7 +131,7 @@ def _given(site: Site) -> bool:
 def _shown_as_sharding(site: Site, node: ast.expr) -> Shown | None:
     """What shows that an expression is a sharding; None where nothing does."""
     found = options(site.value(node))
-    if all(isinstance(one, Made) and one.api == _SHARDING for one in found):
+    if all(isinstance(one, CallResult) and one.api == _SHARDING for one in found):
         return Shown()
     if isinstance(node, ast.Attribute) and node.attr == "sharding":
         return shown_as_array(site, node.value) or Shown("of-a-value", "`.sharding` is read of it")
@@ -146,9 +146,9 @@ def _is_own(node: ast.expr) -> bool:
 
 
 def _happens(site: Site, name: str) -> str:
-    if site.runs("jax", "<0.4.27"):
+    if site.allows("jax", "<0.4.27"):
         return "this is deprecated"
-    again = name == "device" and site.runs("jax", ">=0.4.38")
+    again = name == "device" and site.allows("jax", ">=0.4.38")
     return f"this raises {'TypeError, as it is a property' if again else 'AttributeError'}"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.model.values import Api, Made, Parameter, options
+from shardlint.model.values import Api, CallResult, Parameter, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 
@@ -65,7 +65,7 @@ def shown_as_array(site: Site, node: ast.expr) -> Shown | None:
 
 def _made(site: Site, node: ast.expr) -> bool:
     found = options(site.value(node))
-    return all(isinstance(one, Made) and isinstance(one.by, Api) and _makes(one.by.name) for one in found)
+    return all(isinstance(one, CallResult) and isinstance(one.by, Api) and _makes(one.by.name) for one in found)
 
 
 def _makes(name: str) -> bool:

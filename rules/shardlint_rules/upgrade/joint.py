@@ -16,7 +16,7 @@ from shardlint.model import Program
 from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS
-from shardlint.model.values import Api, Made, options
+from shardlint.model.values import Api, CallResult, options
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -117,8 +117,8 @@ def _plan(site: Site) -> Plan:
             why = "shard_map over a mesh that is not the one entered, which raises under jax.set_mesh"
             found.obstacles.append(Obstacle(file.path, call.lineno, why))
     found.obstacles += (Obstacle(None, 0, why) for why in libraries(site, joined=True))
-    if found.contexts and not site.runs("jax", _WARNS):
-        found.obstacles.append(Obstacle(None, 0, f"on {site.on('jax')} `with mesh:` is not yet deprecated"))
+    if found.contexts and not site.allows("jax", _WARNS):
+        found.obstacles.append(Obstacle(None, 0, f"on {site.release('jax')} `with mesh:` is not yet deprecated"))
     return found
 
 
@@ -178,7 +178,7 @@ def _kept_block(at: Site, block: _Block) -> Iterator[Obstacle]:
 def _made_at(site: Site, file: FileFacts, node: ast.expr) -> set[ast.AST]:
     """The calls that make a mesh."""
     value = site.program.followed(site.program.value(file, node))
-    return {one.call.place.node for one in options(value) if isinstance(one, Made) and one.call is not None}
+    return {one.call.place.node for one in options(value) if isinstance(one, CallResult) and one.call is not None}
 
 
 def _shard_maps(program: Program, file: FileFacts) -> Iterator[ast.Call]:
@@ -197,7 +197,7 @@ def _on_another_mesh(site: Site, file: FileFacts, call: ast.Call, entered_meshes
     if not given or not entered_meshes:
         return False
     made = options(site.program.value(file, given[0]))
-    return all(isinstance(one, Made) and one.api in MESH_MAKERS for one in made) and not (
+    return all(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in made) and not (
         _made_at(site, file, given[0]) & entered_meshes
     )
 

@@ -55,7 +55,7 @@ class KeywordNotTaken(Rule):
     code = "SL908"
     name = "keyword-not-taken"
     harm = Harm.CRASH
-    wakes = (Keywords(*_KEYWORDS),)
+    triggers = (Keywords(*_KEYWORDS),)
     in_version_checks = False
     fixes = "none"
 
@@ -99,8 +99,8 @@ class KeywordNotTaken(Rule):
             yield self._finding(
                 site,
                 keyword,
-                f"{entry.function} takes no {entry.keyword} on {site.on('jax')}",
-                f"On {site.on('jax')} this raises TypeError: {_shown(site, function)} hands it on to "
+                f"{entry.function} takes no {entry.keyword} on {site.release('jax')}",
+                f"On {site.release('jax')} this raises TypeError: {_shown(site, function)} hands it on to "
                 f"{entry.function} at line {call.lineno}, which does not take it{until}.",
                 f"write {entry.rename}=" if entry.rename else entry.instead,
             )

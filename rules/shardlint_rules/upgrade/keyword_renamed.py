@@ -49,13 +49,13 @@ class KeywordRenamed(Rule):
     code = "SL903"
     name = "keyword-renamed"
     harm = Harm.REMOVED
-    wakes = (
+    triggers = (
         Calls("jax.shard_map"),
-        Calls("jax.experimental.pjit.pjit", "jax.lax.with_sharding_constraint", near=("axis_resources",)),
-        Calls("jax.make_mesh", near=("axis_shapes", "axis_sizes")),
-        Calls("jax.pmap", near=("global_arg_shapes",)),
-        Calls("jax.ShapeDtypeStruct", near=("vma",)),
-        Calls("jax.numpy.clip", near=("a_min", "a_max")),
+        Calls("jax.experimental.pjit.pjit", "jax.lax.with_sharding_constraint", file_says=("axis_resources",)),
+        Calls("jax.make_mesh", file_says=("axis_shapes", "axis_sizes")),
+        Calls("jax.pmap", file_says=("global_arg_shapes",)),
+        Calls("jax.ShapeDtypeStruct", file_says=("vma",)),
+        Calls("jax.numpy.clip", file_says=("a_min", "a_max")),
     )
     in_version_checks = False
     fixes = "safe"
@@ -71,8 +71,8 @@ class KeywordRenamed(Rule):
             if entry is not None and not entry.accepted(release):
                 yield site.finding(
                     keyword,
-                    f"{function} takes no {entry.keyword} on {site.on('jax')}",
-                    f"On {site.on('jax')} this raises TypeError: {_history(entry, site)}.",
+                    f"{function} takes no {entry.keyword} on {site.release('jax')}",
+                    f"On {site.release('jax')} this raises TypeError: {_history(entry, site)}.",
                     help=advice(entry.instead),
                     fix=self._fix(site, keyword, entry),
                     span=(site.file.span(keyword)[0], site.file.span(keyword)[0] + len(entry.keyword)),
@@ -92,7 +92,7 @@ class KeywordRenamed(Rule):
         yield site.finding(
             given[1],
             "given by position",
-            f"On {site.on('jax')} this raises TypeError: only the function is taken by position.",
+            f"On {site.release('jax')} this raises TypeError: only the function is taken by position.",
             help="write mesh=, in_specs= and out_specs=",
             fix=fix,
         )
@@ -152,7 +152,7 @@ def _history(entry: Keyword, site: Site) -> str:
 
 
 def _before(entry: Keyword, site: Site) -> bool:
-    return entry.accepted_from is not None and site.runs("jax", f"<{show(entry.accepted_from)}")
+    return entry.accepted_from is not None and site.allows("jax", f"<{show(entry.accepted_from)}")
 
 
 def _value_start(site: Site, start: int, value: int) -> int:

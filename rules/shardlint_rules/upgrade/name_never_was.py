@@ -61,7 +61,7 @@ class NameNeverWas(Rule):
     code = "SL905"
     name = "name-never-was"
     harm = Harm.CRASH
-    wakes = (Imports(*LIBRARIES, near=(screened(),)),)
+    triggers = (Imports(*LIBRARIES, file_says=(screened(),)),)
     fixes = "none"
     by_hand = "which name is meant is for its author to say"
 
@@ -103,7 +103,7 @@ class NameNeverWas(Rule):
 
     def _finding(self, site: Site, node: ast.AST, missing: _Missing, error: str) -> Finding:
         library = missing.module.partition(".")[0]
-        on, dotted = site.on(library), f"{missing.module}.{missing.name}"
+        on, dotted = site.release(library), f"{missing.module}.{missing.name}"
         if missing.module not in missing.library.modules:
             history = f"{missing.module} is a function, and has no {missing.name}"
         elif missing.last is None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
-from shardlint.model.values import Api, Constant, Made, options
+from shardlint.model.values import Api, CallResult, Constant, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -133,4 +133,4 @@ def needs_no_context(site: Site, node: ast.expr) -> bool:
     every = [
         leaf for given in shardings(site, node) for way in options(site.value(given)) for leaf in leaves(way)
     ]
-    return all(leaf == Constant(None) or (isinstance(leaf, Made) and leaf.api in SHARDINGS) for leaf in every)
+    return all(leaf == Constant(None) or (isinstance(leaf, CallResult) and leaf.api in SHARDINGS) for leaf in every)

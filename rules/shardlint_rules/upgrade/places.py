@@ -97,7 +97,7 @@ def references(program: Program, file: FileFacts, *names: str) -> Iterator[ast.N
 def _imported(site: Site, alias: ast.alias) -> Use | None:
     statement = site.file.parent(alias)
     entry = table().find(site.written)
-    if entry is None or not entry.wake or (entry.kind == "namespace" and site.written == entry.name):
+    if entry is None or not entry.trigger or (entry.kind == "namespace" and site.written == entry.name):
         return None
     if not isinstance(statement, ast.ImportFrom):
         return Use("import", alias, site.written, entry)
@@ -124,7 +124,7 @@ def _referred(site: Site, node: ast.Name | ast.Attribute) -> Use | None:
         return None
     for part, dotted in reversed(chain):
         entry = table().names.get(dotted)
-        if entry is not None and entry.wake and entry.kind != "namespace":
+        if entry is not None and entry.trigger and entry.kind != "namespace":
             return Use("attribute", part, dotted, entry, inner) if part is not inner else None
     for part, dotted in chain:
         entry = table().find(dotted)
@@ -162,7 +162,7 @@ def _answered_for(site: Site, use: Use, state: State) -> bool:
         entry = table().find(dotted)
         if (
             entry is None
-            or not entry.wake
+            or not entry.trigger
             or not (use.dotted == dotted or use.dotted.startswith(f"{dotted}."))
         ):
             continue

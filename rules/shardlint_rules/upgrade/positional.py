@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from shardlint.model.reach import lookup
 from shardlint.model.shapes import shape_of
-from shardlint.model.values import Api, Constant, Function, Made, Place, options
+from shardlint.model.values import Api, CallResult, Constant, Function, Place, options
 from shardlint.rules_api.imports import spell_short
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
@@ -101,7 +101,7 @@ class Rewriter:
 
     def _is_array(self, devices: ast.expr) -> bool:
         return all(
-            isinstance(one, Made) and one.api in _MAKE_ARRAYS for one in options(self.site.value(devices))
+            isinstance(one, CallResult) and one.api in _MAKE_ARRAYS for one in options(self.site.value(devices))
         )
 
     # what is done with one

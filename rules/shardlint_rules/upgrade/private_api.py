@@ -34,7 +34,7 @@ class PrivateApi(Rule):
     name = "private-api"
     harm = Harm.REMOVED
     certainty = Certainty.POSSIBLE
-    wakes = (Uses(f"{_PRIVATE}.*", near=(_PRIVATE,)),)
+    triggers = (Uses(f"{_PRIVATE}.*", file_says=(_PRIVATE,)),)
     in_version_checks = False
     fixes = "none"
 

@@ -54,7 +54,7 @@ def why_kept(site: Site, use: Use) -> str:
     if new is None:
         return "no other name does just that"
     if not _there(site, new):
-        return f"{site.on('jax')} has no {new}"
+        return f"{site.release('jax')} has no {new}"
     if use.dotted == _SHARD_MAP:
         return "a call of it does not show what jax.shard_map asks by name, or another file takes it from this one"
     if use.dotted == _USE_MESH:

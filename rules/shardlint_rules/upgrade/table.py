@@ -43,7 +43,7 @@ class Name:
     `introduced` is None for names older than every release looked at. A `module` that goes takes its import
     with it; a `namespace` is a module whose members are deprecated one and all while importing it is fine. A
     `silent` deprecation is one that the release does not warn of. `instead` says, in words, what to write
-    where renaming is not enough. Rules look for a name if `wake`, and on releases that do not have it yet
+    where renaming is not enough. Rules look for a name if `trigger`, and on releases that do not have it yet
     if it is `awaited`: new enough to be met, and rare as a word. `always` is for options of `jax.config` that went:
     the value that later releases behave by, where there is one.
     """
@@ -57,7 +57,7 @@ class Name:
     instead: str
     kind: Kind
     silent: bool
-    wake: bool
+    trigger: bool
     awaited: bool
     always: object
     observed: Mapping[str, Seen]
@@ -153,7 +153,7 @@ def _name(entry: Mapping[str, Any]) -> Name:
         entry.get("instead", ""),
         entry.get("kind", "name"),
         entry.get("silent", False),
-        entry.get("wake", True),
+        entry.get("trigger", True),
         entry.get("awaited", False),
         entry.get("always"),
         entry["observed"],
@@ -187,14 +187,14 @@ def options_gone() -> tuple[str, ...]:
     )
 
 
-def woken_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
-    """The names for which the rules wake, a module's as `module.*`: those that some release removed or
+def trigger_names(kind: Literal["removed", "deprecated"]) -> tuple[str, ...]:
+    """The names for which the rules trigger, a module's as `module.*`: those that some release removed or
     deprecated."""
     found: dict[str, None] = {}
     for entry in table().names.values():
         ended = entry.removed if kind == "removed" else entry.deprecated
         awaited = kind == "removed" and entry.awaited
-        if not entry.wake or (ended is None and not awaited):
+        if not entry.trigger or (ended is None and not awaited):
             continue
         module = entry.name.rpartition(".")[0]
         if entry.kind != "name":

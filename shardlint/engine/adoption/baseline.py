@@ -73,7 +73,7 @@ def load(file: Path) -> list[Entry] | None:
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadBaseline(
             f"{file}: is no baseline of shardlint ({type(error).__name__}: {error}); "
-            "mend it (a merge?), or delete it and run `shardlint baseline`"
+            "fix it (a merge?), or delete it and run `shardlint baseline`"
         ) from None
 
 

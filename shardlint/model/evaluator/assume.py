@@ -14,7 +14,7 @@ from itertools import islice
 from shardlint.model.evaluator.callers import Callers, moved
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import End
-from shardlint.model.needs import Remembered
+from shardlint.model.needs import Memo
 from shardlint.model.values import (
     Assumed,
     CallArguments,
@@ -133,7 +133,7 @@ class _Given(Mapping[str, Value]):
         self.evaluator = evaluator
         self.function = function
         self.arguments = arguments
-        self._known: Remembered[str, Value | None] = Remembered(evaluator.project.needs)
+        self._known: Memo[str, Value | None] = Memo(evaluator.project.needs)
         args = function.node.args
         self._names = [arg.arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
 
@@ -158,7 +158,7 @@ class Ways:
     def __init__(self, evaluator: Evaluator, callers: Callers) -> None:
         self.evaluator = evaluator
         self.callers = callers
-        self._known: Remembered[ast.AST, tuple[Way, ...]] = Remembered(evaluator.project.needs)
+        self._known: Memo[ast.AST, tuple[Way, ...]] = Memo(evaluator.project.needs)
         self._open: set[ast.AST] = set()
 
     def views(self, place: Place) -> Iterator[Assuming]:

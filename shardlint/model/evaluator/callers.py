@@ -10,15 +10,15 @@ from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import End, Ends, Flow
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.values import (
+    CallResult,
     ClassValue,
     Environment,
     Function,
-    Made,
     Parameter,
     Place,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     choice,
     options,
 )
@@ -68,11 +68,11 @@ class Callers:
         if function.owner is None or not isinstance(place.node, ast.Call):
             return function
         if getattr(function.node, "name", "") == "__init__":
-            made = Made(function.owner, self.evaluator.arguments(place, environment))
+            made = CallResult(function.owner, self.evaluator.arguments(place, environment))
             return replace(function, receiver=made)
         for option in options(self.evaluator.value(Place(place.file, place.node.func), environment)):
             inner: Value = option
-            while isinstance(inner, Wrapped):
+            while isinstance(inner, Transformed):
                 inner = inner.inner
             if isinstance(inner, Function) and inner.node is function.node:
                 return inner

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from shardlint.model import api
 from shardlint.model.evaluator.trees import of_table
-from shardlint.model.needs import Remembered
+from shardlint.model.needs import Memo
 from shardlint.model.values import (
     Api,
     Assumed,
     CallArguments,
+    CallResult,
     Choice,
     ClassValue,
     Computed,
@@ -21,13 +22,12 @@ from shardlint.model.values import (
     Environment,
     Function,
     Items,
-    Made,
     Place,
     Table,
     TableMethod,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     assumed,
     choice,
     options,
@@ -50,7 +50,7 @@ class _Parameters(Mapping[str, Value]):
         self.evaluator = evaluator
         self._given = given
         self._opened = evaluator.opened()
-        self._known: Remembered[str, Value] = Remembered(evaluator.project.needs)
+        self._known: Memo[str, Value] = Memo(evaluator.project.needs)
         self._asking: set[str] = set()
 
     def __getitem__(self, name: str) -> Value:
@@ -124,32 +124,32 @@ class Calling:
             case Api():
                 return self._apply_api(callee, arguments)
             case ClassValue():
-                return Made(callee, arguments)
+                return CallResult(callee, arguments)
             case TableMethod(table=table, name="get") if arguments.positional:
                 return self.evaluator.trees.got(table, arguments)
             case TableMethod(table=table, name=name):
                 return of_table(table, name)
             case Function():
                 return self._returned(callee, arguments)
-            case Wrapped(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
+            case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
                 return self.apply(inner, _joined(earlier, arguments))
-            case Wrapped(api=Api(name=name), inner=inner) if name in (
+            case Transformed(api=Api(name=name), inner=inner) if name in (
                 "functools.lru_cache",
                 "functools.cache",
             ):
                 return self.apply(inner, arguments)
-            case Wrapped():
-                return Made(callee, arguments)
-            case Made(by=ClassValue()):
+            case Transformed():
+                return CallResult(callee, arguments)
+            case CallResult(by=ClassValue()):
                 method = self.evaluator.attribute(callee, "__call__")
-                return self.apply(method, arguments) if isinstance(method, Function | Wrapped) else method
-            case Made(by=Api() as factory, call=CallArguments() as settings) if (
+                return self.apply(method, arguments) if isinstance(method, Function | Transformed) else method
+            case CallResult(by=Api() as factory, call=CallArguments() as settings) if (
                 factory.name in api.TRANSFORMS
             ):
                 # `eqx.filter_jit(donate="all")(f)`: the factory was called with settings only.
                 inner_place = arguments.positional[0] if arguments.positional else None
                 if inner_place is not None and factory.name not in api.DECORATOR_FACTORIES:
-                    return Wrapped(
+                    return Transformed(
                         factory, self.evaluator.value(inner_place, arguments.environment), settings
                     )
         return Computed("the result of an unknown call", arguments.place, arguments.environment)
@@ -167,7 +167,7 @@ class Calling:
                     inner = self.evaluator.value(place, arguments.environment)
                     if callee.name == "functools.partial" and _is_partial(inner):
                         return _one_partial(inner, arguments)
-                    return Wrapped(callee, inner, arguments)
+                    return Transformed(callee, inner, arguments)
         if callee.name in ("builtins.tuple", "builtins.list") and len(arguments.positional) == 1:
             inner = self.evaluator.value(arguments.positional[0], arguments.environment)
             found = [self.evaluator.trees.listed(option) for option in options(inner)]
@@ -180,7 +180,7 @@ class Calling:
                 (k, self.evaluator.value(v, arguments.environment)) for k, v in arguments.keywords.items()
             ]
             return Table(tuple(entries))
-        return Made(callee, arguments)
+        return CallResult(callee, arguments)
 
     def _returned(self, function: Function, arguments: CallArguments) -> Value:
         """What a simple function returns for these arguments."""
@@ -233,7 +233,7 @@ class Calling:
         values: dict[str, _Given] = {}
         if function.bound and names:
             owner = function.owner
-            some = Made(owner, None) if owner is not None else Unknown("self")
+            some = CallResult(owner, None) if owner is not None else Unknown("self")
             values[names[0]] = function.receiver or some
             names = names[1:]
         environment = arguments.environment
@@ -257,7 +257,7 @@ class Calling:
 
 def _is_partial(value: Value) -> bool:
     return (
-        isinstance(value, Wrapped)
+        isinstance(value, Transformed)
         and value.api.name == "functools.partial"
         and isinstance(value.inner, Api)
         and value.call is not None
@@ -266,7 +266,7 @@ def _is_partial(value: Value) -> bool:
 
 def _one_partial(inner: Value, later: CallArguments) -> Value:
     """A partial of a partial of a library function: one that is given the arguments of both."""
-    assert isinstance(inner, Wrapped) and inner.call is not None
+    assert isinstance(inner, Transformed) and inner.call is not None
     both = _joined(inner.call, replace(later, positional=later.positional[1:]))
     return replace(inner, call=replace(both, positional=(*inner.call.positional[:1], *both.positional)))
 

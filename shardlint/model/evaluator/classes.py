@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from shardlint.model.evaluator.objects import Objects
 from shardlint.model.values import (
     CallArguments,
+    CallResult,
     ClassValue,
     Function,
-    Made,
     Place,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     choice,
 )
 from shardlint.syntax import Binding, FileFacts
@@ -33,7 +33,7 @@ class Classes:
         self.evaluator = evaluator
         self.objects = Objects(evaluator)
 
-    def member(self, cls: ClassValue, name: str, instance: Made | None) -> Value:
+    def member(self, cls: ClassValue, name: str, instance: CallResult | None) -> Value:
         """An attribute of a class, or of an instance of it: methods, fields, properties, `self.name = ...`."""
         for candidate in self.lineage(cls):
             file = candidate.place.file
@@ -57,7 +57,7 @@ class Classes:
                     return choice(assigned)
         return Unknown(f"{cls.node.name} has no known {name}")
 
-    def _field(self, cls: ClassValue, instance: Made, name: str) -> Value:
+    def _field(self, cls: ClassValue, instance: CallResult, name: str) -> Value:
         """A field of a dataclass, NamedTuple or Module; or what a written `__init__` gives to an annotated name."""
         assigned = [
             value for candidate in self.lineage(cls) for value in self._assigned(candidate, name, instance)
@@ -70,9 +70,9 @@ class Classes:
             return default or Unknown(f"{name} is set out of sight")
         return self.objects.field(cls, instance, name)
 
-    def _bound(self, value: Value, cls: ClassValue, instance: Made | None) -> Value:
+    def _bound(self, value: Value, cls: ClassValue, instance: CallResult | None) -> Value:
         """A member of a class as it is seen on an instance: methods have their self, properties are read."""
-        if instance is not None and isinstance(value, Wrapped) and value.api.name in _PROPERTIES:
+        if instance is not None and isinstance(value, Transformed) and value.api.name in _PROPERTIES:
             method = _bind_self(value.inner, cls, instance)
             if isinstance(method, Function):
                 return self.evaluator.apply(method, CallArguments(method.place, (), {}))
@@ -91,7 +91,7 @@ class Classes:
                     found.append(value)
         return found
 
-    def _assigned(self, cls: ClassValue, name: str, instance: Made) -> list[Value]:
+    def _assigned(self, cls: ClassValue, name: str, instance: CallResult) -> list[Value]:
         """Values given to `self.name` in the methods of a class; in `__init__`, for the call that made the instance."""
         file = cls.place.file
         made = self.objects.made_with(cls, instance.call) if instance.call is not None else None
@@ -131,15 +131,15 @@ def _is_field(file: FileFacts, binding: Binding) -> bool:
     return binding.kind == "assign" and annotation is not None and "ClassVar" not in file.text(annotation)
 
 
-def _bind_self(value: Value, cls: ClassValue, instance: Made | None, on_class: bool = False) -> Value:
+def _bind_self(value: Value, cls: ClassValue, instance: CallResult | None, on_class: bool = False) -> Value:
     """A method looked up on an instance (or a class method on its class) has its self; through decorators too."""
     if isinstance(value, Function):
         receiver = cls if on_class else instance
         return Function(value.place, receiver is not None, cls, receiver)
-    if isinstance(value, Wrapped):
+    if isinstance(value, Transformed):
         if value.api.name == "builtins.staticmethod":
             return value.inner
         if value.api.name == "builtins.classmethod":
             return _bind_self(value.inner, cls, None, True)
-        return Wrapped(value.api, _bind_self(value.inner, cls, instance, on_class), value.call)
+        return Transformed(value.api, _bind_self(value.inner, cls, instance, on_class), value.call)
     return value

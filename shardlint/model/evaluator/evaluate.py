@@ -16,7 +16,7 @@ from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
 from shardlint.model.evaluator.linking import Linker
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
-from shardlint.model.needs import GIVEN, Remembered
+from shardlint.model.needs import GIVEN, Memo
 from shardlint.model.project import Project
 from shardlint.model.reach import grown, lookup, replaces_none
 from shardlint.model.values import (
@@ -24,6 +24,7 @@ from shardlint.model.values import (
     Api,
     Assumed,
     CallArguments,
+    CallResult,
     ClassValue,
     Computed,
     Constant,
@@ -31,15 +32,14 @@ from shardlint.model.values import (
     Function,
     Items,
     Leaves,
-    Made,
     ModuleValue,
     Parameter,
     Place,
     Table,
     TableMethod,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     assumed,
     choice,
     options,
@@ -59,10 +59,10 @@ class Evaluator:
     def __init__(self, project: Project, jit_decorators: frozenset[str] = frozenset()) -> None:
         self.project = project
         self.jit_decorators = jit_decorators
-        self._known: Remembered[Hashable, Value] = Remembered(project.needs)
-        self._same: Remembered[ast.AST, Value] = Remembered(project.needs)
+        self._known: Memo[Hashable, Value] = Memo(project.needs)
+        self._same: Memo[ast.AST, Value] = Memo(project.needs)
         """What expressions of functions are in every call."""
-        self._passing: Remembered[Hashable, Value] = Remembered(project.needs)
+        self._passing: Memo[Hashable, Value] = Memo(project.needs)
         """What was cut short may be whole when it is asked for from elsewhere: it holds for one question only."""
         self._open: set[Hashable] = set()
         self.cuts = 0
@@ -147,7 +147,7 @@ class Evaluator:
             self._open.discard(key)
             needed = self.project.needs.end(before)
             if not self._open:
-                self._passing = Remembered(self.project.needs)
+                self._passing = Memo(self.project.needs)
         return value, needed
 
     def imported(self, file: FileFacts, statement: ast.ImportFrom) -> Value:
@@ -380,7 +380,7 @@ class Evaluator:
 
     def _entered(self, place: Place, env: Environment | None) -> Value:
         value = self.value(place, env)
-        if isinstance(value, Made) and value.api in ("jax.sharding.Mesh", "jax.make_mesh"):
+        if isinstance(value, CallResult) and value.api in ("jax.sharding.Mesh", "jax.make_mesh"):
             return value  # Mesh.__enter__ returns the mesh
         return Unknown("what a context manager returned")
 
@@ -393,16 +393,16 @@ class Evaluator:
                 decorators = {called_name(decorator) for decorator in scope.node.decorator_list}
                 if "staticmethod" not in decorators:
                     cls = ClassValue(Place(place.file, scope.parent.node))
-                    return cls if "classmethod" in decorators else Made(cls, None)
+                    return cls if "classmethod" in decorators else CallResult(cls, None)
         return self._annotated(place.file, binding) or Parameter(place, binding.name)
 
-    def _annotated(self, file: FileFacts, binding: Binding) -> Made | None:
+    def _annotated(self, file: FileFacts, binding: Binding) -> CallResult | None:
         """An instance of the class of the project that a parameter is annotated with."""
         if binding.annotation is None:
             return None
         named = annotated(self, Place(file, binding.annotation))
         classes = [one for one in named if one != Constant(None)]
-        return Made(classes[0], None) if len(classes) == 1 and isinstance(classes[0], ClassValue) else None
+        return CallResult(classes[0], None) if len(classes) == 1 and isinstance(classes[0], ClassValue) else None
 
     def _defined(self, place: Place) -> Value:
         node = place.node
@@ -421,18 +421,18 @@ class Evaluator:
         value = self.value(decorator)
         if isinstance(value, Api):
             return (
-                Wrapped(value, inner, CallArguments(decorator, (), {}))
+                Transformed(value, inner, CallArguments(decorator, (), {}))
                 if value.name in api.TRANSFORMS
                 else _opaque(inner, value)
             )
         if (
-            isinstance(value, Wrapped)
+            isinstance(value, Transformed)
             and isinstance(value.inner, Api)
             and value.api.name == "functools.partial"
         ) and value.inner.name in api.TRANSFORMS:
-            return Wrapped(value.inner, inner, value.call)
-        if isinstance(value, Made) and isinstance(value.by, Api) and value.by.name in api.TRANSFORMS:
-            return Wrapped(value.by, inner, value.call)
+            return Transformed(value.inner, inner, value.call)
+        if isinstance(value, CallResult) and isinstance(value.by, Api) and value.by.name in api.TRANSFORMS:
+            return Transformed(value.by, inner, value.call)
         return _opaque(inner, value)
 
     # attributes
@@ -455,9 +455,9 @@ class Evaluator:
                 return self.linker.member(base.file, name)
             case ClassValue():
                 return self.classes.member(base, name, None)
-            case Made(by=ClassValue() as cls):
+            case CallResult(by=ClassValue() as cls):
                 return self.classes.member(cls, name, base)
-            case Made(by=Api(), call=CallArguments() as call):
+            case CallResult(by=Api(), call=CallArguments() as call):
                 argument = call.get(name, api.SIGNATURES.get(base.api, ()))
                 if argument is not None and base.api.startswith("jax.sharding."):
                     return self.value(argument, call.environment)
@@ -467,7 +467,7 @@ class Evaluator:
 def _opaque(inner: Value, decorator: Value) -> Value:
     """A function behind a decorator we know nothing of: kept, so that its calls can still be told."""
     written = decorator.written if isinstance(decorator, Api) else "an unknown decorator"
-    return Wrapped(Api("", written), inner, None)
+    return Transformed(Api("", written), inner, None)
 
 
 def scope_label(scope: Scope) -> str:

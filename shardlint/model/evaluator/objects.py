@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
-from shardlint.model.needs import Remembered
+from shardlint.model.needs import Memo
 from shardlint.model.values import (
     Api,
     Assumed,
     CallArguments,
+    CallResult,
     ClassValue,
     Constant,
     Environment,
     Function,
-    Made,
     Place,
     Unknown,
     Value,
@@ -33,7 +33,7 @@ class Objects:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
-        self._fields: Remembered[ast.AST, dict[str, tuple[Binding, ClassValue]]] = Remembered(
+        self._fields: Memo[ast.AST, dict[str, tuple[Binding, ClassValue]]] = Memo(
             evaluator.project.needs
         )
 
@@ -75,7 +75,7 @@ class Objects:
         init = self.init(cls)
         return (init, self.evaluator.parameters(init, call)) if init is not None else None
 
-    def field(self, cls: ClassValue, instance: Made, name: str) -> Value:
+    def field(self, cls: ClassValue, instance: CallResult, name: str) -> Value:
         """What a field of an instance holds when it has been made by the `__init__` that is generated for it."""
         binding, owner = self.fields(cls)[name]
         place = Place(owner.place.file, binding.node)
@@ -98,7 +98,7 @@ class Objects:
         if binding.value is None:
             return None
         value = self.evaluator.value(Place(place.file, binding.value))
-        if not isinstance(value, Made) or value.call is None or not isinstance(value.by, Api):
+        if not isinstance(value, CallResult) or value.call is None or not isinstance(value.by, Api):
             return value
         if value.api.rpartition(".")[2] not in _FIELD:
             return value

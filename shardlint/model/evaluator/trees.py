@@ -11,18 +11,18 @@ from shardlint.model.values import (
     Api,
     Assumed,
     CallArguments,
+    CallResult,
     ClassValue,
     Constant,
     Environment,
     Function,
     Items,
     Leaves,
-    Made,
     Place,
     Table,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     choice,
     options,
 )
@@ -57,7 +57,7 @@ class Trees:
         return choice([self._expanded(option) for option in options(value)])
 
     def _expanded(self, value: Value) -> Value:
-        if isinstance(value, Made) and value.api in _MAPS and value.call is not None:
+        if isinstance(value, CallResult) and value.api in _MAPS and value.call is not None:
             return self._mapped(value.call, _MAPS[value.api])
         return value
 
@@ -102,7 +102,7 @@ class Trees:
                 return Constant(None)  # no leaf
             case Leaves():
                 return Leaves(self.applied(function, [*first, *map(_leaf, trees)], arguments))
-            case Made(by=Api()) | Constant():
+            case CallResult(by=Api()) | Constant():
                 return self.applied(function, [*first, *trees], arguments)
         leaves = [*first, Unknown("a leaf"), *(_leaf(tree) for tree in trees[1:])]
         return Leaves(self.applied(function, leaves, arguments))
@@ -115,17 +115,17 @@ class Trees:
         match function:
             case Function():
                 return self.evaluator.calls.returned(function, lambda: self._environment(function, given))
-            case Wrapped(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
+            case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
                 if isinstance(inner, Function):
                     return self.evaluator.calls.returned(inner, lambda: self._partial(inner, earlier, given))
-                return Made(inner, _behind(earlier)) if isinstance(inner, Api) else Unknown("a partial")
-            case Made(by=ClassValue()):
+                return CallResult(inner, _behind(earlier)) if isinstance(inner, Api) else Unknown("a partial")
+            case CallResult(by=ClassValue()):
                 method = self.evaluator.attribute(function, "__call__")
                 return self.applied(method, given, arguments) if isinstance(method, Function) else method
             case Api(name="builtins.tuple" | "builtins.list") if given:
                 return given[0]
             case Api():
-                return Made(function, _unseen(arguments))
+                return CallResult(function, _unseen(arguments))
         return Unknown("the result of an unknown function")
 
     def _environment(self, function: Function, given: Sequence[Value]) -> Environment:

@@ -13,17 +13,17 @@ from dataclasses import dataclass, replace
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.lifetime.handed_on import bound_again, donated_inside
 from shardlint.model.lifetime.updates import Updates
-from shardlint.model.needs import Remembered
+from shardlint.model.needs import Memo
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, jitted, names, numbers, positions
 from shardlint.model.values import (
     Api,
     CallArguments,
+    CallResult,
     Constant,
     Function,
-    Made,
     Place,
+    Transformed,
     Value,
-    Wrapped,
     options,
 )
 from shardlint.syntax import FileFacts
@@ -80,7 +80,7 @@ class Donations:
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
         self.updates = Updates(evaluator)
-        self._calls: Remembered[ast.AST, DonatingCall | None] = Remembered(evaluator.project.needs)
+        self._calls: Memo[ast.AST, DonatingCall | None] = Memo(evaluator.project.needs)
 
     def of(self, file: FileFacts, call: ast.Call) -> DonatingCall | None:
         """What a call donates; None where it donates nothing, or not on every way, or the text does not tell."""
@@ -110,7 +110,7 @@ class Donations:
         if isinstance(value, Function):
             return self._helper(file, call, value, arguments)
         shift, value = self._through_partial(value)
-        if not isinstance(value, Wrapped) or value.call is None:
+        if not isinstance(value, Transformed) or value.call is None:
             return None
         function = jitted(value, self.evaluator, DONATING)
         if function is None or _abstract(file, call):
@@ -145,7 +145,7 @@ class Donations:
     def _through_partial(self, value: Value) -> tuple[int, Value]:
         """How many positions partials have filled around a jitted function."""
         shift = 0
-        while isinstance(value, Wrapped) and value.api.name == "functools.partial" and value.call is not None:
+        while isinstance(value, Transformed) and value.api.name == "functools.partial" and value.call is not None:
             if value.call.open_positional or value.call.open_keywords:
                 return 0, value.inner if isinstance(value.inner, Api) else Constant(None)
             shift += len(value.call.positional) - 1
@@ -280,7 +280,7 @@ def _abstract(file: FileFacts, call: ast.Call) -> bool:
 
 def fresh(value: Value) -> bool:
     """Whether a value is surely an array just made, on one device and not bound to it."""
-    return isinstance(value, Made) and value.api.startswith(_MAKING) and not value.api.endswith(_NOT_ARRAYS)
+    return isinstance(value, CallResult) and value.api.startswith(_MAKING) and not value.api.endswith(_NOT_ARRAYS)
 
 
 _MAKING = ("jax.numpy.", "jax.random.")

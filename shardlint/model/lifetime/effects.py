@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.values import Api, Function, Made, Place, Value, Wrapped, options
+from shardlint.model.values import Api, CallResult, Function, Place, Transformed, Value, options
 from shardlint.syntax import Scope, last_name
 
 _DISPLAYS = (ast.List, ast.ListComp, ast.Dict, ast.DictComp)
@@ -14,7 +14,7 @@ _SAYING = ("print", "debug", "info", "warning", "warn", "log")
 
 def only_returns(value: Value) -> bool:
     """Whether a function value, wherever it is told, only makes what it returns: it stores and calls nothing else."""
-    while isinstance(value, Wrapped):
+    while isinstance(value, Transformed):
         value = value.inner
     if not isinstance(value, Function):
         return False
@@ -71,6 +71,6 @@ def called(evaluator: Evaluator, place: Place) -> Value | None:
     if len(found) != 1:
         return None
     value = found[0]
-    if isinstance(value, Made) and not isinstance(value.by, Api):
+    if isinstance(value, CallResult) and not isinstance(value.by, Api):
         value = evaluator.attribute(value, "__call__")
     return value

@@ -12,7 +12,7 @@ from shardlint.model.lifetime.buffers import Buffer, Memory, Story, Use, merged
 from shardlint.model.lifetime.donation import Donations
 from shardlint.model.lifetime.order import Evaluation
 from shardlint.model.lifetime.reads import Reading
-from shardlint.model.needs import Remembered
+from shardlint.model.needs import Memo
 from shardlint.syntax import FileFacts, Scope, last_name
 
 _Loop = ast.For | ast.AsyncFor | ast.While
@@ -24,7 +24,7 @@ class Lifetimes:
 
     def __init__(self, donations: Donations) -> None:
         self.donations = donations
-        self._known: Remembered[ast.AST, Story] = Remembered(donations.evaluator.project.needs)
+        self._known: Memo[ast.AST, Story] = Memo(donations.evaluator.project.needs)
 
     def story(self, file: FileFacts, scope: Scope) -> Story:
         """What happens in one function or module."""

@@ -9,11 +9,11 @@ from typing import Literal
 from shardlint.model.reach import lookup, may_refer, reaching
 from shardlint.syntax import FileFacts, Scope
 
-Fate = Literal["used", "dropped", "never read"]
+ResultUse = Literal["used", "dropped", "never read"]
 
 
-def fate(file: FileFacts, call: ast.expr) -> tuple[Fate, str | None]:
-    """The fate of a call's result, and the name it was bound to.
+def result_use(file: FileFacts, call: ast.expr) -> tuple[ResultUse, str | None]:
+    """What becomes of a call's result, and the name it was bound to.
 
     Only certain answers: a name at module or class level may be read by others, `_` says it is meant, and a name that
     a nested function, `global`, `locals()` or `del` touches counts as used.

@@ -21,7 +21,7 @@ from shardlint.model.lifetime.buffers import (
 )
 from shardlint.model.lifetime.donation import Argument, DonatingCall, Donations
 from shardlint.model.lifetime.reads import STAGED, Reading, keeps_objects, reading
-from shardlint.model.values import Api, Made, Place, Wrapped, options
+from shardlint.model.values import Api, CallResult, Place, Transformed, options
 from shardlint.syntax import FileFacts, Scope
 
 _SAME_ARRAY = ("jax.numpy.asarray", "jax.device_put", "jax.block_until_ready")
@@ -282,10 +282,10 @@ class Evaluation:
         """Whether a value is surely an array of jax's, and no numpy array."""
         found = options(self.evaluator.value(Place(self.file, node)))
         return all(
-            isinstance(option, Made)
+            isinstance(option, CallResult)
             and (
                 option.api.startswith(_MAKING)
-                or (isinstance(option.by, Wrapped) and option.by.api.name in STAGED)
+                or (isinstance(option.by, Transformed) and option.by.api.name in STAGED)
             )
             for option in found
         )

@@ -8,7 +8,7 @@ import enum
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.lifetime.reads_inside import surely
 from shardlint.model.signatures import JITS
-from shardlint.model.values import Api, Function, Place, Value, Wrapped, options
+from shardlint.model.values import Api, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts
 
 
@@ -142,7 +142,7 @@ def _called(evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST
 def _by(
     evaluator: Evaluator, file: FileFacts, call: ast.Call, node: ast.AST, value: Value, depth: int
 ) -> Reading:
-    if isinstance(value, Wrapped) and value.api.name in STAGED:
+    if isinstance(value, Transformed) and value.api.name in STAGED:
         return Reading.DATA
     if isinstance(value, Function):
         return _in_body(evaluator, file, call, node, value, depth)
@@ -194,6 +194,6 @@ def keeps_objects(evaluator: Evaluator, file: FileFacts, call: ast.Call) -> bool
         return True
     return all(
         (isinstance(option, Api) and option.name.startswith(_PURE))
-        or (isinstance(option, Wrapped) and option.api.name in STAGED)
+        or (isinstance(option, Transformed) and option.api.name in STAGED)
         for option in options(evaluator.value(Place(file, call.func)))
     )

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.signatures import Definition, parameters_of
-from shardlint.model.values import Api, Constant, Function, Place, Wrapped, options
+from shardlint.model.values import Api, Constant, Function, Place, Transformed, options
 from shardlint.syntax import FileFacts
 
 __all__ = ["only_run"]
@@ -181,7 +181,7 @@ class _Body:
         found = options(self.evaluator.value(Place(self.file, node)))
         value = found[0] if len(found) == 1 else None
         while (
-            isinstance(value, Wrapped) and value.api.name in _SAME and value.api.name != "functools.partial"
+            isinstance(value, Transformed) and value.api.name in _SAME and value.api.name != "functools.partial"
         ):
             value = value.inner
         return value if isinstance(value, Function) else None

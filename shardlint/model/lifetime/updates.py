@@ -10,9 +10,9 @@ import ast
 from dataclasses import dataclass
 
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.needs import Remembered
+from shardlint.model.needs import Memo
 from shardlint.model.signatures import Definition
-from shardlint.model.values import Api, Function, Made, Place, Value, Wrapped, options
+from shardlint.model.values import Api, CallResult, Function, Place, Transformed, Value, options
 from shardlint.syntax import FileFacts, last_name
 
 _DEPTH = 3
@@ -60,11 +60,11 @@ class Updates:
 
     def __init__(self, evaluator: Evaluator) -> None:
         self.evaluator = evaluator
-        self._known: Remembered[tuple[ast.AST, str], Update | None] = Remembered(evaluator.project.needs)
+        self._known: Memo[tuple[ast.AST, str], Update | None] = Memo(evaluator.project.needs)
 
     def of(self, function: Value, parameter: str | None, depth: int = 0) -> Update | None:
         """What a function returns of one of its parameters; None where its body is not known."""
-        while isinstance(function, Wrapped) and function.api.name in ("functools.partial", "jax.checkpoint"):
+        while isinstance(function, Transformed) and function.api.name in ("functools.partial", "jax.checkpoint"):
             function = function.inner
         if not isinstance(function, Function) or parameter is None or depth > _DEPTH:
             return None
@@ -160,11 +160,11 @@ class _Body:
                 # updates, opt_state = tx.update(grads, opt_state, params)
                 return self._of(value.args[1]) if len(value.args) > 1 else _NONE
             for option in options(self.updates.evaluator.value(Place(self.file, value.func))):
-                if isinstance(option, Wrapped) and option.api.name in _VALUE_AND_GRADS and index == 1:
+                if isinstance(option, Transformed) and option.api.name in _VALUE_AND_GRADS and index == 1:
                     return self._differentiated(option, value)
         return _NONE
 
-    def _differentiated(self, gradient: Wrapped, call: ast.Call) -> Parts:
+    def _differentiated(self, gradient: Transformed, call: ast.Call) -> Parts:
         """Gradients have the shape of the argument that is differentiated."""
         if gradient.call is None or "argnums" in gradient.call.keywords or not call.args:
             return _NONE
@@ -249,9 +249,9 @@ class _Body:
         found: Parts | None = None
         for option in options(self.updates.evaluator.value(Place(self.file, call.func))):
             parts = _NONE
-            if isinstance(option, Wrapped) and option.api.name in _GRADS:
+            if isinstance(option, Transformed) and option.api.name in _GRADS:
                 parts = self._differentiated(option, call)
-            elif isinstance(option, Wrapped | Function):
+            elif isinstance(option, Transformed | Function):
                 parts = self._called(option, call)
             found = parts if found is None else found & parts
         return found or _NONE
@@ -261,7 +261,7 @@ class _Body:
 
         evaluator = self.updates.evaluator
         parameters = parameters_of(value, evaluator)
-        while isinstance(value, Wrapped) and value.api.name in (
+        while isinstance(value, Transformed) and value.api.name in (
             "jax.jit",
             "jax.checkpoint",
             "equinox.filter_jit",
@@ -284,7 +284,7 @@ class _Body:
 
     def _api(self, node: ast.expr) -> str:
         value = self.updates.evaluator.value(Place(self.file, node))
-        if isinstance(value, Made) and isinstance(value.by, Api):
+        if isinstance(value, CallResult) and isinstance(value.by, Api):
             return ""
         return value.name if isinstance(value, Api) else ""
 

@@ -23,9 +23,9 @@ from shardlint.model.manual.varying import (
     either,
 )
 from shardlint.model.values import (
+    CallResult,
     Constant,
     Function,
-    Made,
     Place,
     Unknown,
 )
@@ -73,7 +73,7 @@ class Body(LocalValues):
         args = function.node.args
         names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
         if isinstance(function, Function) and function.bound and names:
-            owner = function.receiver or (Made(function.owner, None) if function.owner else Unknown("self"))
+            owner = function.receiver or (CallResult(function.owner, None) if function.owner else Unknown("self"))
             frame.names[names.pop(0)] = Known(owner)
         frame.names.update(zip(names, given, strict=False))
         if args.vararg is not None:

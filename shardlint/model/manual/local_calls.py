@@ -30,19 +30,19 @@ from shardlint.model.manual.varying import (
 from shardlint.model.values import (
     Api,
     CallArguments,
+    CallResult,
     ClassValue,
     Constant,
     Function,
     Items,
-    Made,
     ModuleValue,
     Parameter,
     Place,
     Table,
     TableMethod,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     options,
 )
 from shardlint.syntax import FileFacts
@@ -134,17 +134,17 @@ class LocalCalls:
                 return self._run(value, given, named, place)
             case Api():
                 return self.library.call(value.name, given, named, place)
-            case Wrapped():
+            case Transformed():
                 return self.apply(self.unwrapped(value), given, named, place)
             case ClassValue() if all(isinstance(one, Known) for one in (*given, *named.values())):
                 return Known(self.body.evaluator.value(place))
             case ClassValue():
                 return combined([*given, *named.values()])
-            case Made(by=ClassValue()):
+            case CallResult(by=ClassValue()):
                 method = self.member(value, "__call__")
                 if not isinstance(method, Unknown):
                     return self._known(method, given, named, place)
-            case Made(by=Api()) if value.api in api.TRANSFORMS:
+            case CallResult(by=Api()) if value.api in api.TRANSFORMS:
                 return combined([*given, *named.values(), HIDDEN])
             case TableMethod(table=Table() as table, name="get") if given:
                 key = given[0]
@@ -172,7 +172,7 @@ class LocalCalls:
         finally:
             self.body.chain.pop()
 
-    def unwrapped(self, value: Wrapped) -> Through:
+    def unwrapped(self, value: Transformed) -> Through:
         """A function through a transform outside of the body."""
         arguments: list[Local] = []
         named: Named = {}
@@ -194,7 +194,7 @@ class LocalCalls:
         """A method of an object of which nothing is seen."""
         values = [base, *given, *named.values()]
         of = base.value if isinstance(base, Known) else None
-        optimizer = isinstance(of, Made) and of.api.startswith("optax.")
+        optimizer = isinstance(of, CallResult) and of.api.startswith("optax.")
         if name in _PURE_METHODS or optimizer:
             return self._optimized(combined(values), values, place)
         self._handed_on(given, named, place)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.manual.varying import HIDDEN, Frame, Known, Leaf, Local, Through, Tree, combined, each
 from shardlint.model.signatures import KEEPING
-from shardlint.model.values import Api, Constant, Items, Place, Wrapped
+from shardlint.model.values import Api, Constant, Items, Place, Transformed
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class LocalTransforms:
         match made:
             case Known(value=Api(name=name)):
                 pass
-            case Known(value=Wrapped(api=Api(name="functools.partial"), inner=Api(name=name)) as partial):
+            case Known(value=Transformed(api=Api(name="functools.partial"), inner=Api(name=name)) as partial):
                 through = self.calls.unwrapped(partial)
                 arguments, named = through.arguments, dict(through.keywords)
             case Through(api="functools.partial", inner=Known(value=Api(name=name))):

@@ -30,10 +30,10 @@ from shardlint.model.manual.varying import (
     kept_spec,
 )
 from shardlint.model.values import (
+    CallResult,
     Constant,
     Function,
     Items,
-    Made,
     Parameter,
     Place,
     Unknown,
@@ -196,7 +196,7 @@ class LocalValues(ABC):
         if isinstance(base, Leaf) and base.value is not None:
             bound = self.bound(base, node.attr)
             inner = self.calls.member(base.value, node.attr)
-            return bound or replace(base.plain(), value=inner if isinstance(inner, Made) else None)
+            return bound or replace(base.plain(), value=inner if isinstance(inner, CallResult) else None)
         return base.plain() if isinstance(base, Leaf) else combined([base])
 
     def bound(self, base: Leaf, name: str) -> Local | None:

@@ -28,15 +28,15 @@ from shardlint.model.signatures import parameters_of, wrappings
 from shardlint.model.values import (
     Api,
     CallArguments,
+    CallResult,
     Constant,
     Function,
     Items,
-    Made,
     Place,
     Table,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     options,
 )
 from shardlint.syntax import FileFacts
@@ -84,7 +84,7 @@ def mapped(program: Program, file: FileFacts, call: ast.Call, form: str) -> Iter
     # A partial of it, or what a helper of the project makes: for the functions that it is called with.
     made = program.evaluator.value(Place(file, call))
     if (
-        isinstance(made, Wrapped)
+        isinstance(made, Transformed)
         and isinstance(made.inner, Api)
         and made.inner.name in MAPS
         and made.call is not None
@@ -147,7 +147,7 @@ def _read(program: Program, name: str, inner: Value, settings: CallArguments) ->
 def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     """Run the body of a mapped function; None where it is not seen."""
     inner = one.inner
-    while isinstance(inner, Wrapped) and inner.api.name in ("jax.jit", "jax.named_call"):
+    while isinstance(inner, Transformed) and inner.api.name in ("jax.jit", "jax.named_call"):
         inner = inner.inner
     parameters, written = parameters_of(inner, program.evaluator), _definition(program, inner)
     if parameters is None or written is None:
@@ -187,7 +187,7 @@ def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Lo
             continue
         values = [program.evaluator.value(Place(end.place.file, node)) for node in nodes]
         return [
-            replace(local, value=value) if isinstance(local, Leaf) and isinstance(value, Made) else local
+            replace(local, value=value) if isinstance(local, Leaf) and isinstance(value, CallResult) else local
             for local, value in zip_longest(given, values[: len(given)])
             if local is not None
         ]
@@ -196,11 +196,11 @@ def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Lo
 
 def _definition(program: Program, value: Value) -> Place | None:
     """Where the function is written that a value runs, through transforms and objects that are called."""
-    while isinstance(value, Wrapped):
+    while isinstance(value, Transformed):
         value = value.inner
-    if isinstance(value, Made):
+    if isinstance(value, CallResult):
         value = program.evaluator.attribute(value, "__call__")
-        while isinstance(value, Wrapped):
+        while isinstance(value, Transformed):
             value = value.inner
     return value.place if isinstance(value, Function) else None
 
@@ -231,7 +231,7 @@ def _named(program: Program, value: Value | None) -> Iterator[Axis]:
 def spec_axes(program: Program, value: Value) -> tuple[Axes, ...] | None:
     """The axes of each entry of a spec; None where they are not all told."""
     spec = spec_of(value, program.evaluator)
-    if spec is None or spec.open or (isinstance(value, Made) and value.call and value.call.keywords):
+    if spec is None or spec.open or (isinstance(value, CallResult) and value.call and value.call.keywords):
         return None  # `P(unreduced={"x"})` says of an axis what no entry does
     found = [axes_of(entry.value) if not entry.unconstrained else None for entry in spec.entries]
     return None if None in found else tuple(frozenset(one or ()) for one in found)

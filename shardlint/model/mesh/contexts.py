@@ -12,8 +12,18 @@ from shardlint.model import api
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import Ends, Flow
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, mesh_of
-from shardlint.model.needs import Circular, Remembered
-from shardlint.model.values import Api, Function, Made, Parameter, Place, Unknown, Value, Wrapped, options
+from shardlint.model.needs import Circular, Memo
+from shardlint.model.values import (
+    Api,
+    CallResult,
+    Function,
+    Parameter,
+    Place,
+    Transformed,
+    Unknown,
+    Value,
+    options,
+)
 from shardlint.syntax import FileFacts, Scope
 
 ContextKind = Literal["with mesh", "set_mesh", "use_mesh", "abstract", "unknown"]
@@ -76,7 +86,7 @@ class Contexts:
         self.flow = flow
         needs = flow.project.needs
         self._callers_of: Circular[tuple[ast.AST, bool], Context] = Circular(needs, _DEPTH)
-        self._elsewhere: Remembered[int, bool] = Remembered(needs)
+        self._elsewhere: Memo[int, bool] = Memo(needs)
 
     def context(self, file: FileFacts, node: ast.AST) -> Context:
         """The mesh contexts of a node."""
@@ -232,7 +242,7 @@ class Contexts:
         return MeshContext(known[0].kind if alike else "unknown", None, place)
 
     def _one(self, value: Value, place: Place) -> MeshContext | None:
-        if isinstance(value, Made):
+        if isinstance(value, CallResult):
             if value.api in MESH_MAKERS:
                 return MeshContext("with mesh", mesh_of(value, self.evaluator), place)
             kind = api.MESH_CONTEXTS.get(value.api)
@@ -244,7 +254,7 @@ class Contexts:
                 return MeshContext(kind, mesh, place)
             if isinstance(value.by, Api):
                 return None if _harmless(value.by.name) else MeshContext("unknown", None, place)
-        if isinstance(value, Unknown | Wrapped | Function | Parameter):
+        if isinstance(value, Unknown | Transformed | Function | Parameter):
             text = place.text()
             # A name that says mesh, on its own, is a mesh entered the old way.
             if isinstance(place.node, ast.Name | ast.Attribute) and text.rpartition(".")[2].lower().endswith(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardlint.model.flow import Ends, Wrapper
 from shardlint.model.mesh.contexts import Contexts
-from shardlint.model.values import Constant, Made, Place, Value, options
+from shardlint.model.values import CallResult, Constant, Place, Value, options
 from shardlint.syntax import FileFacts
 
 AXIS_MAPPING = "haliax.axis_mapping"
@@ -84,7 +84,7 @@ class AxisMappings:
 
     def _entered(self, place: Place) -> Iterator[AxisMapping | None]:
         for option in options(self.contexts.evaluator.value(place)):
-            if isinstance(option, Made) and option.api == AXIS_MAPPING and option.call is not None:
+            if isinstance(option, CallResult) and option.api == AXIS_MAPPING and option.call is not None:
                 mapping, merge = option.call.get("mapping", ("mapping",)), option.call.keywords.get("merge")
                 if mapping is None or set(option.call.keywords) - {"mapping", "merge"}:
                     yield None

@@ -10,10 +10,10 @@ from shardlint.model.shapes import shape_of
 from shardlint.model.values import (
     Api,
     CallArguments,
+    CallResult,
     Constant,
     Items,
     Leaves,
-    Made,
     Place,
     Table,
     Unknown,
@@ -72,7 +72,7 @@ class Spec:
 
 def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
     """The mesh a value is, or None where it is not known to be one."""
-    if not isinstance(value, Made) or value.api not in MESH_MAKERS or value.call is None:
+    if not isinstance(value, CallResult) or value.api not in MESH_MAKERS or value.call is None:
         return None
     call = value.call
     signature = api.SIGNATURES[value.api]
@@ -138,7 +138,7 @@ def _axis_types(call: CallArguments, signature: tuple[str, ...], evaluator: Valu
 
 def spec_of(value: Value, evaluator: Values) -> Spec | None:
     """The PartitionSpec a value is, or None where it is not known to be one."""
-    if not isinstance(value, Made) or value.api != "jax.sharding.PartitionSpec" or value.call is None:
+    if not isinstance(value, CallResult) or value.api != "jax.sharding.PartitionSpec" or value.call is None:
         return None
     call = value.call
     entries = tuple(spec_entry(evaluator.value(place, call.environment), place) for place in call.positional)
@@ -166,7 +166,7 @@ def spec_entry(value: Value, place: Place | None = None) -> SpecEntry:
 
 def sharding_parts(value: Value, evaluator: Values) -> tuple[Value, Value] | None:
     """Mesh and spec of a NamedSharding value."""
-    if not isinstance(value, Made) or value.api != "jax.sharding.NamedSharding" or value.call is None:
+    if not isinstance(value, CallResult) or value.api != "jax.sharding.NamedSharding" or value.call is None:
         return None
     signature = api.SIGNATURES[value.api]
     mesh, spec = value.call.get("mesh", signature), value.call.get("spec", signature)
@@ -177,13 +177,13 @@ def sharding_parts(value: Value, evaluator: Values) -> tuple[Value, Value] | Non
 
 def is_sharding(value: Value) -> bool:
     """Whether every possibility is a sharding object."""
-    return all(isinstance(option, Made) and option.api in SHARDINGS for option in options(value))
+    return all(isinstance(option, CallResult) and option.api in SHARDINGS for option in options(value))
 
 
 def is_spec(value: Value) -> bool:
     """Whether every possibility is a PartitionSpec."""
     return all(
-        isinstance(option, Made) and option.api == "jax.sharding.PartitionSpec" for option in options(value)
+        isinstance(option, CallResult) and option.api == "jax.sharding.PartitionSpec" for option in options(value)
     )
 
 

@@ -13,15 +13,15 @@ from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.mesh.meshes import Mesh, Spec, leaves, mesh_of, sharding_parts, spec_of
 from shardlint.model.values import (
     CallArguments,
+    CallResult,
     Function,
     Items,
     Leaves,
-    Made,
     Place,
     Table,
+    Transformed,
     Unknown,
     Value,
-    Wrapped,
     options,
 )
 
@@ -52,7 +52,7 @@ class Shardings:
         # On one way to a place, of several values one that fits is enough.
         self._assuming = isinstance(program.evaluator, Assuming)
 
-    def target(self, value: Made) -> Value:
+    def target(self, value: CallResult) -> Value:
         """What the call that made a value says of where to put it."""
         if value.call is None:
             return Unknown()
@@ -64,7 +64,7 @@ class Shardings:
             place = value.call.keywords.get("sharding")
             if place is None and index < len(value.call.positional):
                 place = value.call.positional[index]
-        elif isinstance(value.by, Wrapped) and value.by.api.name in JITS and value.by.call is not None:
+        elif isinstance(value.by, Transformed) and value.by.api.name in JITS and value.by.call is not None:
             place = value.by.call.keywords.get("out_shardings")
             if place is not None:
                 return self._evaluator.value(place, value.by.call.environment)
@@ -147,7 +147,7 @@ class Shardings:
             return enough(self.spread(option, auto, depth + 1) for option in found)
         if isinstance(value, Leaves):
             return self.spread(value.of, auto, depth + 1)
-        if not isinstance(value, Made) or value.call is None:
+        if not isinstance(value, CallResult) or value.call is None:
             return False
         if value.api == "jax.tree.map" and value.call.positional:
             return self.spread(self.mapped(value.call), auto, depth + 1)

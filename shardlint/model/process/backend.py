@@ -12,7 +12,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from shardlint.model.signatures import COMPILING
-from shardlint.model.values import Api, ClassValue, Function, ModuleValue, Place, Wrapped, options
+from shardlint.model.values import Api, ClassValue, Function, ModuleValue, Place, Transformed, options
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class _Running:
             if callee.name in STARTS or callee.name in _ARRAYS:
                 yield Started(place)
             return
-        if isinstance(callee, Wrapped) and callee.api.name in _COMPILED:
+        if isinstance(callee, Transformed) and callee.api.name in _COMPILED:
             yield Started(place)
             return
         function = self._function(callee)

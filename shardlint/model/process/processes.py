@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import ClassValue, Function, Made, Place, Value, options
+from shardlint.model.values import CallResult, ClassValue, Function, Place, Value, options
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 
@@ -76,7 +76,7 @@ def asks_itself(file: FileFacts) -> bool:
 def is_index(program: Program, place: Place) -> bool:
     """Whether an expression is surely the index of this process."""
     found = options(program.evaluator.value(place))
-    return bool(found) and all(isinstance(one, Made) and one.api in INDEX for one in found)
+    return bool(found) and all(isinstance(one, CallResult) and one.api in INDEX for one in found)
 
 
 def first(program: Program, place: Place, depth: int = 0) -> First | None:
@@ -177,7 +177,7 @@ def _bound(program: Program, place: Place, name: str, depth: int) -> First | Non
 def _member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> First | None:
     """What a property or an attribute of an object is, where its class is in sight."""
     for option in options(program.evaluator.value(Place(file, node.value))):
-        made = option.by if isinstance(option, Made) else option
+        made = option.by if isinstance(option, CallResult) else option
         cls = made if isinstance(made, ClassValue) else _own_class(program, file, node)
         if not isinstance(cls, ClassValue):
             continue

@@ -11,7 +11,7 @@ from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.process.processes import assigned
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import COMPILING
-from shardlint.model.values import Api, ClassValue, Function, Made, Place, Wrapped, options
+from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 
@@ -98,7 +98,7 @@ def _mapped(program: Program, place: Place, depth: int) -> Together | None:
     for callee in options(program.evaluator.value(Place(place.file, call.args[0]))) if call.args else ():
         if isinstance(callee, Api) and callee.name in COLLECTIVES:
             return Together(callee.name, place)
-        if isinstance(callee, Wrapped) and isinstance(callee.inner, Api) and callee.inner.name in COLLECTIVES:
+        if isinstance(callee, Transformed) and isinstance(callee.inner, Api) and callee.inner.name in COLLECTIVES:
             return Together(callee.inner.name, place)
         if isinstance(callee, Function) and depth < _DEPTH:
             inside = _within(program, callee, depth + 1)
@@ -127,7 +127,7 @@ def _saving(program: Program, file: FileFacts, call: ast.Call) -> Together | Non
     if not isinstance(func, ast.Attribute) or func.attr not in _SAVING:
         return None
     kinds = [
-        one for one in options(program.evaluator.value(Place(file, func.value))) if isinstance(one, Made)
+        one for one in options(program.evaluator.value(Place(file, func.value))) if isinstance(one, CallResult)
     ]
     if any(_SAVERS.match(one.api) for one in kinds):
         return Together(f"Orbax's {func.attr}", Place(file, call))
@@ -178,7 +178,7 @@ def global_calls(
 def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
     """The name of a compiled function that a call runs."""
     for option in options(program.evaluator.value(Place(file, call.func))):
-        if isinstance(option, Wrapped) and option.api.name in COMPILING:
+        if isinstance(option, Transformed) and option.api.name in COMPILING:
             return f"`{ast.unparse(call.func)}`"
         if isinstance(option, Api) and option.name.startswith("jax.numpy."):
             return option.name
@@ -195,7 +195,7 @@ def made_global(program: Program, file: FileFacts, node: ast.expr, depth: int = 
         for option in options(program.evaluator.value(Place(file, node.func))):
             if isinstance(option, Api) and option.name in GLOBAL:
                 return option.name
-            if isinstance(option, Wrapped) and option.api.name in COMPILING:
+            if isinstance(option, Transformed) and option.api.name in COMPILING:
                 return next(
                     filter(None, (made_global(program, file, one, depth + 1) for one in node.args)), ""
                 )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.run.raised.choose import Explains, choose
 from shardlint.run.raised.explain import explain
 from shardlint.run.raised.explanation import Explanation
@@ -150,15 +150,15 @@ def lines(told_of: Sequence[Told]) -> Iterator[str]:
         where = f"{_shown(one.at.file)}:{one.at.line} in {one.at.function}"
         more = f" and {len(one.tests) - 1} more" if len(one.tests) > 1 else ""
         test = f"{one.tests[0]}{more}: " if one.tests else ""
-        yield plain(f"{test}{error.type} at {where}, explained:")
+        yield printable(f"{test}{error.type} at {where}, explained:")
         if one.finding is not None:
             file = FileReport(one.finding.file.path, one.finding.file.source, [one.finding.finding])
             for frame in frames(file):
                 yield from (f"  {line}".rstrip() for line in frame.splitlines())
         if one.explanation is not None:
-            yield plain(f"  {one.explanation.message}")
-            yield from (plain(f"    {text}") for text in one.explanation.arrays)
+            yield printable(f"  {one.explanation.message}")
+            yield from (printable(f"    {text}") for text in one.explanation.arrays)
             if one.explanation.help:
-                yield plain(f"  instead: {one.explanation.help}")
+                yield printable(f"  instead: {one.explanation.help}")
     if len(told_of) > _SHOWN:
         yield f"... and {len(told_of) - _SHOWN} more exceptions explained in --report FILE.json"

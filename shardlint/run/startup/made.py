@@ -12,7 +12,7 @@ from typing import Any
 _MOST = 200
 
 
-class Made:
+class CallResult:
     """The Modules that the program made, the outermost of each: by class, their forms and code."""
 
     def __init__(self) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.verify.facts import Array, Program
 from shardlint.verify.golden.file import Kept, KeptArray, KeptLine
 from shardlint.verify.lines import Lines
@@ -24,7 +24,7 @@ def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -
     for one in sorted(program.collectives, key=lambda one: (one.line.file, one.line.line)):
         text = lines.text(one.line) or (f"line {one.line.line}" if one.line.line else "")
         parts = (lines.name(one.line.file), one.line.function, text, ", ".join(one.axes))
-        key = (plain(parts[0]), plain(parts[1]), plain(parts[2]), plain(parts[3]))
+        key = (printable(parts[0]), printable(parts[1]), printable(parts[2]), printable(parts[3]))
         moved.setdefault(key, []).append((one.kind, one.moved))
         numbers.setdefault(key, one.line.line)
     return Kept(
@@ -32,7 +32,7 @@ def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -
         level=level,
         backend=program.backend,
         releases=dict(stamp),
-        arrays={plain(array.where): _kept_array(array, program.mesh) for array in program.arrays},
+        arrays={printable(array.where): _kept_array(array, program.mesh) for array in program.arrays},
         lines=[
             KeptLine(*key, sum(count for _, count in each), _kinds(kind for kind, _ in each), numbers[key])
             for key, each in moved.items()
@@ -42,7 +42,7 @@ def keep(program: Program, level: str, folder: Path, stamp: Mapping[str, str]) -
 
 def _kept_array(array: Array, mesh: Mapping[str, int]) -> KeptArray:
     reused = array.aliased if array.donated else None
-    return KeptArray(plain(array.array), plain(_spec(array, mesh)), array.bytes, reused)
+    return KeptArray(printable(array.array), printable(_spec(array, mesh)), array.bytes, reused)
 
 
 def _spec(array: Array, mesh: Mapping[str, int]) -> str:

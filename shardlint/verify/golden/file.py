@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.verify.fixture import parse_bytes
 from shardlint.verify.report import size_text
 
@@ -143,7 +143,7 @@ def _table(values: Mapping[str, str]) -> str:
 
 
 def _string(text: str) -> str:
-    text = plain(text)
+    text = printable(text)
     if any(mark in text for mark in '"\\') and "'" not in text:
         return f"'{text}'"
     # A JSON string is a TOML one, once no character is left that TOML forbids.

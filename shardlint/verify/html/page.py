@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from typing import Any, TypeAlias
 
-from shardlint.output.printable import plain, plain_lines
+from shardlint.output.printable import printable, printable_lines
 from shardlint.verify.report import size_text
 
 _VOID = {"meta", "input", "br", "hr"}
@@ -41,7 +41,7 @@ Child: TypeAlias = "str | Iterable[Child] | None"
 
 def escape(text: str) -> Html:
     """Text as markup, its control characters made visible; newlines stay."""
-    return Html(html.escape(plain_lines(text) if "\n" in text else plain(text)))
+    return Html(html.escape(printable_lines(text) if "\n" in text else printable(text)))
 
 
 def element(tag: str, *children: Child, **attributes: Any) -> Html:

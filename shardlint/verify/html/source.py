@@ -9,7 +9,7 @@ import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from shardlint.output.printable import plain
+from shardlint.output.printable import printable
 from shardlint.verify.facts import Line
 from shardlint.verify.here import shown_path
 from shardlint.verify.html.page import Html, element, escape, join
@@ -180,4 +180,4 @@ def _marked(line: str, marks: Sequence[tuple[int, int, str]]) -> Html:
 
 
 def _text(text: str) -> Html:
-    return escape(plain(text.replace("\t", "    ")))
+    return escape(printable(text.replace("\t", "    ")))

@@ -56,7 +56,7 @@ class _Case:
 
     fixture: Fixture
     function: Any
-    made: list[place.Made]
+    made: list[place.CallResult]
     mesh: Any
     later: Sequence[str]
     alone: Alone | None

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.verify.inside import remember
-from shardlint.verify.inside.heard import folder_prefix, listening
+from shardlint.verify.inside.captured_stderr import folder_prefix, listening
 
 # What the optimised module's file is called; its header has the aliases that were decided last.
 _FINAL = "after_optimizations.txt"

@@ -28,9 +28,9 @@ def run(job: Job, descriptor: int, mark: str, orders: int) -> None:
 
     Messages go to `descriptor` behind `mark`, the parent's answers come from `orders`.
     """
-    from shardlint.verify.inside import devices, errors, guard, heard
+    from shardlint.verify.inside import captured_stderr, devices, errors, guard
 
-    heard.lead()
+    captured_stderr.lead()
     known, changed = guard.ready()
     send = messages.sender(descriptor, mark, known)
     ask = messages.asker(send, orders)
@@ -158,7 +158,7 @@ def _prove(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
 
 
 def _processes(job: Job, send: Send, ask: Ask, changed: Changed) -> None:
-    from shardlint.verify.inside.conductor import conduct
+    from shardlint.verify.inside.coordinator import conduct
 
     conduct(job, _emitter(send, changed))
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from shardlint.verify import contain, messages
 from shardlint.verify.attend import Attendant
-from shardlint.verify.inside import guard, heard, stacks, tasks
+from shardlint.verify.inside import captured_stderr, guard, stacks, tasks
 
 _TAIL = 32 * 1024
 _COUNT_SECONDS = 0.5
@@ -195,7 +195,7 @@ class Zygote:
             self._hang_up(child, descriptor)
         if child.attendant.spoilt:
             reason = reason or messages.SPOILT
-        child.tail = (child.tail + heard.leftover(child.pid))[-_TAIL:]
+        child.tail = (child.tail + captured_stderr.leftover(child.pid))[-_TAIL:]
         del self.children[child.pid]
         stopped = reason or died(os.waitstatus_to_exitcode(status))
         end = {

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from shardlint.verify import boot, contain, messages
-from shardlint.verify.inside import agreement, stacks, worker, zygote
+from shardlint.verify.inside import consistency, stacks, worker, zygote
 from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
 # A process that only waits takes some 3 ms a second, for heartbeats; one that works takes 1000.
@@ -45,7 +45,7 @@ class _Process:
         self.partial = b""
         self.open = {said, printed}
         self.lines: list[str] = []
-        self.calls: list[agreement.Call] = []
+        self.calls: list[consistency.Call] = []
 
     def take(self, message: dict[str, Any]) -> None:
         """Take in what it says."""
@@ -65,11 +65,11 @@ def conduct(job: dict[str, Any], emit: Callable[[Result], None]) -> None:
         return
     contain.adopt_orphans()
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder, _port() as held:
-        conductor = _Conductor(job, held.getsockname()[1], Path(folder))
+        coordinator = _Conductor(job, held.getsockname()[1], Path(folder))
         try:
-            conductor.conduct(result)
+            coordinator.conduct(result)
         finally:
-            conductor.end()
+            coordinator.end()
     emit(result)
 
 
@@ -104,7 +104,7 @@ class _Conductor:
         result.line = next((one.told["line"] for one in self.processes if "line" in one.told), "")
         if not result.failures:
             ready = [one.told["ready"] for one in self.processes]
-            result.failures, result.checked = agreement.before(ready, self.folder)
+            result.failures, result.checked = consistency.before(ready, self.folder)
             if not ready[0]["program"]:
                 result.notes.append(
                     "fn is a plain function: the programs it consists of could not be compared before they ran"
@@ -116,10 +116,10 @@ class _Conductor:
         if not result.failures:
             results = [one.told["result"] for one in self.processes]
             calls = [one.calls for one in self.processes]
-            apart, note = agreement.together(calls, [one["made"] for one in results])
+            apart, note = consistency.together(calls, [one["made"] for one in results])
             result.notes += [note] if note else []
             result.notes += dict.fromkeys(text for one in results for text in one["notes"])
-            result.failures, count = agreement.after(results, self._order())
+            result.failures, count = consistency.after(results, self._order())
             result.failures = [apart] if apart else result.failures
             # A jit's program was counted when it was compared before.
             result.checked += count + sum(len(call["host"]) for call in calls[0])
@@ -238,8 +238,8 @@ class _Conductor:
         """The first call in which the processes' programs differ, as a sentence."""
         return self._order_of([one.calls for one in self.processes])
 
-    def _order_of(self, calls: Sequence[Sequence[agreement.Call]]) -> str:
-        return agreement.order([[[call["name"], call["line"]] for call in one] for one in calls])
+    def _order_of(self, calls: Sequence[Sequence[consistency.Call]]) -> str:
+        return consistency.order([[[call["name"], call["line"]] for call in one] for one in calls])
 
     def _whereabouts(self, stuck: Sequence[_Process]) -> Iterator[str]:
         """Where each of some processes stands: the line of the user's it has called from."""
