@@ -15,7 +15,9 @@ import pytest
 from shardlint.config.settings import BadSettings, read_settings
 from shardlint.engine.run import Options, check
 from shardlint.output import text
+from shardlint.rules_api import registry
 from shardlint.rules_api.registry import proof_folders
+from shardlint.testing import check_text
 from tests.loading import load
 
 ROOT = Path(__file__).parent.parent
@@ -141,3 +143,20 @@ def test_the_schema_refuses_what_the_settings_refuse(tmp_path: Path, line: str) 
         read_settings(path)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(tomllib.loads(line), json.loads(docs.settings_schema()))
+
+
+@pytest.mark.usefixtures("pack")
+def test_the_rule_that_the_page_on_rules_writes_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    import shardlint_testpack
+
+    page = (ROOT / "docs" / "writing-rules.md").read_text("utf-8")
+    block = re.search(r"```python\n(.*?)```", page, re.DOTALL)
+    assert block is not None
+    made: dict[str, object] = {"__name__": "shardlint_testpack"}
+    exec(block[1].replace("SL239", "XT998"), made)  # a code of this project is not a pack's to claim
+    monkeypatch.setattr(shardlint_testpack, "ScalarDonated", made["ScalarDonated"], raising=False)
+    monkeypatch.setitem(shardlint_testpack.RULES, "XT998", "shardlint_testpack:ScalarDonated")
+    registry.entries.cache_clear()
+    registry.rules.cache_clear()
+    program = "import jax\n\nn = 3\nput = jax.device_put\ny = put(n)  # XT998\nz = jax.device_put(y)\n"
+    check_text("XT998", program)

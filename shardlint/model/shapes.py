@@ -38,7 +38,7 @@ _DEPTH = 16
 # One question may look at so many expressions: helpers that call each other in circles have no end of calls.
 _STEPS = 200
 _ARRAYS = ("jax.numpy.", "numpy.")
-# CallResult from a shape: where it stands, as a position and under a name.
+# Made from a shape: where it stands, as a position and under a name.
 _FROM_SHAPE: dict[str, tuple[int, str]] = {
     **{f"{module}{name}": (0, "shape") for module in _ARRAYS for name in ("zeros", "ones", "empty", "full")},
     **{

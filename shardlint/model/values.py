@@ -16,7 +16,7 @@ LARGEST = 2**64
 
 
 class Place(NamedTuple):
-    """A node in a file. CallResult for every question, so it is a tuple: that takes a third of the time."""
+    """A node in a file. Made for every question, so it is a tuple: that takes a third of the time."""
 
     file: FileFacts
     node: ast.AST
