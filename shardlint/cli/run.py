@@ -94,8 +94,8 @@ def run(
     COMMAND is any program: `python train.py`, `train.py`, `-m package.train`, `pytest tests`. Its output
     passes through; the report goes to standard error.
 
-    Exits as the program does (128 and the signal's number where one ended it, 124 at the time limit), with 1
-    under --strict when something was found, and with 2 when the program could not be started.
+    Exit code: that of the program (128 and the signal's number where one ended it, 124 at the time limit); with
+    --strict, 1 where it was 0 and something was found; 2 the program could not be started.
     """
     words = launch.command_line(command)
     try:

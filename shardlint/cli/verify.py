@@ -172,8 +172,8 @@ def verify(
     in [[tool.shardlint.verify]] are verified (without PATHS and --rules: those below the working directory
     and in its settings). With --rules, the proofs of rules are run.
 
-    Exits with 0 when something passed and nothing failed, 1 after a failure (or when everything was
-    skipped), and 2 when the run itself could not be done.
+    Exit code: 0 something passed and nothing failed, 1 something failed or everything was skipped, 2 the run
+    itself could not be done.
     """
     if record or init_file:
         _init(paths, init_file, timeout, python, record=record)

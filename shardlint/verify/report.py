@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from shardlint.output.printable import printable, printable_lines
@@ -49,6 +49,48 @@ class Failure:
         parts.append(self.message)
         # A message that begins with a line end goes on below.
         return "  ".join(part for part in parts if part).replace("  \n", "\n")
+
+
+# So many leaves that fail alike are told in one line.
+_ALIKE = 3
+_NAMED = 3
+
+
+def failure_texts(failures: Iterable[Failure]) -> list[tuple[str, str]]:
+    """Kind and text of each failure, in order; leaves of which the same was expected and found in one.
+
+    `7 leaves  expected P('model')  got one device  14.0 MiB -> 112.0 MiB/device (8x): params['w1'] f32[512,512], ...`
+    """
+    alike: dict[tuple[str, ...], list[Failure]] = {}
+    for one in failures:
+        same = (one.kind, one.expected, one.actual, one.message)
+        apart = () if one.where and one.expected else (str(len(alike)),)
+        alike.setdefault((*same, *apart), []).append(one)
+    found = []
+    for group in alike.values():
+        if len(group) < _ALIKE:
+            found += [(one.kind, one.text()) for one in group]
+        else:
+            found.append((group[0].kind, _together(group)))
+    return found
+
+
+def _together(group: Sequence[Failure]) -> str:
+    expected, actual = (
+        None if any(count is None for count in counts) else sum(filter(None, counts))
+        for counts in ([one.bytes_expected for one in group], [one.bytes_actual for one in group])
+    )
+    whole = replace(
+        group[0],
+        where=f"{len(group)} leaves",
+        array="",
+        bytes_expected=expected,
+        bytes_actual=actual,
+    )
+    names = [f"{one.where} {one.array}".rstrip() for one in group[:_NAMED]]
+    more = [f"{len(group) - _NAMED} more"] if len(group) > _NAMED else []
+    first, line, below = whole.text().partition("\n")
+    return f"{first}: {', '.join([*names, *more])}{line}{below}"
 
 
 @dataclass
@@ -184,10 +226,11 @@ def _result_lines(result: Result, colour: bool) -> Iterable[str]:
     reason = f"  {result.reason}" if result.reason else ""
     yield word + printable(f" {result.target}{mesh}{level}{counted}{reason}")
     if result.status == FAIL:
-        for failure in result.failures[:_SHOWN]:
-            yield from _indent(failure.text())
-        if len(result.failures) > _SHOWN:
-            yield f"  ... and {len(result.failures) - _SHOWN} more (all are in --output-format json)"
+        failures = failure_texts(result.failures)
+        for _, text in failures[:_SHOWN]:
+            yield from _indent(text)
+        if len(failures) > _SHOWN:
+            yield f"  ... and {len(failures) - _SHOWN} more (all are in --output-format json)"
         if result.output:
             yield "  last output:"
             yield from (printable(f"  | {line}") for line in result.output)

@@ -24,9 +24,8 @@ from shardlint.verify.html.page import (
 )
 from shardlint.verify.html.program import mesh_text, program_view
 from shardlint.verify.lines import Lines
-from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result, Run, size_text
+from shardlint.verify.report import FAIL, PASS, SKIP, Result, Run, failure_texts, size_text
 
-_OPEN = 3
 _SIMULATED = (
     "On simulated devices: right about where bytes are moved and over which axes. "
     "Other hardware may do the same work by other collectives."
@@ -75,10 +74,8 @@ def html_report(run: Run, version: str) -> str:
     sections: list[Child] = [_facts(run)]
     if fixtures:
         sections.append(_sweep(fixtures))
-    failing = sum(on.failed() for fixture in fixtures for on in fixture.meshes.values())
     whole = sum(len(fixture.meshes) for fixture in fixtures)
-    # A few failures are shown at once; of many, the sweep leads to each.
-    sections += [_fixture(fixture, open_all=whole == 1, open_failed=failing <= _OPEN) for fixture in fixtures]
+    sections += [_fixture(fixture, open_all=whole == 1) for fixture in fixtures]
     if others:
         sections.append(_others(others))
     verdict = element(
@@ -148,6 +145,7 @@ def _sweep(fixtures: Sequence[_Fixture]) -> Html:
         Column("Devices", number=True),
         *(Column(level or "level") for level in levels),
         Column("Failures", number=True),
+        Column("The first"),
         Column("Bytes moved", number=True, help="by one device in one call"),
         Column("Collectives", number=True),
         Column("Memory", number=True, help="on one device: arguments, results and temporaries, aliases once"),
@@ -185,11 +183,18 @@ def _sweep_row(fixture: _Fixture, on: _OnMesh, levels: Sequence[str]) -> list[Ce
         count(math.prod(on.mesh.values())),
         *by_level,
         count(sum(len(result.failures) for result in on.results)),
+        Cell(_first(on), class_="wide"),
         size(program.moved_bytes) if program else unknown,
         count(len(program.collectives)) if program else unknown,
         size(program.memory_bytes) if program else unknown,
         size(max(copied, default=0)) if program else unknown,
     ]
+
+
+def _first(on: _OnMesh) -> str:
+    """The first line of the first failure."""
+    texts = (text for result in on.results for _, text in failure_texts(result.failures))
+    return next(texts, "").partition("\n")[0]
 
 
 def _many(number: int, what: str) -> str:
@@ -201,7 +206,7 @@ def _short(name: str) -> str:
     return f"{Path(file).name}::{variable}" if file else variable
 
 
-def _fixture(fixture: _Fixture, open_all: bool, open_failed: bool) -> Html:
+def _fixture(fixture: _Fixture, open_all: bool) -> Html:
     results = fixture.results()
     folder = Path(fixture.name.rpartition("::")[0] or ".").parent
     sources = Lines(folder)
@@ -212,7 +217,7 @@ def _fixture(fixture: _Fixture, open_all: bool, open_failed: bool) -> Html:
         *(_result(result) for result in fixture.others),
     ]
     for on in fixture.meshes.values():
-        parts.append(_mesh(on, sources, open_all or (open_failed and on.failed())))
+        parts.append(_mesh(on, sources, open_all or on.failed()))
     return element("section", parts)
 
 
@@ -262,9 +267,7 @@ def _result(result: Result) -> Html:
     return join(
         [
             head,
-            element("ul", [_failure(one) for one in result.failures], class_="failures")
-            if result.failures
-            else None,
+            _failures(result),
             *(element("p", f"note: {note}", class_="quiet") for note in result.notes),
             element("p", "Reproduce: ", code(result.rerun))
             if result.rerun and result.status == FAIL
@@ -278,15 +281,20 @@ def _took(result: Result) -> str:
     return f"{result.seconds:.1f} s" + (", from cache" if result.cached else "")
 
 
-def _failure(failure: Failure) -> Html:
-    first, _, more = failure.text().partition("\n")
+def _failures(result: Result) -> Html | None:
+    found = [_failure(kind, text) for kind, text in failure_texts(result.failures)]
+    return element("ul", found, class_="failures") if found else None
+
+
+def _failure(kind: str, text: str) -> Html:
+    first, _, more = text.partition("\n")
     marked = [
         element("span", line, class_={"+": "line plus", "-": "line minus"}.get(line[:1], "line"))
         for line in more.splitlines()
     ]
     return element(
         "li",
-        element("span", failure.kind, class_="kind"),
+        element("span", kind, class_="kind"),
         " ",
         element("span", first, class_="mono"),
         element("pre", marked) if marked else None,
@@ -312,9 +320,7 @@ def _others(results: Sequence[Result]) -> Html:
                 join(
                     [
                         result.reason or None,
-                        element("ul", [_failure(one) for one in result.failures], class_="failures")
-                        if result.failures
-                        else None,
+                        _failures(result),
                     ]
                 ),
                 class_="wide",
