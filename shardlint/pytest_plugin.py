@@ -26,7 +26,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--shardlint",
         action="store_true",
-        help="also collect fixtures in files that are no tests, and those of [[tool.shardlint.verify]]",
+        help="also collect fixtures in files that are not tests, and those of [[tool.shardlint.verify]]",
     )
     group.addoption(
         "--shardlint-level",

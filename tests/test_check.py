@@ -644,7 +644,7 @@ def test_an_unknown_rule_in_settings_names_file_and_setting(write: Write, settin
         ("a.py", b"\n\nx = '\xff'\n", "line 3 is not utf-8"),
         ("a.py", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
         ("program", b"\x7fELF\0\1", "line 1 holds a NUL byte"),
-        ("a.ipynb", b"{", "is no notebook"),
+        ("a.ipynb", b"{", "is not a notebook"),
         ("README.md", b"jax\n", "it is text, not Python"),
         ("data.JSON", b"{}", "it is data, not Python"),
     ],

@@ -73,7 +73,7 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
         ("def each(items):\n    return [eqx.filter_jit(jnp.tanh, out_shardings=s) for s in items]\n", "no plain"),
         (
             "def make(get):\n    return eqx.filter_jit(jnp.tanh, out_shardings={'a': get()})\n",
-            "is no plain function of this file",
+            "is not a plain function of this file",
         ),
         (
             "@eqx.filter_jit(in_shardings=(row, row, row))\ndef step(a, b):\n    return a\n",

@@ -50,7 +50,7 @@ x = np.ones(8)
 @pytest.mark.parametrize(
     ("text", "code", "why"),
     [
-        ("jax.device_put(x + 1, row)\n", "SL203", "`x + 1` is no name that the result could be bound to"),
+        ("jax.device_put(x + 1, row)\n", "SL203", "`x + 1` is not a name that the result could be bound to"),
         (
             "def f(y):\n    y = y + 1\n    jax.device_put(y, row)\n",
             "SL203",
@@ -59,26 +59,26 @@ x = np.ones(8)
         (
             "def f(y):\n    z = jax.device_put(y, row)\n    return y\n",
             "SL203",
-            "which of the names below is to be the placed one is for its author to say",
+            "which of the names below is to be the placed one is for the author to decide",
         ),
         ("jax.set_mesh\njax.sharding.use_mesh(mesh)\n", "SL203", "which of the statements below belong in the block"),
         (
             "try:\n    x = jax.device_put(x, row)\nexcept Exception:\n    pass\n",
             "SL209",
-            "whether the program may go on without the placement is for its author to say",
+            "whether the program may go on without the placement is for the author to decide",
         ),
         (
             "f = jax.jit(lambda a, b: a, in_shardings=(row,))\n",
             "SL210",
-            "which sharding is meant for what is for its author to say",
+            "which sharding is meant for what is for the author to decide",
         ),
-        ('s = NamedSharding(mesh, P("tensor"))\n', "SL301", "which axis is meant is for its author to say"),
+        ('s = NamedSharding(mesh, P("tensor"))\n', "SL301", "which axis is meant is for the author to decide"),
         (
             'jax.shard_map(lambda a, b: a, mesh=mesh, in_specs=(P("data"),), out_specs=P())(x, x)\n',
             "SL405",
-            "which spec is meant for what is for its author to say",
+            "which spec is meant for what is for the author to decide",
         ),
-        ("jax.canonicalize_dtype(x)\n", "SL905", "which name is meant is for its author to say"),
+        ("jax.canonicalize_dtype(x)\n", "SL905", "which name is meant is for the author to decide"),
     ],
 )
 def test_what_has_no_fix_says_why(write: Write, text: str, code: str, why: str) -> None:

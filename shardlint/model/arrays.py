@@ -194,7 +194,7 @@ class Arrays:
     def _elementwise(
         self, whole: Place, parts: Sequence[Place], env: Environment | None, depth: int
     ) -> Placement | None:
-        """Arithmetic: where one operand is split, and the other is no array or split alike, so is the result."""
+        """Arithmetic: where one operand is split, and the other is not an array or split alike, so is the result."""
         found = [
             (self._placement(part, env, depth + 1), shape_of(self.evaluator, part, env)) for part in parts
         ]

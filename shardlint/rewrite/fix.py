@@ -203,7 +203,7 @@ def write_atomically(path: Path, data: bytes, expected: bytes) -> None:
     real = Path(os.path.realpath(path))
     status = real.stat()
     if not stat.S_ISREG(status.st_mode):  # a pipe would be waited for
-        raise OSError("it is no regular file")
+        raise OSError("it is not a regular file")
     if real.read_bytes() != expected:
         raise OSError("the file changed while it was being fixed; run fix again")
     if not os.access(real, os.W_OK):

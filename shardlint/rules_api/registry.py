@@ -58,7 +58,7 @@ class Entry:
         return self.where.startswith(("shardlint.", "shardlint_rules."))
 
     def load(self) -> type[Rule]:
-        """Import the rule's class. Raises `BrokenPack` when it is not where its pack says, or is no rule."""
+        """Import the rule's class. Raises `BrokenPack` when it is not where its pack says, or is not a rule."""
         module, _, name = self.where.partition(":")
         try:
             found = getattr(importlib.import_module(module), name)

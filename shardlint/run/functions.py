@@ -22,7 +22,7 @@ class Function:
     """A function that was compiled.
 
     `name` is its name in the source, `train_step` or `<lambda>`. `line` is where it is defined, `call` the
-    user's line that called it. `own` is false for what is no function of the user's: `jnp.zeros(...)` and
+    user's line that called it. `own` is false for what is not a function of the user's: `jnp.zeros(...)` and
     the like outside of jit, which the library compiles by itself; `line` is then where that stands.
     """
 

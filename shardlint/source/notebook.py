@@ -128,7 +128,7 @@ def notebook(path: Path, data: bytes) -> Notebook:
     try:
         raw = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Unreadable(f"the file is no notebook: byte {error.start} is not UTF-8") from None
+        raise Unreadable(f"the file is not a notebook: byte {error.start} is not UTF-8") from None
     cells = tuple(_blocks(raw) if path.suffix == ".md" else _cells(raw))
     texts = [as_python(cell.code) for cell in cells]
     text = texts[0] if texts else ""
@@ -146,7 +146,7 @@ def _cells(raw: str) -> Iterator[Cell]:
     try:
         document = json.loads(raw)
     except (ValueError, RecursionError) as error:
-        raise Unreadable(f"the file is no notebook: {error}") from None
+        raise Unreadable(f"the file is not a notebook: {error}") from None
     if not isinstance(document, dict) or not _is_python(document):
         return
     key = "source" if "cells" in document else "input"

@@ -56,7 +56,7 @@ def _said(outcome: Outcome) -> tuple[dict[str, Any], str]:
     told = outcome.all("alone")
     distrust = outcome.distrust
     if not (distrust or outcome.stopped) and not (len(told) == 1 and isinstance(told[0], dict)):
-        distrust = "it told what is no answer"
+        distrust = "it told what is not an answer"
     if outcome.stopped:
         failure, output = stopped(outcome)
         at = f" at {failure.where}" if failure.where else ""

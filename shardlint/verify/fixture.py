@@ -193,11 +193,11 @@ class Fixture:
         return None if self.hbm_max is None else parse_bytes(self.hbm_max)
 
     def forbidden(self) -> list[Claim]:
-        """`forbid`, read. Raises `ValueError` for what is no collective."""
+        """`forbid`, read. Raises `ValueError` for what is not a collective."""
         return [Claim.parse(text) for text in self.forbid]
 
     def budgets(self) -> dict[Claim, int]:
-        """`budget`, read, in bytes. Raises `ValueError` for what is no collective or no size."""
+        """`budget`, read, in bytes. Raises `ValueError` for what is not a collective or no size."""
         return {Claim.parse(text): parse_bytes(most) for text, most in self.budget.items()}
 
     def expected_gradients(self) -> dict[str, P]:

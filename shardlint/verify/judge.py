@@ -32,7 +32,7 @@ def results_of(outcome: Outcome) -> list[Result]:
     for data in outcome.all("result"):
         result = read(data)
         if result is None or result.level not in levels or result.mesh != job["mesh"]:
-            distrust = distrust or "it told what is no result of what was asked"
+            distrust = distrust or "it told what is not a result of what was asked"
         elif any(result.level == other.level for other in results):
             distrust = distrust or f"it told two results of level {result.level}"
         else:

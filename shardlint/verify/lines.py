@@ -66,7 +66,7 @@ class Lines:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a Python source file; none where it is no regular file, too large or not text."""
+    """The lines of a Python source file; none where it is not a regular file, too large or not text."""
     try:
         if not path.is_file() or path.stat().st_size > READ_MAX:
             return []

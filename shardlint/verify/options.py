@@ -27,5 +27,5 @@ def read(parse: Callable[[Any], Any]) -> Callable[[click.Context, click.Paramete
 def time_limit(seconds: float) -> float:
     """Itself. Raises `ValueError` for what nothing can wait for: clocks and timers take no infinity."""
     if not _LEAST <= seconds <= _MOST:
-        raise ValueError(f"{seconds:g} is no time limit; write seconds, from {_LEAST:g} to {_MOST:,.0f}")
+        raise ValueError(f"{seconds:g} is not a time limit; write seconds, from {_LEAST:g} to {_MOST:,.0f}")
     return seconds

@@ -83,7 +83,7 @@ def collect(runner: Runner, files: Sequence[Path]) -> list[tuple[list[dict[str, 
 def _not_listed(outcome: Outcome, python: str, file: Path) -> Failure | None:
     """Why a file's fixtures are not known, where they are not."""
     if outcome.distrust or (not outcome.stopped and len(outcome.all("fixtures") + outcome.all("error")) != 1):
-        why = outcome.distrust or "it told what is no answer"
+        why = outcome.distrust or "it told what is not an answer"
         return Failure("distrust", f"nothing it told can be trusted: {why}")
     if outcome.stopped:
         failure, outcome.output = stopped(outcome)

@@ -151,7 +151,7 @@ def _entry(table: dict[str, Any], keys: set[str], name: str) -> Entry:
             SpecifierSet(wanted)
         except InvalidSpecifier:
             raise BadProof(
-                f"when: {package} = {wanted!r} is no version specifier such as '>=0.13.1'"
+                f"when: {package} = {wanted!r} is not a version specifier such as '>=0.13.1'"
             ) from None
     for spec in out.values():
         if spec != ONE_DEVICE:
@@ -170,7 +170,7 @@ def _entry(table: dict[str, Any], keys: set[str], name: str) -> Entry:
     try:
         re.compile(table.get("message", ""))
     except re.error as error:
-        raise BadProof(f"message is no regular expression: {error}") from None
+        raise BadProof(f"message is not a regular expression: {error}") from None
     return Entry(when, out, shows, table.get("error"), table.get("message"))
 
 

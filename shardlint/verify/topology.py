@@ -75,7 +75,7 @@ def parse_topology(text: str) -> Topology:
     chip, _, numbers = text.strip().lower().partition(":")
     if chip not in _CHIPS:
         known = "; ".join(one.example for one in _CHIPS.values())
-        raise ValueError(f"{text!r} is no topology known here; write {known}")
+        raise ValueError(f"{text!r} is not a topology known here; write {known}")
     known_chip = _CHIPS[chip]
     if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", numbers):
         raise ValueError(f"{text!r} does not say how many chips lie where; write {known_chip.example}")

@@ -172,7 +172,7 @@ def test_a_time_limit_is_a_number_of_seconds(tmp_path: Path, command: str, secon
     name, *rest = command.split()
     ran = shell(" ".join([name, "--timeout", seconds, *rest]), tmp_path)
     assert ran.returncode == 2
-    assert "is no time limit; write seconds, from 0.1 to 1,000,000" in ran.stderr
+    assert "is not a time limit; write seconds, from 0.1 to 1,000,000" in ran.stderr
 
 
 WAITS = """\

@@ -248,7 +248,7 @@ def test_wrong_options(run: Pytest) -> None:
     for seconds in ("0", "nan", "inf"):
         done = run("--shardlint-timeout", seconds)
         assert done.returncode == 4
-        assert f"--shardlint-timeout: {seconds} is no time limit; write seconds" in done.stderr
+        assert f"--shardlint-timeout: {seconds} is not a time limit; write seconds" in done.stderr
     done = run("-c", "other.ini", files={**FILES, "other.ini": "[pytest]\nshardlint_fixtures = nofile.py\n"})
     assert done.returncode == 4
     assert "shardlint_fixtures: nofile.py names no file below" in done.stderr

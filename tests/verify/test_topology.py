@@ -41,9 +41,9 @@ def test_a_name_says_which_chips_lie_where(name: str, platform: str, wanted: str
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("v5litepod-16", "is no topology known here; write v5e:4x4; v5p:2x2x4; v6e:4x4; h100:8"),
-        ("a100:8", "is no topology known here"),
-        ("", "is no topology known here"),
+        ("v5litepod-16", "is not a topology known here; write v5e:4x4; v5p:2x2x4; v6e:4x4; h100:8"),
+        ("a100:8", "is not a topology known here"),
+        ("", "is not a topology known here"),
         ("v5e", "does not say how many chips lie where; write v5e:4x4"),
         ("v5e:", "does not say how many chips lie where"),
         ("v5e:4 x4", "does not say how many chips lie where"),

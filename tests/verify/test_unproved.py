@@ -188,6 +188,6 @@ def test_arrays_in_a_class_jax_does_not_know_are_told(verify: Verify) -> None:
     assert [kinds(result) for result in results] == [["opaque"], ["opaque"], [], []]
     message = results[0].failures[0].text()
     assert message.startswith(
-        "out['state']  holds an array (.deep['y'][0]), but fx.Out is no pytree (register it"
+        "out['state']  holds an array (.deep['y'][0]), but fx.Out is not a pytree (register it"
     )
     assert "args[1] holds an array" in results[3].notes[0]

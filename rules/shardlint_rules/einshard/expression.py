@@ -81,7 +81,7 @@ def parse(text: str) -> Expression | Fault:
     for element in right:
         digits = text[element.start : element.end].rstrip("*")[len(element.name or "") :]
         if digits and not element.ellipsis and not digits.isdecimal():
-            return Fault(element.start, element.end, "the count is no decimal number")
+            return Fault(element.start, element.end, "the count is not a decimal number")
     return Expression(left, right)
 
 

@@ -1,7 +1,7 @@
 """What filter_jit did with shardings up to equinox 0.13.0, where it handed them to a jit of its own.
 
 That inner jit takes two arguments, the arrays that are donated and those that are not, and returns three: a
-marker of rank 0, the result, and what is no array. Shardings were matched with these and not with the
+marker of rank 0, the result, and what is not an array. Shardings were matched with these and not with the
 user's.
 """
 
@@ -36,7 +36,7 @@ def outcome_of_inputs(site: Site, place: Place) -> Outcome:
     if value == Constant(None):
         return _NOTHING
     if _has_if_array(place):
-        return Outcome("raises TypeError when wrapping: if_array is no sharding", Harm.CRASH)
+        return Outcome("raises TypeError when wrapping: if_array is not a sharding", Harm.CRASH)
     if isinstance(value, Table) or (isinstance(value, Items) and not value.open and len(value.items) != 2):
         return Outcome(
             "raises ValueError when it is called: filter_jit's inner jit takes two arguments", Harm.CRASH
@@ -77,7 +77,7 @@ def outcome_of_outputs(site: Site, place: Place) -> Outcome:
     if value == Constant(None):
         return _NOTHING
     if _has_if_array(place):
-        return Outcome("raises TypeError when wrapping: if_array is no sharding", Harm.CRASH)
+        return Outcome("raises TypeError when wrapping: if_array is not a sharding", Harm.CRASH)
     raises = "raises ValueError when it is called: "
     if isinstance(value, Items) and not value.open:
         if value.kind != "tuple" or len(value.items) != 3:

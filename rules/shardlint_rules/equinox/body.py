@@ -149,7 +149,7 @@ class Body:
                 )
             if len(asked.texts) == 1 or isinstance(value, ast.Tuple | ast.List | ast.Dict | ast.Constant):
                 raise NotRewritten(
-                    f"out_shardings is a tuple and `return {self.site.text(value)}` is no tuple of its length"
+                    f"out_shardings is a tuple and `return {self.site.text(value)}` is not a tuple of its length"
                 )
             text = f"({', '.join(text for text in asked.texts if text is not None)})"
         self.shown.append(f"return {self.shard}(..., {text})")

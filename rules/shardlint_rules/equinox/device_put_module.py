@@ -101,7 +101,7 @@ class DevicePutModule(Rule):
             text, edits = rewritten
         drops = (site.call.func.id,) if isinstance(site.call.func, ast.Name) else ()
         message = f"write: {' '.join(text.split())}"
-        why = "the placement takes effect, and what is no array stays as it is"
+        why = "the placement takes effect, and what is not an array stays as it is"
         return site.fix(Safety.UNSAFE, message, [site.replace(site.call, text), *edits], why, drops)
 
 

@@ -24,7 +24,7 @@ class FilterJitJitKeyword(Rule):
 
     ## Why it hurts
     Wrapping a function so raises ValueError. filter_jit finds out by itself what is static, which is all
-    that is no array, and the numbers would count the arguments of its own inner function.
+    that is not an array, and the numbers would count the arguments of its own inner function.
 
     ## Use instead
     `donate="all-except-first"` keeps the first argument. Other choices are made by packing what is to be
@@ -32,7 +32,7 @@ class FilterJitJitKeyword(Rule):
 
     ## Fix safety
     Safe where `donate=` donates exactly the arguments that were asked for. Dropping `static_argnums` or
-    `static_argnames` is safe where the annotation of the parameter says that it is no array, and
+    `static_argnames` is safe where the annotation of the parameter says that it is not an array, and
     unsafe elsewhere: an array would be traced. There is no fix where neither "all" nor "all-except-first"
     means the same.
 
@@ -64,7 +64,7 @@ class FilterJitJitKeyword(Rule):
         if node is None or certainty is None:
             return
         fix, reason = self._fix(site)
-        advice = 'donate with donate="all" or "all-except-first"; what is no array is static by itself'
+        advice = 'donate with donate="all" or "all-except-first"; what is not an array is static by itself'
         when = "this raises ValueError"
         if site.decorated is not None:
             when = f"wrapping `{site.decorated.name}` raises ValueError"

@@ -96,7 +96,7 @@ def _each(site: Site, node: ast.expr, elements: list[ast.expr]) -> Each:
 
 
 def _unwrapped(node: ast.expr) -> ast.expr:
-    """`if_array(sharding)`: filter_shard leaves what is no array alone by itself."""
+    """`if_array(sharding)`: filter_shard leaves what is not an array alone by itself."""
     if (
         isinstance(node, ast.Call)
         and last_name(node.func) == "if_array"

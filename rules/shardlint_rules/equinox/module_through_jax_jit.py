@@ -32,7 +32,7 @@ class ModuleThroughJaxJit(Rule):
     Module that holds arrays, or a method of one. Methods decorated with `jax.jit` count for their `self`.
 
     ## Why it hurts
-    `jax.jit` traces every leaf that is not static, and a function is no array: TypeError at the first call.
+    `jax.jit` traces every leaf that is not static, and a function is not an array: TypeError at the first call.
     Static arguments and the compiled function are hashed, and arrays have no hash: ValueError, TypeError.
 
     ## Use instead

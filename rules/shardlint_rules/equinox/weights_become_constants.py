@@ -81,7 +81,7 @@ class WeightsBecomeConstants(Rule):
         elif variable is not None:
             yield site.finding(
                 found.name,
-                f"`{variable.name}`, placed at line {variable.line}, is no argument",
+                f"`{variable.name}`, placed at line {variable.line}, is not an argument",
                 f"On {site.release('jax')} `{variable.name}` becomes a constant of the compiled program: whole on "
                 "every device that runs it, its sharding lost.",
                 help=f"make `{variable.name}` an argument of the function",
@@ -93,7 +93,7 @@ class WeightsBecomeConstants(Rule):
         sure = baked.instance.surely or site.region.traced == "never"
         return site.finding(
             found.name,
-            f"`{model}` is no argument of what is compiled",
+            f"`{model}` is not an argument of what is compiled",
             f"On {site.release('jax')} its weights become constants of the compiled program: "
             + (
                 "whole on every device that runs it, their sharding lost."

@@ -107,7 +107,7 @@ def _passed(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
         inner = value.inner
         bound = -1
     if not isinstance(inner, Function) or not isinstance(node, ast.expr):
-        raise OutOfReach(f"`{text}` is no plain function of this file")
+        raise OutOfReach(f"`{text}` is not a plain function of this file")
     definition = inner.node
     if inner.place.file is not site.file:
         raise OutOfReach(f"`{text}` is defined in {inner.place.file.path.name}")
@@ -117,7 +117,7 @@ def _passed(site: Site, wrapping: Wrapping) -> Written | WithoutBody:
     if inner.owner is not None or site.file.home(definition).kind == "class":
         _check_method(site, inner, text)
     elif isinstance(node, ast.Call) and not bound:
-        raise OutOfReach(f"`{text}` is no plain function of this file")
+        raise OutOfReach(f"`{text}` is not a plain function of this file")
     _check_alone(site, definition, wrapping, text)
     names = list(parameters.positional)
     return _body(definition, names, len(names) - parameters.required, site)

@@ -31,7 +31,7 @@ class AnnotationListOrString(Rule):
     `sharding` or `sharding_names` to a variable, `nnx.with_metadata` or the `kernel_metadata={...}` of a layer.
 
     ## Why it hurts
-    From flax 0.12.6 anything that is no tuple and no PartitionSpec is passed over: the variable is replicated, and
+    From flax 0.12.6 anything that is not a tuple and no PartitionSpec is passed over: the variable is replicated, and
     nothing is said. Before, a list worked, and a string was read letter by letter: `"model"` is
     `PartitionSpec('m', 'o', 'd', 'e', 'l')`, which raises once a mesh has to know it.
 
@@ -68,10 +68,10 @@ class AnnotationListOrString(Rule):
         ignored, on = site.allows("flax", ">=0.12.6"), site.release("flax")
         if all(isinstance(value, Constant) and isinstance(value.value, str) for value in values):
             letters = f"On {on} this is read letter by letter, and no mesh has such axes."
-            what, label = "string", "a string is no spec"
+            what, label = "string", "a string is not a spec"
         elif ignored and all(isinstance(v, Items) and v.kind == "list" and names_axes(v) for v in values):
             letters = ""
-            what, label = "list", "a list is no spec"
+            what, label = "list", "a list is not a spec"
         else:
             return None
         if any(site.anywhere(flag) for flag in _OWN_WAYS):

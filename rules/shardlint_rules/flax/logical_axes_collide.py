@@ -37,7 +37,7 @@ class LogicalAxesCollide(Rule):
 
     code = "SL518"
     name = "logical-axes-collide"
-    by_hand = "which dimension is to be split is for its author to say"
+    by_hand = "which dimension is to be split is for the author to decide"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"flax": ">=0.10.4"}
     triggers = (Calls(*_OF_WEIGHTS),)

@@ -192,7 +192,7 @@ class ShardedInitIncomplete(Rule):
             edits = to_set_mesh(site, context.contexts[0]) if item is not None else None
             yield site.finding(
                 item if item is not None else site.call.func,
-                "to NNX this is no mesh context",
+                "to NNX this is not a mesh context",
                 f"On {site.release('flax')} making an annotated variable raises ValueError under `with mesh:`.",
                 help="write with jax.set_mesh(mesh):",
                 fix=self._fix(site, "write with jax.set_mesh", edits or []),

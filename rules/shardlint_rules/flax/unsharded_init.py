@@ -80,7 +80,7 @@ class UnshardedInit(Rule):
     def _eager(self, site: Site, call: ast.Call, annotated: Place, context: Context) -> Finding | None:
         on, where = site.release("flax"), _where(site, annotated)
         if context.never or (context.only("with mesh") and site.allows("flax", ">=0.12.1")):
-            why = "no mesh is in context" if context.never else "`with mesh:` is no mesh context to it"
+            why = "no mesh is in context" if context.never else "`with mesh:` is not a mesh context to it"
             return site.finding(
                 call,
                 f"its variables are annotated {where}, and {why}",

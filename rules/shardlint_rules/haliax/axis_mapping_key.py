@@ -31,8 +31,8 @@ class AxisMappingKey(Rule):
     Looks at the mappings given to `hax.axis_mapping`, `hax.shard` and `hax.named_jit` and reports
 
     - a mesh axis that the mesh in context (or the one given) does not have;
-    - a key that is no axis of the program, where the file makes an `Axis` with nearly the same name; also in a mapping
-      that a class keeps as a field (`parameter_axis_resources`), of an axis made anywhere in the project;
+    - a key that is not an axis of the program, where the file makes an `Axis` with nearly the same name; also in a
+      mapping that a class keeps as a field (`parameter_axis_resources`), of an axis made anywhere in the project;
     - in `axis_mapping(..., merge=True)`, a key that the mapping around it has with another mesh axis.
 
     ## Why it hurts

@@ -14,8 +14,8 @@ _JIT = "haliax.named_jit"
 _ARGNUMS = "TypeError: jax.jit gets it twice, as named_jit gives its own"
 _ARGNAMES = "ValueError: what named_jit compiles has no arguments of these names"
 _OTHERS = {
-    "static_argnums": (_ARGNUMS, "leave it out: named_jit holds static whatever is no array"),
-    "static_argnames": (_ARGNAMES, "leave it out: named_jit holds static whatever is no array"),
+    "static_argnums": (_ARGNUMS, "leave it out: named_jit holds static whatever is not an array"),
+    "static_argnames": (_ARGNAMES, "leave it out: named_jit holds static whatever is not an array"),
     "donate_argnames": (_ARGNAMES, "write donate_kwargs={...: True}"),
     "donate": ("TypeError: jax.jit does not know it", "write donate_args=, a bool or a tuple of bools"),
 }

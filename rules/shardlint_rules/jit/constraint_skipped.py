@@ -49,7 +49,7 @@ class ConstraintSkipped(Rule):
     triggers = (Calls(*_CONSTRAINTS, file_says=("platform", "default_backend", "cpu", "CPU", "NO_CONSTRAINT")),)
     forms = ("call",)
     fixes = "none"
-    by_hand = "what is to happen where there is no mesh is for its author to say"
+    by_hand = "what is to happen where there is no mesh is for the author to decide"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a question, at the first constraint that it skips."""
@@ -67,7 +67,7 @@ class ConstraintSkipped(Rule):
     def _skipped(self, site: Site, asked: ast.AST) -> Finding:
         return site.finding(
             asked,
-            f"leads past the constraint at line {site.call.lineno}",
+            f"skips the constraint at line {site.call.lineno}",
             "On CPU, simulated devices of a test too, this constraint does not run, and nothing says so; the first "
             "device need not be one of the mesh either.",
             help="ask for a mesh instead: the constraint works on every platform",

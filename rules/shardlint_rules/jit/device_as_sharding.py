@@ -95,7 +95,7 @@ class DeviceAsSharding(Rule):
     def _string(self, site: Site, node: ast.expr) -> Finding:
         return site.finding(
             node,
-            "a string is no device",
+            "a string is not a device",
             f"On {site.release('jax')} this raises ValueError: device_put takes a device or a sharding, and no "
             f"name of one.",
             help=f"write jax.local_devices(backend={site.text(node)})[0] for a platform, "
@@ -107,7 +107,7 @@ class DeviceAsSharding(Rule):
         text = " ".join(site.text(node).split())
         return site.finding(
             node,
-            "a device is no sharding",
+            "a device is not a sharding",
             f"On {site.release('jax')} this raises {error}: only device_put and filter_shard take a device.",
             help=f"write SingleDeviceSharding({text}), or use jax.device_put outside of jit",
             fix=self._fix(site, node),

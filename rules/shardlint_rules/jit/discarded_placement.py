@@ -32,9 +32,9 @@ _MANAGERS = (
 _ASSERTING = regex(r"_*(assert|check|can|is|verify|test|try|validate)_")
 
 _AS_A_HELPER = "its callers would have to take what the function then returns"
-_NO_PLACE = "which of the names below is to be the placed one is for its author to say"
+_NO_PLACE = "which of the names below is to be the placed one is for the author to decide"
 _ITSELF = "what calls the function may want the placement for something else"
-_NOT_ENTERED = "which of the statements below belong in the block is for its author to say"
+_NOT_ENTERED = "which of the statements below belong in the block is for the author to decide"
 
 
 class DiscardedPlacement(Rule):
@@ -202,10 +202,10 @@ class DiscardedPlacement(Rule):
 def _not_bound(site: Site, first: ast.expr) -> str:
     """Why the result cannot be bound to what was given; empty where it can."""
     if not isinstance(first, ast.Name):
-        return f"`{' '.join(site.text(first).split())}` is no name that the result could be bound to"
+        return f"`{' '.join(site.text(first).split())}` is not a name that the result could be bound to"
     bindings, owner = lookup(site.file, first, first.id)
     if not bindings or owner is not site.scope:
-        return f"`{first.id}` is no variable of this function"
+        return f"`{first.id}` is not a variable of this function"
     if not _read_later(site, first):
         return f"nothing below reads `{first.id}`, so what the placement is for is not in the text"
     return ""

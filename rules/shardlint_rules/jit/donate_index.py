@@ -40,9 +40,9 @@ class DonateIndex(Rule):
     `pmap` donate what it is given by keyword (`jax.jit` does): the old state stays alive beside the new one.
 
     ## Fix safety
-    Safe where a static argument is dropped from what is donated, as it is no array. Unsafe where a negative position
-    is counted from the front, or a keyword argument given by position: the argument is donated from then on. Positions
-    and names that mean nothing are not rewritten: the text does not tell what was meant.
+    Safe where a static argument is dropped from what is donated, as it is not an array. Unsafe where a negative
+    position is counted from the front, or a keyword argument given by position: the argument is donated from then on.
+    Positions and names that mean nothing are not rewritten: the text does not tell what was meant.
 
     ## Evidence
     Run on jax 0.4.38 to 0.12. Functions with `*args` take any position and those with
@@ -105,7 +105,7 @@ def _wrong(site: Site, function: Jitted, name: str) -> _Wrong | None:
     if not both:
         return None
     shown = ", ".join(repr(one) for one in sorted(both, key=str))
-    return f"{shown} is static too", "a static argument is no array: donate the others", both
+    return f"{shown} is static too", "a static argument is not an array: donate the others", both
 
 
 def _static(site: Site, function: Jitted) -> frozenset[int | str | None] | None:

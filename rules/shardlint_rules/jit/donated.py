@@ -35,7 +35,7 @@ def handed_over(
 ) -> Certainty | None:
     """Whether the call gets the buffer itself, given as these arguments, and no copy of it.
 
-    None where it is no array of jax's.
+    None where it is not an array of jax's.
     """
     buffer = held[0]
     values = _values(program, file, held)

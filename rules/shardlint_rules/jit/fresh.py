@@ -122,7 +122,7 @@ class _Body:
         return isinstance(node, ast.Attribute) and node.attr == "shape" and self._given(node.value)
 
     def _scalar(self, node: ast.expr) -> bool:
-        """A fill value or dtype that is no array."""
+        """A fill value or dtype that is not an array."""
         if isinstance(node, ast.Attribute) and node.attr == "dtype":
             return True
         return isinstance(self._value(node), Constant | Api)

@@ -23,19 +23,19 @@ class IdentityOfSpecs(Rule):
     """Specs that place alike are compared by how they are spelled.
 
     ## What it does
-    Reports `==` and `!=` between specs or shardings that place alike and are spelled otherwise, as `P("data")` and
+    Reports `==` and `!=` between specs or shardings that place alike and are written differently, as `P("data")` and
     `P("data", None)`; between a spec and a tuple; and a compiled function that is given the same arrays under both
     spellings. A comparison with an array's own sharding, whose spelling the text does not tell, is possible.
 
     ## Why it hurts
     `P("data") == P("data", None)` is False, and so is `P() == P(None)`, though both mean the same for a matrix. A
     program that asks "is it placed already?" so places it again, or takes the wrong branch. From jax 0.10 on a spec
-    is no tuple either: `P("data") == ("data",)` is False. And jit, which looks its programs up by sharding, keeps an
+    is not a tuple either: `P("data") == ("data",)` is False. And jit, which looks its programs up by sharding, keeps an
     entry for each spelling (the compiled program is shared: this costs a slow first call, and trips checks that
     count cache misses).
 
     ## Fix safety
-    Safe: what is compared is what was meant, and a sharding spelled otherwise places alike.
+    Safe: what is compared is what was meant, and a sharding written differently places alike.
 
     ## Evidence
     Run on jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12. `device_put`
@@ -85,16 +85,17 @@ class IdentityOfSpecs(Rule):
             if same_in_other_words(left.spec, right.spec):
                 yield site.finding(
                     compare,
-                    "they place alike and are spelled otherwise",
-                    f"On {site.release('jax')} this is {always}: == asks how a spec is spelled, not where it places.",
+                    "two ways to write one placement",
+                    f"On {site.release('jax')} this is {always}: == compares how specs are written, "
+                    "not where they place.",
                     help="ask for it: a.sharding.is_equivalent_to(other, a.ndim)",
                     fix=_equivalent(site, compare, left, right),
                 )
         elif _decides(site, compare):
             yield site.finding(
                 compare,
-                "a comparison of spellings",
-                f"On {site.release('jax')} this is {always} too where both place alike and are spelled otherwise, "
+                "compares how specs are written",
+                f"On {site.release('jax')} this is {always} too where both place alike and are written differently, "
                 "as P('a') and P('a', None) are.",
                 help="ask for it: a.sharding.is_equivalent_to(other, a.ndim)",
                 certainty=Certainty.POSSIBLE,
@@ -121,8 +122,8 @@ class IdentityOfSpecs(Rule):
                 written = f"P({', '.join(_entry(entry.axes) for entry in spec.entries)})"
                 yield site.finding(
                     place,
-                    f"the same placement is spelled {written} at line {other.lineno}",
-                    f"On {site.release('jax')} a jit keeps an entry for each spelling: the first call with "
+                    f"the same placement is written {written} at line {other.lineno}",
+                    f"On {site.release('jax')} a jit keeps an entry for each way to write it: the first call with "
                     f"either misses.",
                     help=f"spell it {written} everywhere",
                     harm=Harm.COST,

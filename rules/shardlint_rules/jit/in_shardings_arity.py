@@ -34,8 +34,8 @@ class InShardingsArity(Rule):
     ## Why it hurts
     The call raises ValueError: a tuple has one entry for each argument given by position (static ones do not count,
     and defaults only when they are given), and `out_shardings` has the structure of the results. A single sharding
-    goes for all. A dict is no tuple of arguments, even where there is one argument and that is a dict. For an argument
-    that is a dict, a dict of shardings has exactly its keys.
+    goes for all. A dict is not a tuple of arguments, even where there is one argument and that is a dict. For an
+    argument that is a dict, a dict of shardings has exactly its keys.
 
     ## Use instead
     Shardings for one argument that is itself a tuple or a dict are put in a tuple of one: `in_shardings=((a, b),)`,
@@ -62,7 +62,7 @@ class InShardingsArity(Rule):
     triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))
     in_version_checks = False
     fixes = "both"
-    by_hand = "which sharding is meant for what is for its author to say"
+    by_hand = "which sharding is meant for what is for the author to decide"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at the keywords, or at calls that they do not fit."""
@@ -139,7 +139,7 @@ class InShardingsArity(Rule):
                 )
 
     def _container(self, site: Site, functions: list[Jitted]) -> Iterator[Finding]:
-        """A container that is no tuple of arguments."""
+        """A container that is not a tuple of arguments."""
         keyword = site.keyword("in_shardings")
         given = value_of(site, functions[0], "in_shardings")
         found = container(site.program, given) if given is not None else None

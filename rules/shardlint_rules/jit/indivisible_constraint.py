@@ -74,7 +74,7 @@ class IndivisibleConstraint(Rule):
         yield site.finding(
             target,
             f"dimension {axis} of {' '.join(site.text(array).split())} is {size}",
-            f"{size} is not divided by {split}, the size of {names}: {self._effect(site)}.",
+            f"{size} is not divisible by {split}, the size of {names}: {self._effect(site)}.",
             help=f"pad the dimension to a multiple of {split}, or split another one",
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )

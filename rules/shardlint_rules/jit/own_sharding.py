@@ -59,7 +59,7 @@ def _same_moment(file: FileFacts, one: ast.Name, two: ast.Name) -> bool:
 
 
 def _comes_in(site: Site, file: FileFacts, node: ast.expr, depth: int) -> bool:
-    """Whether an expression is no array that a closure or `self` brings in: one keeps its sharding in traced code."""
+    """Whether an expression is not an array of a closure or `self`: such a one keeps its sharding in traced code."""
     if depth > _DEPTH or isinstance(node, _COMPUTED):
         return depth <= _DEPTH
     while isinstance(node, ast.Attribute | ast.Subscript):

@@ -40,13 +40,13 @@ class SwallowedShardingError(Rule):
     ## Evidence
     Run on jax 0.4.38 to 0.12, with the errors of an indivisible dimension, a missing axis and a missing mesh. Left
     alone: handlers that log, warn, raise, place the array otherwise or tell the caller; handlers of import, attribute
-    and type errors only (what is no array cannot be placed); `device_put(x)`, which asks for no place; a `try` around
-    more than the placement; tests (possible).
+    and type errors only (what is not an array cannot be placed); `device_put(x)`, which asks for no place; a `try`
+    around more than the placement; tests (possible).
     """
 
     code = "SL209"
     name = "swallowed-sharding-error"
-    by_hand = "whether the program may go on without the placement is for its author to say"
+    by_hand = "whether the program may go on without the placement is for the author to decide"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (Calls(*PLACING),)

@@ -41,7 +41,7 @@ _CHANGING = ("update", "setdefault", "pop", "popitem", "clear")
 
 @dataclass(frozen=True)
 class Container:
-    """A tree of shardings: what it is, in words, and whether it surely is no tuple, list or single sharding."""
+    """A tree of shardings: what it is, in words, and whether it surely is not a tuple, list or single sharding."""
 
     what: str
     surely: bool

@@ -40,7 +40,7 @@ class AllDevicesIntoOnes(Rule):
     triggers = (Calls("jax.sharding.Mesh", file_says=("reshape",)),)
     forms = ("call",)
     fixes = "none"
-    by_hand = "whether one device is meant or all of them is for its author to say"
+    by_hand = "whether one device is meant or all of them is for the author to decide"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a mesh."""

@@ -75,20 +75,20 @@ class MeshShapeAndNames(Rule):
             return None
         if isinstance(value, Constant) and isinstance(value.value, int):
             return self._raises(
-                site, shape, "a number is no shape", "TypeError", f"write ({site.text(shape)},)"
+                site, shape, "a number is not a shape", "TypeError", f"write ({site.text(shape)},)"
             )
         if isinstance(value, Items) and Constant(-1) in value.items:
-            return self._raises(site, shape, "-1 is no size here", "ValueError", "write every size out")
+            return self._raises(site, shape, "-1 is not a size here", "ValueError", "write every size out")
         return None
 
     def _names(self, site: Site, node: ast.expr, value: Value) -> Finding | None:
         """Names that no mesh can have."""
         if value == Constant(None):
-            return self._raises(site, node, "None is no name", "TypeError", "name the axes, one a dimension")
+            return self._raises(site, node, "None is not a name", "TypeError", "name the axes, one a dimension")
         if not isinstance(value, Items):
             return None
         if Constant(None) in value.items and site.api != _ABSTRACT:
-            return self._raises(site, node, "None is no axis name", "ValueError", "name every axis")
+            return self._raises(site, node, "None is not an axis name", "ValueError", "name every axis")
         names = [
             item.value for item in value.items if isinstance(item, Constant) and isinstance(item.value, str)
         ]

@@ -91,7 +91,7 @@ class NamedShardingArguments(Rule):
                 if site.allows("jax", ">=0.5,<0.6") or (not items and site.allows("jax", "<0.6")):
                     return None
                 kind = "list" if isinstance(spec, ast.List) else "tuple"
-                return self._wrong(site, spec, f"a {kind} is no spec", self._spread(site, spec))
+                return self._wrong(site, spec, f"a {kind} is not a spec", self._spread(site, spec))
         return None
 
     def _spread(self, site: Site, spec: ast.expr) -> str:
@@ -108,7 +108,7 @@ class NamedShardingArguments(Rule):
             start, end = site.file.span(spec)[0], site.file.span(rest[-1])[1]
             inner = ", ".join(site.text(node) for node in (spec, *rest))
             return self._wrong(site, spec, "axis names, not a spec", inner, span=(start, end))
-        return self._wrong(site, spec, "a string is no spec", site.text(spec))
+        return self._wrong(site, spec, "a string is not a spec", site.text(spec))
 
     def _none(self, site: Site, spec: ast.expr) -> Finding:
         fix: Fix | None = None
@@ -117,7 +117,7 @@ class NamedShardingArguments(Rule):
             fix = site.fix(Safety.SAFE, f"write {name}()", [site.replace(spec, f"{name}()"), *imports])
         return site.finding(
             spec,
-            "None is no spec",
+            "None is not a spec",
             f"On {site.release('jax')} this raises TypeError: NamedSharding takes a mesh and a PartitionSpec.",
             help="an empty PartitionSpec says replicated",
             fix=fix,

@@ -81,7 +81,7 @@ class NoTuple(Rule):
         why = "code that took it for a name may read it"
         yield site.finding(
             value,
-            "no tuple without a comma",
+            "a tuple needs a comma",
             f"`{name}` is {site.text(value)} itself: what goes over it as a tuple of axis names goes over its letters.",
             help=f"write {whole}",
             certainty=Certainty.POSSIBLE,

@@ -39,9 +39,9 @@ class NoneLeaf(Rule):
     says that the result may be `None`, or asks whether the leaf is an array at all.
 
     ## Why it hurts
-    `None` is no leaf: it is an empty subtree, so it is gone from the tree of specs. What is mapped over that tree and
-    the tree of arrays together raises `ValueError: pytree structure error`, and `NamedSharding` and the conversions of
-    `multihost_utils` raise for it. `jit` and `device_put` take it, and choose a placement. Replicated is
+    `None` is not a leaf: it is an empty subtree, so it is gone from the tree of specs. What is mapped over that tree
+    and the tree of arrays together raises `ValueError: pytree structure error`, and `NamedSharding` and the conversions
+    of `multihost_utils` raise for it. `jit` and `device_put` take it, and choose a placement. Replicated is
     `PartitionSpec()`.
 
     ## Evidence
@@ -75,7 +75,7 @@ class NoneLeaf(Rule):
         yield site.finding(
             node,
             label,
-            f"On {site.release('jax')} None is no leaf but an empty tree: the tree of specs no longer has the "
+            f"On {site.release('jax')} None is not a leaf but an empty tree: the tree of specs no longer has the "
             "structure of the arrays, and NamedSharding raises for None.",
             help="give PartitionSpec() for what is replicated",
             certainty=Certainty.POSSIBLE,
@@ -131,7 +131,7 @@ class NoneLeaf(Rule):
 
 
 def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
-    """Why there is None: for a scalar, or where no rule matched. None where it stands for what is no array."""
+    """Why there is None: for a scalar, or where no rule matched. None where it stands for what is not an array."""
     inner: ast.AST = node
     for outer in file.ancestors(node):
         if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
@@ -153,7 +153,7 @@ def _form(file: FileFacts, node: ast.AST, function: Scope | None) -> str | None:
 
 
 def _kind(node: ast.AST) -> bool:
-    """A question about what kind of thing a leaf is: what is no array has no spec."""
+    """A question about what kind of thing a leaf is: what is not an array has no spec."""
     name = last_name(node.func) if isinstance(node, ast.Call) else ""
     return name in ("isinstance", "hasattr", "getattr", "callable", "issubclass", "type") or name.startswith(
         "is_"

@@ -76,7 +76,7 @@ class SpecString(Rule):
             message = f"On {site.release('jax')} this dimension is not sharded, and nothing says so."
             return site.finding(node, "an empty string is taken for None", message, fix=fix)
         message = f"On {site.release('jax')} this raises ValueError when a sharding is made of it."
-        return site.finding(node, "an empty string is no axis", message, fix=fix, harm=Harm.CRASH)
+        return site.finding(node, "an empty string is not an axis", message, fix=fix, harm=Harm.CRASH)
 
     def _several(self, site: Site, node: ast.expr, text: str) -> Finding:
         axes = [f'"{axis}"' for axis in re.findall(r"\w+", text)]

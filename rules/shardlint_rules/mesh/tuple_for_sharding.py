@@ -26,9 +26,9 @@ class TupleForSharding(Rule):
     a name, in a field whose default it is, or in a field that is annotated as a tuple (`flax.typing.Sharding`).
 
     ## Why it hurts
-    A tuple is a tree, here of strings, and a string is no sharding: `TypeError`. Flax's own `with_sharding_constraint`
-    functions take such tuples, so this is what is left when a call of theirs becomes one of jax's. An empty tuple,
-    a common default, raises `ValueError`, as `reshard` does for both.
+    A tuple is a tree, here of strings, and a string is not a sharding: `TypeError`. Flax's own
+    `with_sharding_constraint` functions take such tuples, so this is what is left when a call of theirs becomes one of
+    jax's. An empty tuple, a common default, raises `ValueError`, as `reshard` does for both.
 
     ## Evidence
     The proof runs it. A tuple of shardings for a tuple of arrays is left alone.
@@ -65,7 +65,7 @@ class TupleForSharding(Rule):
         kind = "TypeError" if site.api in _RAISING_TYPE and form != "empty" else "an error"
         return site.finding(
             node,
-            "a tuple of axis names is no sharding",
+            "a tuple of axis names is not a sharding",
             f"On {site.release('jax')} this raises {kind}: a tuple is a tree of shardings, and a name is none.",
             help="write PartitionSpec(*names)",
             certainty=certainty,

@@ -52,7 +52,7 @@ class UnknownAxis(Rule):
     assumes = True
     triggers = WAKES
     fixes = "safe"
-    by_hand = "which axis is meant is for its author to say"
+    by_hand = "which axis is meant is for the author to decide"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis that is in none of the meshes."""

@@ -27,7 +27,7 @@ class XlaFlagsOverwritten(Rule):
     Reports, of `os.environ["XLA_FLAGS"]` and `LIBTPU_INIT_ARGS`,
 
     - flags that are added without a blank: `os.environ.get("XLA_FLAGS", "") + "--xla_..."`, `+= "--xla_..."`;
-    - flags with a comma, a semicolon or nothing between them, and with a dash that is no hyphen (`\u2013`);
+    - flags with a comma, a semicolon or nothing between them, and with a dash that is not a hyphen (`\u2013`);
     - an assignment that replaces what an earlier one in the same block has set.
 
     One that keeps nothing of what the environment says is left alone: scripts mean it.
@@ -72,7 +72,7 @@ class XlaFlagsOverwritten(Rule):
             dash = _DASHES.search(said) is not None
             text = site.text(part)
             fixed = text.replace(wrong[0], "--") if dash else _GLUED.sub(" --xla", text)
-            what = "a dash that is no hyphen" if dash else f"`{wrong[0].strip()}` with no blank before it"
+            what = "a dash that is not a hyphen" if dash else f"`{wrong[0].strip()}` with no blank before it"
             return [
                 site.finding(
                     part,

@@ -42,7 +42,7 @@ class ShardMapArity(Rule):
     assumes = True
     triggers = MAPPING
     fixes = "none"
-    by_hand = "which spec is meant for what is for its author to say"
+    by_hand = "which spec is meant for what is for the author to decide"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for in_specs, one for out_specs."""

@@ -63,7 +63,7 @@ class NameNeverWas(Rule):
     harm = Harm.CRASH
     triggers = (Imports(*LIBRARIES, file_says=(screened(),)),)
     fixes = "none"
-    by_hand = "which name is meant is for its author to say"
+    by_hand = "which name is meant is for the author to decide"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """Findings at what an import takes, and at the attributes of the modules that it binds."""
@@ -197,7 +197,7 @@ def _missing(site: Site, module: str, name: str) -> _Missing | None:
 
 
 def _missing_module(site: Site, dotted: str) -> _Missing | None:
-    """The first part of a module's dotted name that is not there, or is no module."""
+    """The first part of a module's dotted name that is not there, or is not a module."""
     parts = dotted.split(".")
     for count in range(1, len(parts)):
         module = ".".join(parts[:count])

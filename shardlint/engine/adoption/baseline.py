@@ -72,7 +72,7 @@ def load(file: Path) -> list[Entry] | None:
         return [_entry(one) for one in data["findings"]]
     except (KeyError, TypeError, ValueError, RecursionError) as error:
         raise BadBaseline(
-            f"{file}: is no baseline of shardlint ({type(error).__name__}: {error}); "
+            f"{file}: is not a baseline of shardlint ({type(error).__name__}: {error}); "
             "fix it (a merge?), or delete it and run `shardlint baseline`"
         ) from None
 

@@ -52,7 +52,7 @@ def work(jaxpr: Any) -> int:
 
 
 def nbytes(one: Any) -> int:
-    """Bytes of an array when whole; none of what is no array."""
+    """Bytes of an array when whole; none of what is not an array."""
     size, dtype = getattr(one, "size", None), getattr(one, "dtype", None)
     itemsize = getattr(dtype, "itemsize", None)
     return int(size) * int(itemsize) if isinstance(size, int) and itemsize and hasattr(one, "shape") else 0

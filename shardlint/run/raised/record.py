@@ -25,7 +25,7 @@ class Leaf:
     dtype: str = ""
     shape: tuple[int, ...] | None = None
     devices: tuple[int, ...] = ()
-    """Numbers of its devices in their order; () where it is no array of jax."""
+    """Numbers of its devices in their order; () where it is not an array of jax."""
     spec: str = ""
     mesh: Mapping[str, int] = field(default_factory=dict)
     committed: bool = False

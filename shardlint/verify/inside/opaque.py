@@ -41,7 +41,7 @@ def _said(leaf: Any, held: list[str]) -> str:
     name = f"{type(leaf).__module__}.{type(leaf).__qualname__}"
     many = "an array" if len(held) == 1 else f"{len(held)} arrays"
     return (
-        f"holds {many} ({', '.join(held[:3])}), but {name} is no pytree (register it: "
+        f"holds {many} ({', '.join(held[:3])}), but {name} is not a pytree (register it: "
         "jax.tree_util.register_dataclass or register_pytree_node_class)"
     )
 

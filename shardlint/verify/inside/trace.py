@@ -145,7 +145,7 @@ def _shape_of(leaf: Any) -> Any:
 def trace(function: Any, args: Sequence[Any], keywords: Mapping[str, Any]) -> list[tree.Leaf]:
     """The array leaves `function(*args, **keywords)` returns, with the shardings of their types.
 
-    `args` hold described arrays; what is no array reaches the function as it is. Raises what tracing raises.
+    `args` hold described arrays; what is not an array reaches the function as it is. Raises what tracing raises.
     """
     leaves, treedef = jax.tree_util.tree_flatten(list(args))
     places = [index for index, leaf in enumerate(leaves) if tree.is_abstract(leaf)]

@@ -27,7 +27,7 @@ class Shape:
 
 
 def bits(dtype: str) -> int:
-    """Bits of one element: `f8e4m3fn` 8, `c64` 64; 0 for what is no number."""
+    """Bits of one element: `f8e4m3fn` 8, `c64` 64; 0 for what is not a number."""
     if dtype in _BITS:
         return _BITS[dtype]
     match = re.match(r"[a-z]+(\d+)", dtype)
