@@ -29,6 +29,7 @@ from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
 
 Answer = TypeVar("Answer")
+Room = TypeVar("Room")
 # How much may be kept parsed at once, in bytes. With half of it maxtext, jax and axlearn are parsed and evaluated again
 # several times, which costs a quarter of the time and takes no less memory at its peak.
 _KEPT = 800_000_000
@@ -55,17 +56,23 @@ class Program:
         self._start()
 
     def _start(self) -> None:
-        self.evaluator = Evaluator(self.project, self.jit_decorators)
-        self.flow = Flow(self.project, self.evaluator)
-        self.tracing = Tracing(self.flow)
-        self.contexts = Contexts(self.evaluator, self.flow)
-        self.mappings = AxisMappings(self.contexts)
-        self.lifetimes = Lifetimes(Donations(self.evaluator))
-        self.modules = Modules(self.evaluator)
-        self.callers = Callers(self.evaluator, self.flow)
-        self.ways = Ways(self.evaluator, self.callers)
-        self._ran: Memo[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = Memo(self.needs)
-        self._of_nodes: Memo[Hashable, object] = Memo(self.needs)
+        self._learned: list[object] = []
+        """What holds parsed trees, or was learned from them."""
+        self.evaluator = self._learning(Evaluator(self.project, self.jit_decorators))
+        self.flow = self._learning(Flow(self.project, self.evaluator))
+        self.tracing = self._learning(Tracing(self.flow))
+        self.contexts = self._learning(Contexts(self.evaluator, self.flow))
+        self.mappings = self._learning(AxisMappings(self.contexts))
+        self.lifetimes = self._learning(Lifetimes(Donations(self.evaluator)))
+        self.modules = self._learning(Modules(self.evaluator))
+        self.callers = self._learning(Callers(self.evaluator, self.flow))
+        self.ways = self._learning(Ways(self.evaluator, self.callers))
+        self._ran: Memo[Hashable, tuple[tuple[Ran, ...], tuple[str, ...]]] = self._learning(Memo(self.needs))
+        self._of_nodes: Memo[Hashable, object] = self._learning(Memo(self.needs))
+
+    def _learning(self, room: Room) -> Room:
+        self._learned.append(room)
+        return room
 
     def trim(self) -> None:
         """Between two files: let go of parsed trees and all that was learned from them once there are many.
@@ -83,8 +90,7 @@ class Program:
     def forget(self) -> None:
         """Let go of all parsed trees and all that was learned from them."""
         # They know each other; emptied, they go at once and no collector need look for them.
-        kept = ("project", "needs", "jit_decorators", "_meshes", "_answers")
-        for room in [room for name, room in vars(self).items() if name not in kept]:
+        for room in self._learned:
             vars(room).clear()
         self.project.forget()
         self.needs.renumber(self._meshes, self._answers)
