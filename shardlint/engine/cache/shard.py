@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import stat
 import time
 from collections.abc import Mapping
 from functools import cached_property
@@ -13,14 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from shardlint.config.environments import site_packages
+from shardlint.engine.cache.files import Files, stamp_at
 from shardlint.engine.results import NOTHING, QUIET, FileReport, Outcome
 from shardlint.model.import_graph import ImportGraph, imports_of
-from shardlint.source.code import code_of
-from shardlint.source.find import Met, survey
-from shardlint.source.notebook import program
+from shardlint.source.find import Met
 from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, holds
-from shardlint.source.store import changed, digest
-from shardlint.source.tree import Stamp, Tree, stamp_of
+from shardlint.source.store import changed
+from shardlint.source.tree import Tree
 
 if TYPE_CHECKING:
     from shardlint.model.needs import Need
@@ -50,17 +47,12 @@ class Shard:
         without: Mapping[str, Screen] | None = None,
     ) -> None:
         self.root = root
-        self.tree = tree
+        self.files = Files(root, tree)
         self.screen = screen
         self.without = without or {}
         """For modules, the screen of what there is to say in a project that does not import them."""
-        self.dirty = False
+        self._dirty = False
         self._new = 0
-        self._prefix = root if root.endswith(os.sep) else root + os.sep
-        self._walked: dict[str, Stamp] | None = None
-        self._named: dict[str, Stamp] = {}
-        self._texts: dict[str, bytes | None] = {}
-        self._unchanged: dict[str, bool] = {}
         self._there: dict[str, bool] = {}
         self._same_group: dict[tuple[bool, int, int], bool] = {}
         try:
@@ -76,15 +68,15 @@ class Shard:
         ):
             raise TypeError("no names, digests and stamps")
         columns = zip(sizes, written, changed, numbers, strict=True)
-        self.stamps: dict[str, Stamp] = dict(zip(names, columns, strict=True))
-        self.digests: dict[str, str] = dict(zip(names, digests, strict=True))
+        self.files.stamps = dict(zip(names, columns, strict=True))
+        self.files.digests = dict(zip(names, digests, strict=True))
         self.imports: dict[str, tuple[str, ...]] = {
             name: tuple(map(str, found))
             for name, found in zip(names, data.get("imports") or [], strict=False)
             if found is not None
         }
         """What each file of the project imports, if anything rests on that."""
-        self.codes: dict[str, str] = {
+        self.files.codes = {
             name: str(code) for name, code in zip(names, data.get("codes") or [], strict=False) if code
         }
         """The digest of the code of each file that something rests on: a comment changes none of it."""
@@ -106,6 +98,11 @@ class Shard:
             if needs and not 0 <= min(needs) <= max(needs) < len(self.needs):
                 raise ValueError("rests on what is not there")
 
+    @property
+    def dirty(self) -> bool:
+        """Whether there is anything to save."""
+        return self._dirty or self.files.touched
+
     @cached_property
     def _index(self) -> dict[tuple[str, ...], int]:
         return {need: index for index, need in enumerate(self.needs)}
@@ -114,18 +111,18 @@ class Shard:
 
     def recall(self, met: Met) -> Outcome | None:
         """What is known of a file; None where it must be checked."""
-        name = self._name(met.real)
+        name = self.files.name(met.real)
         if name is None:
             return None
-        same = met.stamp is not None and self.stamps.get(name) == met.stamp
+        same = met.stamp is not None and self.files.stamps.get(name) == met.stamp
         if same:
-            self._unchanged[name] = True
-        if same or self._same(name):
+            self.files.take(name)
+        if same or self.files.same(name):
             if name in self.quiet:
                 return QUIET
             if name in self.outcomes:
                 return self._known(met, name)
-        text = self._text(name) if self.screen is not None else None
+        text = self.files.text(name) if self.screen is not None else None
         if self.screen is None or text is None or b"shardlint:" in text:
             return None
         hits = self.screen.hits(text)
@@ -140,7 +137,7 @@ class Shard:
         # To save a project its files are all looked at: not worth it for the one file of a commit.
         self.quiet.add(name)
         self._new += 1
-        self.dirty = self.dirty or self._new > _FEW
+        self._dirty = self._dirty or self._new > _FEW
         return QUIET
 
     def _imported(self, module: str) -> bool:
@@ -151,12 +148,12 @@ class Shard:
 
     def _look_for(self, module: str) -> bool:
         self._validate()
-        files = self._walked or {}
+        files = self.files.walked
         if sum(stamp[0] for stamp in files.values()) > _FEW_BYTES:
             return True  # so much had better be read once, by whoever checks
         for name in files:
             try:
-                with open(self._path(name), "rb") as file:
+                with open(self.files.path(name), "rb") as file:
                     if holds(("imported", module), file.read()):
                         return True
             except OSError:
@@ -181,13 +178,13 @@ class Shard:
 
     def _files(self, rests: list[int]) -> tuple[str, ...]:
         """The files that needs stand for."""
-        return tuple(self._path(self.needs[index][1]) for index in rests)
+        return tuple(self.files.path(self.needs[index][1]) for index in rests)
 
     def answers(self) -> Answers:
         """What searches through the project would find now."""
         self._validate()
         return {
-            self.needs[index]: [Path(self._path(name)) for name in names]
+            self.needs[index]: [Path(self.files.path(name)) for name in names]
             for index, names in self.found.items()
         }
 
@@ -195,10 +192,10 @@ class Shard:
 
     def keep(self, real: str, outcome: Outcome) -> None:
         """Keep what was found in a file just now."""
-        name = self._name(real)
+        name = self.files.name(real)
         if name is None:
             return
-        self.dirty = True
+        self._dirty = True
         self.quiet.discard(name)
         self.outcomes.pop(name, None)
         if outcome.quiet:
@@ -216,12 +213,12 @@ class Shard:
         for question, paths in answers.items():
             index = self._index.get(question)
             if index is not None:
-                self.found[index] = [self._called(str(path)) for path in paths]
+                self.found[index] = [self.files.called(str(path)) for path in paths]
 
     def _need(self, need: Need) -> int:
         if isinstance(need, Path):
-            need = ("file", self._called(str(need)))
-            self._current(need[1])
+            need = ("file", self.files.called(str(need)))
+            self.files.current(need[1])
         if need not in self._index:
             self._index[need] = len(self.needs)
             self.needs.append(need)
@@ -232,20 +229,20 @@ class Shard:
         self._validate()
         files: dict[str, tuple[str, int, int, int, int]] = {}
         recent = time.time_ns() - _TICK
-        walked = self._walked or {}
+        walked = self.files.walked
         grouped = any(need[0] in (TOGETHER, JOINED) for need in self.needs)
         imports: dict[str, tuple[str, ...]] = {}
         codes: dict[str, str] = {}
         read = {need[1] for need in self.needs if need[0] == "file"}
-        for name, stamp in {**self._named, **walked}.items():
+        for name, stamp in {**self.files.named, **walked}.items():
             if grouped and name in walked:
                 imports[name] = self._imports(name)
             if name in read:
-                codes[name] = self._code(name)
-            text = self.digests[name] if self._same(name) else self._digest(name) or ""
-            self._texts.pop(name, None)
+                codes[name] = self.files.code(name)
+            text = self.files.digests[name] if self.files.same(name) else self.files.digest(name) or ""
+            self.files.let_go(name)
             # One that changed meanwhile the next run looks at anew.
-            if _stamp(self._path(name)) == stamp:
+            if stamp_at(self.files.path(name)) == stamp:
                 size, written, changed, number = stamp
                 files[name] = text, size, written, changed if changed < recent else -1, number
         outcomes = {name: entry for name, entry in self.outcomes.items() if name in files}
@@ -282,25 +279,23 @@ class Shard:
 
     def _validate(self) -> None:
         """Look at the whole project, and let go of what no longer holds."""
-        if self._walked is not None:
+        if self.files.looked:
             return
-        files, folders = survey(Path(self.root), self.tree)
-        cut = len(self._prefix)
-        self._walked = {path[cut:]: stamp for path, stamp in files.items() if path.startswith(self._prefix)}
+        folders = self.files.walk()
         telling = self._telling(folders)
         if telling != self.telling:
             self.telling = telling
             self.outcomes, self.needs, self.found = {}, [], {}
             self.__dict__.pop("_index", None)
-            self.dirty = True
-        if self._walked == self.stamps:
+            self._dirty = True
+        if self.files.walked == self.files.stamps:
             return
-        changed = [name for name in {**self.stamps, **self._walked} if not self._same(name)]
+        changed = [name for name in {**self.files.stamps, **self.files.walked} if not self.files.same(name)]
         if not changed:
             return
-        self.dirty = True
-        self.quiet.difference_update(name for name in changed if name in self.stamps)
-        moved = any(name not in self.stamps or self._current(name) is None for name in changed)
+        self._dirty = True
+        self.quiet.difference_update(name for name in changed if name in self.files.stamps)
+        moved = any(name not in self.files.stamps or self.files.current(name) is None for name in changed)
         among = set(changed)
         # What rests on a file sees its code. Of where that stands it may have told.
         same_code = {name for name in changed if self._is_same_code(name)}
@@ -317,8 +312,8 @@ class Shard:
         }
 
     def _is_same_code(self, name: str) -> bool:
-        known = self.codes.get(name)
-        return known is not None and name in (self._walked or {}) and self._code(name) == known
+        known = self.files.codes.get(name)
+        return known is not None and name in self.files.walked and self.files.code(name) == known
 
     def _is_dead(
         self, index: int, need: tuple[str, ...], changed: set[str], other_code: set[str], moved: bool
@@ -340,7 +335,7 @@ class Shard:
         new = [name for name in changed if name not in have and self._holds(need, name)]
         if gone or new:
             have = (have | set(new)).difference(gone)
-            self.found[index] = [name for name in self._walked or {} if name in have]
+            self.found[index] = [name for name in self.files.walked if name in have]
         return bool(gone or new)
 
     def _same_files(self, path: str, joined: bool) -> bool:
@@ -356,99 +351,35 @@ class Shard:
     @cached_property
     def _graphs(self) -> tuple[ImportGraph, ImportGraph]:
         """The imports of the project as they were and as they are."""
-        now = {name: self._imports(name) for name in self._walked or {}}
+        now = {name: self._imports(name) for name in self.files.walked}
         before = self._graph(self.imports)
         return before, before if now == self.imports else self._graph(now)
 
     def _graph(self, imports: Mapping[str, tuple[str, ...]]) -> ImportGraph:
-        return ImportGraph(self.root, {self._path(name): found for name, found in imports.items()})
+        return ImportGraph(self.root, {self.files.path(name): found for name, found in imports.items()})
 
     def _imports(self, name: str) -> tuple[str, ...]:
-        if name in self.imports and self._same(name):
+        if name in self.imports and self.files.same(name):
             return self.imports[name]
-        return imports_of(self._text(name) or b"")
+        return imports_of(self.files.text(name) or b"")
 
     def _module(self, question: tuple[str, ...]) -> list[str]:
         from shardlint.model.project import Project
 
         found = Project(Path(self.root)).module_file(question)
-        return [self._called(str(found))] if found is not None else []
+        return [self.files.called(str(found))] if found is not None else []
 
     def _holds(self, question: tuple[str, ...], name: str) -> bool:
-        text = self._text(name) if name in (self._walked or {}) else None
+        text = self.files.text(name) if name in self.files.walked else None
         return text is not None and holds(question, text)
 
     def _telling(self, folders: list[str]) -> list[Any]:
         found: list[Any] = [[place, changed(place)] for place, _ in site_packages(self.root)]
         for path in folders:
-            folder = self.tree.folder(path)
+            folder = self.files.tree.folder(path)
             for name, stamp in (folder.telling if folder is not None else {}).items():
-                found.append([f"{path[len(self._prefix) :]}/{name}", *stamp])
+                found.append([f"{self.files.below(path)}/{name}", *stamp])
         return found
-
-    # files
-
-    def _name(self, real: str) -> str | None:
-        return real[len(self._prefix) :] if real.startswith(self._prefix) else None
-
-    def _called(self, real: str) -> str:
-        """The name of a file, which may be outside of the project: a package may begin further up."""
-        return self._name(real) or real
-
-    def _path(self, name: str) -> str:
-        return name if os.path.isabs(name) else self._prefix + name
-
-    def _same(self, name: str) -> bool:
-        """Whether a file is as it was when the last run ended."""
-        known = self._unchanged.get(name)
-        if known is None:
-            stored, stamp = self.stamps.get(name), self._current(name)
-            if stored is None or stamp is None:
-                known = False
-            elif stored == stamp:
-                known = True
-            else:
-                known = self.digests[name] == self._digest(name)
-                self.dirty = self.dirty or (known and stored[2] >= 0)
-            self._unchanged[name] = known
-        return known
-
-    def _current(self, name: str) -> Stamp | None:
-        """The stamp of a file as this run first saw it."""
-        if self._walked is not None and name in self._walked:
-            return self._walked[name]
-        if name not in self._named:
-            folder, _, last = self._path(name).rpartition(os.sep)
-            listed = self.tree.known.get(folder)
-            stamp = listed.inside.get(last) if listed is not None else None
-            stamp = stamp or _stamp(self._path(name))
-            if stamp is None:
-                return None
-            self._named[name] = stamp
-        return self._named[name]
-
-    def _text(self, name: str) -> bytes | None:
-        if name not in self._texts:
-            self._texts[name] = None
-            if self._current(name) is not None:
-                with contextlib.suppress(OSError), open(self._path(name), "rb") as file:
-                    self._texts[name] = program(Path(name), file.read())
-        return self._texts[name]
-
-    def _code(self, name: str) -> str:
-        """The digest of a file's code."""
-        if name in self.codes and self._same(name):
-            return self.codes[name]
-        text = self._text(name)
-        return digest(code_of(text)) if text is not None else ""
-
-    def _digest(self, name: str) -> str | None:
-        text = self._texts.get(name)
-        if text is None:
-            text = self._text(name)
-            self._texts.pop(name, None)  # of a first run these are all files there are
-        return digest(text) if text is not None else None
-
 
 def _tells_of(findings: list[Any], lines: list[str]) -> bool:
     """Whether findings name a line of one of some files."""
@@ -464,15 +395,6 @@ def _parses(data: bytes) -> bool:
     except (NotParsed, UnicodeDecodeError):
         return False
     return b"coding" not in data[:200]
-
-
-def _stamp(path: str) -> Stamp | None:
-    """The stamp of a file; None of a pipe or device, which may have no end, or be read only once."""
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return stamp_of(status) if stat.S_ISREG(status.st_mode) else None
 
 
 def _all(kind: type, values: Any) -> bool:

@@ -1,0 +1,133 @@
+"""The files of one project as the last run left them and as they are now."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from pathlib import Path
+
+from shardlint.source.code import code_of
+from shardlint.source.find import survey
+from shardlint.source.notebook import program
+from shardlint.source.store import digest as digest_of
+from shardlint.source.tree import Stamp, Tree, stamp_of
+
+
+class Files:
+    """Files by their path from the root, one outside of it by its absolute path: whether each is still the same.
+
+    `stamps`, `digests` and `codes` are those of the last run; `codes` are digests of the code alone, which a comment
+    does not change.
+    """
+
+    def __init__(self, root: str, tree: Tree) -> None:
+        self.root = root
+        self.tree = tree
+        self.stamps: dict[str, Stamp] = {}
+        self.digests: dict[str, str] = {}
+        self.codes: dict[str, str] = {}
+        self.touched = False
+        """Whether a file was found the same by its content only: its new stamp is worth saving."""
+        self.looked = False
+        """Whether the whole project was looked at."""
+        self.walked: dict[str, Stamp] = {}
+        """Every file of the project, then."""
+        self.named: dict[str, Stamp] = {}
+        self._prefix = root if root.endswith(os.sep) else root + os.sep
+        self._texts: dict[str, bytes | None] = {}
+        self._unchanged: dict[str, bool] = {}
+
+    def walk(self) -> list[str]:
+        """Look at the whole project. Returns its folders."""
+        files, folders = survey(Path(self.root), self.tree)
+        cut = len(self._prefix)
+        self.looked = True
+        self.walked = {path[cut:]: stamp for path, stamp in files.items() if path.startswith(self._prefix)}
+        return folders
+
+    def below(self, path: str) -> str:
+        """A folder's path from the root."""
+        return path[len(self._prefix) :]
+
+    def take(self, name: str) -> None:
+        """A file is as it was: its stamp says so."""
+        self._unchanged[name] = True
+
+    def let_go(self, name: str) -> None:
+        """Do not hold a file's text any longer."""
+        self._texts.pop(name, None)
+
+    def name(self, real: str) -> str | None:
+        """A file's path from the root; None of one outside of it."""
+        return real[len(self._prefix) :] if real.startswith(self._prefix) else None
+
+    def called(self, real: str) -> str:
+        """The name of a file, which may be outside of the project: a package may begin further up."""
+        return self.name(real) or real
+
+    def path(self, name: str) -> str:
+        """Where a file is."""
+        return name if os.path.isabs(name) else self._prefix + name
+
+    def same(self, name: str) -> bool:
+        """Whether a file is as it was when the last run ended."""
+        known = self._unchanged.get(name)
+        if known is None:
+            stored, stamp = self.stamps.get(name), self.current(name)
+            if stored is None or stamp is None:
+                known = False
+            elif stored == stamp:
+                known = True
+            else:
+                known = self.digests[name] == self.digest(name)
+                self.touched = self.touched or (known and stored[2] >= 0)
+            self._unchanged[name] = known
+        return known
+
+    def current(self, name: str) -> Stamp | None:
+        """The stamp of a file as this run first saw it."""
+        if name in self.walked:
+            return self.walked[name]
+        if name not in self.named:
+            folder, _, last = self.path(name).rpartition(os.sep)
+            listed = self.tree.known.get(folder)
+            stamp = listed.inside.get(last) if listed is not None else None
+            stamp = stamp or stamp_at(self.path(name))
+            if stamp is None:
+                return None
+            self.named[name] = stamp
+        return self.named[name]
+
+    def text(self, name: str) -> bytes | None:
+        """What a file holds, of a notebook its program; None where it cannot be read."""
+        if name not in self._texts:
+            self._texts[name] = None
+            if self.current(name) is not None:
+                with contextlib.suppress(OSError), open(self.path(name), "rb") as file:
+                    self._texts[name] = program(Path(name), file.read())
+        return self._texts[name]
+
+    def code(self, name: str) -> str:
+        """The digest of a file's code."""
+        if name in self.codes and self.same(name):
+            return self.codes[name]
+        text = self.text(name)
+        return digest_of(code_of(text)) if text is not None else ""
+
+    def digest(self, name: str) -> str | None:
+        """The digest of what a file holds."""
+        text = self._texts.get(name)
+        if text is None:
+            text = self.text(name)
+            self._texts.pop(name, None)  # of a first run these are all files there are
+        return digest_of(text) if text is not None else None
+
+
+def stamp_at(path: str) -> Stamp | None:
+    """The stamp of a file; None of a pipe or device, which may have no end, or be read only once."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return stamp_of(status) if stat.S_ISREG(status.st_mode) else None
