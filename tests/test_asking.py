@@ -32,9 +32,12 @@ def in_a_terminal(root: Path, keys: Sequence[str], *options: str) -> tuple[int, 
     if pid == 0:
         os.environ["PYTHONPATH"] = str(PACK)
         os.execv(sys.executable, [*COMMAND, *options, str(root)])
-    shown, waiting, until = "", list(keys), time.monotonic() + 120
+    shown, waiting, until, pressed = "", list(keys), time.monotonic() + 120, ""
     while time.monotonic() < until:
-        if not select.select([terminal], [], [], 1.0)[0]:
+        if not select.select([terminal], [], [], 5.0)[0]:
+            if pressed == "\x03":
+                # Python may take a signal that comes just before it reads only after the next key: people press again.
+                os.write(terminal, b"\x03")
             continue
         try:
             data = os.read(terminal, 4096)
@@ -44,7 +47,10 @@ def in_a_terminal(root: Path, keys: Sequence[str], *options: str) -> tuple[int, 
             break
         shown += data.decode()
         if waiting and shown.endswith(QUESTION):
-            os.write(terminal, waiting.pop(0).encode())
+            pressed = waiting.pop(0)
+            os.write(terminal, pressed.encode())
+    else:
+        os.kill(pid, signal.SIGKILL)
     _, status = os.waitpid(pid, 0)
     os.close(terminal)
     return os.waitstatus_to_exitcode(status), shown.replace("\r\n", "\n")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import FrameType
 
 from shardlint.output.printable import printable
-from shardlint.rewrite.attempt import Attempt, CallResult, Work, laid_out
+from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, laid_out
 from shardlint.rewrite.edits import together
 from shardlint.rewrite.fix import FixedFile, diff
 
@@ -22,7 +22,7 @@ class Unit:
     """What is made as a whole or not at all: one fix, or those of a change of several files."""
 
     key: tuple[object, ...]
-    made: tuple[CallResult, ...]
+    made: tuple[AppliedFix, ...]
 
     @property
     def codes(self) -> list[str]:
@@ -39,7 +39,7 @@ class Asking:
         self._all: set[str] = set()
         self._over = self._waiting = False
 
-    def __call__(self, attempt: Attempt) -> Iterator[tuple[CallResult, str]]:
+    def __call__(self, attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
         """The fixes that are not wanted. Behind one of them the rest of its file may be another."""
         waiting = [unit for unit in units(attempt) if not self._is_wanted(unit)]
         for number, unit in enumerate(waiting, 1):
@@ -102,7 +102,7 @@ class Asking:
 
 def units(attempt: Attempt) -> list[Unit]:
     """All that an attempt made, in the order of the files and of what rests on what."""
-    found: dict[tuple[object, ...], list[CallResult]] = {}
+    found: dict[tuple[object, ...], list[AppliedFix]] = {}
     for work in attempt.works.values():
         for made in work.made:
             key = made.together or (made.path, made.finding.rule.code, made.origin)
@@ -128,14 +128,14 @@ def shown(attempt: Attempt, unit: Unit) -> Iterator[str]:
         yield "   An import that nothing uses any more goes with it."
 
 
-def _about(attempt: Attempt, made: CallResult) -> str:
+def _about(attempt: Attempt, made: AppliedFix) -> str:
     cell, line, column = attempt.works[made.path].before.place(made.origin)
     place = f"{line}:{column}" if cell is None else f"cell {cell}:{line}:{column}"
     rule, fix = made.finding.rule, made.finding.fix
     return f"{made.path}:{place}: {rule.code} {rule.name}: {fix.message if fix is not None else ''}"
 
 
-def _alone(work: Work, made: Sequence[CallResult], length: int | None) -> FixedFile:
+def _alone(work: Work, made: Sequence[AppliedFix], length: int | None) -> FixedFile:
     """A file before and after some of its fixes, with those that came before them."""
     text = work.before.text
     for layer in work.layers[: made[0].layer]:

@@ -33,7 +33,7 @@ class Refused:
     single: dict[tuple[Path, str, int], str] = field(default_factory=dict)
     groups: dict[tuple[str, ...], str] = field(default_factory=dict)
 
-    def add(self, made: CallResult, why: str) -> None:
+    def add(self, made: AppliedFix, why: str) -> None:
         """Refuse a fix, and all that is right only with it."""
         self.single.setdefault((made.path, made.finding.rule.code, made.origin), why)
         if made.together:
@@ -50,7 +50,7 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class CallResult:
+class AppliedFix:
     """A fix that was made. `layer` is how many layers of edits came before; `origin` where it began in the file."""
 
     path: Path
@@ -74,7 +74,7 @@ class Work:
     findings: list[Finding]
     after: Source
     layers: list[Layer] = field(default_factory=list)
-    made: list[CallResult] = field(default_factory=list)
+    made: list[AppliedFix] = field(default_factory=list)
     drops: set[str] = field(default_factory=set)
     reason: str = ""
 
@@ -91,11 +91,11 @@ class Work:
         """Where it ended, about."""
         return back(self.layers, finding.end)
 
-    def now(self, made: CallResult) -> int:
+    def now(self, made: AppliedFix) -> int:
         """Where what a fix was about begins by now."""
         return forward(self.layers[made.layer :], made.finding.start)
 
-    def lines(self, made: CallResult) -> set[int]:
+    def lines(self, made: AppliedFix) -> set[int]:
         """The lines that a fix changed, as they are numbered by now."""
         edits = made.finding.fix.edits if made.finding.fix is not None else ()
         found: set[int] = set()
@@ -143,7 +143,7 @@ class Attempt:
             if not self._round():
                 return
 
-    def halves(self) -> Iterator[tuple[CallResult, str]]:
+    def halves(self) -> Iterator[tuple[AppliedFix, str]]:
         """Fixes of a change that is right only as a whole, of which some file keeps its part; and why."""
         changed: dict[tuple[str, ...], set[str]] = {}
         every = [(work, made) for work in self.works.values() for made in work.made if made.together]
@@ -199,7 +199,7 @@ class Attempt:
             text = gone.made(text)
         if text == work.after.text:
             return False
-        work.made += [CallResult(work.path, finding, len(work.layers), work.origin(finding)) for finding in chosen]
+        work.made += [AppliedFix(work.path, finding, len(work.layers), work.origin(finding)) for finding in chosen]
         work.layers += layers
         work.after = work.after.replaced(text)
         return True
@@ -223,7 +223,7 @@ class Attempt:
             alone = _wrong(work.after.replaced(layer.made(work.after.text)))
             if alone is None:
                 return some, layer
-            made = CallResult(work.path, finding, len(work.layers), work.origin(finding))
+            made = AppliedFix(work.path, finding, len(work.layers), work.origin(finding))
             self.refused.add(made, f"it would break the file ({alone})")
         return [], Layer(())
 

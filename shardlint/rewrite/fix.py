@@ -15,7 +15,7 @@ from shardlint.engine.one_file import Checker
 from shardlint.engine.results import FileReport, Options, Outcome, Run
 from shardlint.engine.run import chosen
 from shardlint.output.printable import printable
-from shardlint.rewrite.attempt import Attempt, CallResult, Work, wanted
+from shardlint.rewrite.attempt import AppliedFix, Attempt, Work, wanted
 from shardlint.rewrite.recheck import carry_out
 from shardlint.rules_api.rule import Finding
 from shardlint.source.files import remove_left_over, replace_file
@@ -24,7 +24,7 @@ from shardlint.source.text import Source, Unreadable
 
 __all__ = ["FixReport", "FixedFile", "diff", "fix", "patch", "wanted", "write_atomically"]
 
-Gate = Callable[[Attempt], Iterable[tuple[CallResult, str]]]
+Gate = Callable[[Attempt], Iterable[tuple[AppliedFix, str]]]
 """Looks at what an attempt made, and says what is not to be made, each with the reason. Asked until it has none."""
 
 
@@ -141,7 +141,7 @@ def _let_through(attempt: Attempt, gates: Sequence[Gate]) -> dict[str, Outcome]:
     return after
 
 
-def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[CallResult, str]]:
+def _cannot_be_written(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
     """What moves together where one of the files cannot be written."""
     for work in attempt.works.values():
         joined = [made for made in work.made if made.together]

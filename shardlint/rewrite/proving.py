@@ -13,7 +13,7 @@ from typing import Self
 
 from shardlint.output.printable import printable
 from shardlint.rewrite.asking import Unit, units
-from shardlint.rewrite.attempt import Attempt, CallResult
+from shardlint.rewrite.attempt import AppliedFix, Attempt
 from shardlint.source.text import Source
 from shardlint.verify.children import CannotRun
 from shardlint.verify.find import below
@@ -102,7 +102,7 @@ class Proving:
     def __exit__(self, *error: object) -> None:
         self._stack.close()
 
-    def __call__(self, attempt: Attempt) -> Iterator[tuple[CallResult, str]]:
+    def __call__(self, attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
         """The fixes of the first change that makes a fixture worse."""
         if not any(work.changed for work in attempt.works.values()):
             return

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from shardlint.engine.results import Outcome
-from shardlint.rewrite.attempt import Attempt, CallResult, Work
+from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
 from shardlint.rewrite.edits import forward
 from shardlint.rules_api.rule import Finding
 
@@ -38,7 +38,7 @@ def carry_out(attempt: Attempt) -> dict[str, Outcome]:
     return {}
 
 
-def _all(attempt: Attempt, why: str) -> Iterator[tuple[CallResult, str]]:
+def _all(attempt: Attempt, why: str) -> Iterator[tuple[AppliedFix, str]]:
     for work in attempt.works.values():
         yield from ((made, why) for made in work.made)
 
@@ -57,7 +57,7 @@ def _checked(attempt: Attempt) -> dict[str, Outcome]:
     return found
 
 
-def _bad(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tuple[CallResult, str]]:
+def _bad(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tuple[AppliedFix, str]]:
     """The fixes that are not to be made, with the reason."""
     for outcome in attempt.outcomes:
         again = after.get(str(outcome.path))
@@ -84,7 +84,7 @@ def _bad(attempt: Attempt, after: dict[str, Outcome]) -> Iterator[tuple[CallResu
                 yield from _from_elsewhere(attempt, again, finding)
 
 
-def _compared(work: Work, now: Sequence[Finding]) -> tuple[list[CallResult], list[Finding]]:
+def _compared(work: Work, now: Sequence[Finding]) -> tuple[list[AppliedFix], list[Finding]]:
     """The fixes whose finding is still there, and the findings that were not there before."""
     rest = list(now)
     kept = []
@@ -117,7 +117,7 @@ def _same_origin(work: Work, before: Finding, now: Finding) -> bool:
     return before.rule.code == now.rule.code and place == forward(work.layers, work.origin(now))
 
 
-def _culprits(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) -> list[CallResult]:
+def _culprits(attempt: Attempt, outcome: Outcome, work: Work, finding: Finding) -> list[AppliedFix]:
     """The fixes of a file that bring a finding: the first few, nearest first, without which it is not there."""
     parts = _nearest_first(work, finding)
     for part in parts[:_TRIED_ALONE]:
@@ -140,7 +140,7 @@ def _alike(work: Work, other: Work, one: Finding, two: Finding) -> bool:
     return one.rule.code == two.rule.code and work.origin(one) == other.origin(two)
 
 
-def _nearest_first(work: Work, finding: Finding) -> list[list[CallResult]]:
+def _nearest_first(work: Work, finding: Finding) -> list[list[AppliedFix]]:
     """The fixes of a file in parts: those on the finding's line, in the statements around it, then one by one."""
     line = work.after.position(finding.start)[0]
     tree = ast.parse(work.after.text.removeprefix("\ufeff"))
@@ -148,7 +148,7 @@ def _nearest_first(work: Work, finding: Finding) -> list[list[CallResult]]:
         (node.lineno, node.end_lineno or node.lineno) for node in ast.walk(tree) if isinstance(node, ast.stmt)
     ]
     around = sorted((last - first, first, last) for first, last in parts if first <= line <= last)
-    found: list[list[CallResult]] = []
+    found: list[list[AppliedFix]] = []
     for _, first, last in around:
         near = [made for made in work.made if any(first <= one <= last for one in work.lines(made))]
         if near and near not in found:
@@ -157,7 +157,7 @@ def _nearest_first(work: Work, finding: Finding) -> list[list[CallResult]]:
     return [*smallest, *([made] for made in work.made), *found[1:], work.made] if work.made else []
 
 
-def _from_elsewhere(attempt: Attempt, again: Outcome, finding: Finding) -> Iterator[tuple[CallResult, str]]:
+def _from_elsewhere(attempt: Attempt, again: Outcome, finding: Finding) -> Iterator[tuple[AppliedFix, str]]:
     """The fixes of other files that bring a finding to a file: those of one that does it alone, else all."""
     why = f"it would bring {finding.rule.code} to {again.path.name}"
     changed = [work for work in attempt.works.values() if work.changed]

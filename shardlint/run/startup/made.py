@@ -12,7 +12,7 @@ from typing import Any
 _MOST = 200
 
 
-class CallResult:
+class MadeModules:
     """The Modules that the program made, the outermost of each: by class, their forms and code."""
 
     def __init__(self) -> None:

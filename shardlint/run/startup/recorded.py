@@ -27,7 +27,7 @@ made: Any = None
 def begin(folder: str, makes: dict[str, Any]) -> None:
     """Look on from when jax, equinox and flax are imported. `makes` is what `made.py` defines."""
     global made
-    made = makes["CallResult"]()
+    made = makes["MadeModules"]()
     made.code, made.named = _Code, makes["named"]
     recorder = _Recorder(folder)
     sys.meta_path.insert(

@@ -86,7 +86,7 @@ def run_alone(fixture: Fixture, sizes: Mapping[str, int], folder: Path) -> dict[
     return {"digest": _digest(files), "lowest": lowest, "notes": notes, "returns_arrays": arrays}
 
 
-def given_to_one(hosts: list[Any], made: list[place.CallResult], one: Any) -> list[Any]:
+def given_to_one(hosts: list[Any], made: list[place.HostArgument], one: Any) -> list[Any]:
     """Host copies as the arguments of a run on the mesh `one` of a single device."""
     if devices.is_explicit(one) and all(
         spec is not None for argument in made for spec in argument.specs.values()

@@ -56,7 +56,7 @@ class _Case:
 
     fixture: Fixture
     function: Any
-    made: list[place.CallResult]
+    made: list[place.HostArgument]
     mesh: Any
     later: Sequence[str]
     alone: Alone | None

@@ -32,7 +32,7 @@ def compare_with(
     function: Any,
     reference: Any,
     hosts: list[Any],
-    made: list[place.CallResult],
+    made: list[place.HostArgument],
     mesh: Any,
     kind: str,
     alone: Alone | None,
@@ -104,7 +104,7 @@ def _reference(
     function: Any,
     itself: bool,
     hosts: list[Any],
-    made: list[place.CallResult],
+    made: list[place.HostArgument],
     mesh: Any,
     kind: str,
     alone: Alone | None,
@@ -141,7 +141,7 @@ def _reference(
 
 
 def _here(
-    function: Any, hosts: list[Any], made: list[place.CallResult], mesh: Any, kind: str, wide: bool = True
+    function: Any, hosts: list[Any], made: list[place.HostArgument], mesh: Any, kind: str, wide: bool = True
 ) -> Alone:
     """The run on one device, in this process. Raises `_Stop` where it came to nothing."""
     from shardlint.verify.inside.fixtures import raised
@@ -196,7 +196,7 @@ def _tolerance(got: Mapping[str, tuple[str, Any]], lowest: str) -> Callable[[str
     return of
 
 
-def _lowest(function: Any, wide: list[Any], made: list[place.CallResult], mesh: Any, kind: str) -> str:
+def _lowest(function: Any, wide: list[Any], made: list[place.HostArgument], mesh: Any, kind: str) -> str:
     args = place.place(wide, made, mesh)
     entered, _ = devices.context(kind, mesh)
     try:

@@ -20,7 +20,7 @@ class Indivisible(Exception):
 
 
 @dataclass
-class CallResult:
+class HostArgument:
     """One argument before it is placed: its tree and, for each leaf path, the spec it is to have
     (None: as it is).
     """
@@ -62,7 +62,7 @@ def axes_named(fixture: Fixture) -> list[str]:
     return list(found)
 
 
-def make(fixture: Fixture, mesh: Any, maker: Callable[[Any, Any], Any] = load.made) -> list[CallResult]:
+def make(fixture: Fixture, mesh: Any, maker: Callable[[Any, Any], Any] = load.made) -> list[HostArgument]:
     """The fixture's arguments and the spec of each of their arrays. `maker` makes one of its source and the mesh.
 
     Raises `Indivisible` when the mesh does not divide one, `ValueError` for specs that fit no leaf,
@@ -79,7 +79,7 @@ def make(fixture: Fixture, mesh: Any, maker: Callable[[Any, Any], Any] = load.ma
     return made
 
 
-def make_one(argument: Argument, index: int, mesh: Any, maker: Callable[[Any, Any], Any] = load.made) -> CallResult:
+def make_one(argument: Argument, index: int, mesh: Any, maker: Callable[[Any, Any], Any] = load.made) -> HostArgument:
     """One argument and the spec of each of its arrays."""
     if argument.shape is not None:
         value: Any = jax.ShapeDtypeStruct(argument.shape, np.dtype(jax.numpy.dtype(argument.dtype)))
@@ -98,7 +98,7 @@ def make_one(argument: Argument, index: int, mesh: Any, maker: Callable[[Any, An
         chosen = dict.fromkeys(arrays, P.of(argument.spec))
     else:
         chosen = {path: None if _is_spread(leaf) else _described_spec(leaf) for path, leaf in arrays.items()}
-    return CallResult(value, chosen, argument.below, index)
+    return HostArgument(value, chosen, argument.below, index)
 
 
 def _is_spread(leaf: Any) -> bool:
@@ -151,7 +151,7 @@ def _is_prefix(prefix: str, path: str) -> bool:
     return not prefix or path.startswith(prefix + "/") or matches(prefix, path)
 
 
-def fill(made: list[CallResult]) -> list[Any]:
+def fill(made: list[HostArgument]) -> list[Any]:
     """The arguments as trees of host copies; arrays described only by their shape get their numbers here."""
     hosts = []
     for one in made:
@@ -163,7 +163,7 @@ def fill(made: list[CallResult]) -> list[Any]:
     return hosts
 
 
-def place(hosts: list[Any], made: list[CallResult], mesh: Any) -> list[Any]:
+def place(hosts: list[Any], made: list[HostArgument], mesh: Any) -> list[Any]:
     """Host copies placed on a mesh by their specs."""
     placed = []
     for host, one in zip(hosts, made, strict=True):
@@ -180,7 +180,7 @@ def place(hosts: list[Any], made: list[CallResult], mesh: Any) -> list[Any]:
     return placed
 
 
-def describe(made: list[CallResult], mesh: Any) -> list[Any]:
+def describe(made: list[HostArgument], mesh: Any) -> list[Any]:
     """The arguments with every array described by shape, dtype and sharding only, to compile without
     memory.
     """

@@ -35,7 +35,7 @@ class Described:
 
 
 def describe(
-    found: Compiled, mesh: Any, made: Sequence[place.CallResult], out: Mapping[str, P], backend: str = "cpu"
+    found: Compiled, mesh: Any, made: Sequence[place.HostArgument], out: Mapping[str, P], backend: str = "cpu"
 ) -> Described:
     """The facts of a function compiled on `mesh`; `made` are the arguments' specs, `out` those of outputs."""
     sizes = {str(name): int(size) for name, size in mesh.shape.items()}
@@ -100,7 +100,7 @@ def _chosen(header: str, found: Compiled) -> list[bool]:
     ]
 
 
-def _taken(one: Taken, made: Sequence[place.CallResult], axes: Axes) -> Array:
+def _taken(one: Taken, made: Sequence[place.HostArgument], axes: Axes) -> Array:
     spec = made[one.argument].specs.get(one.leaf.path) if one.argument < len(made) else None
     expected = "" if spec is None else str(spec)
     return array("in", one.leaf, axes, expected, one.given, one.aliased)

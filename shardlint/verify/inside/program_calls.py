@@ -19,7 +19,7 @@ from shardlint.verify.report import array_text
 _MOST = 1000
 
 
-class CallResult:
+class Origins:
     """What arrays were made of, in words that are the same in each process: an argument's name, or a digest of the
     program and what that was given.
     """
@@ -44,7 +44,7 @@ class CallResult:
         return (of, shown) if alive() is array else ("", "")
 
 
-def watch(tell: Callable[[dict[str, Any]], None], made: CallResult) -> None:
+def watch(tell: Callable[[dict[str, Any]], None], made: Origins) -> None:
     """Have every call of a compiled program wait for its result, so that a process that hangs stands at
     the line that does, and tell of the first calls that several processes make together (see `consistency.Call`).
 

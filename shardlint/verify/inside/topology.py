@@ -93,7 +93,7 @@ class _Refused(Exception):
     """A program the compiler refuses for want of memory, and the figures it gives."""
 
 
-def _made(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[place.CallResult]:
+def _made(fixture: Fixture, sizes: Mapping[str, int], mesh: Any) -> list[place.HostArgument]:
     """The fixture's arguments, with a spec for every array.
 
     What makes them may fill arrays, which no device of a topology can hold: it is given simulated devices, and where

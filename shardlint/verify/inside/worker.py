@@ -101,7 +101,7 @@ def work(
             say({"ready": ready, "line": load.place_of(function), "under": under})
             wait()
             enter("running fn")
-            origins = program_calls.CallResult()
+            origins = program_calls.Origins()
             for name, leaf in named(args):
                 origins.name(leaf, name, name)
             program_calls.watch(lambda call: say({"call": call}), origins)
@@ -143,7 +143,7 @@ def _join(job: dict[str, Any], index: int, port: int) -> None:
     )
 
 
-def spread(made: Sequence[place.CallResult], mesh: Any) -> list[Any]:
+def spread(made: Sequence[place.HostArgument], mesh: Any) -> list[Any]:
     """The arguments as global arrays, each process giving the parts its devices hold from what it made
     itself: that those agree is what the level is to find out. Arrays that are global already are moved to
     their spec.
@@ -160,7 +160,7 @@ def spread(made: Sequence[place.CallResult], mesh: Any) -> list[Any]:
     return placed
 
 
-def _global(leaf: Any, spec: Any, one: place.CallResult, mesh: Any) -> Any:
+def _global(leaf: Any, spec: Any, one: place.HostArgument, mesh: Any) -> Any:
     if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
         # Not device_put, which moves no keys.
         return leaf if spec is None else jax.jit(lambda x: x, out_shardings=place.named(mesh, spec))(leaf)
