@@ -81,13 +81,13 @@ shows = "TODO: raises, warns, sharding, numbers or donation"
 def begin(root: Path, code: str, name: str, folder: str) -> list[Path]:
     """Write the files of a new rule under `root`; return them. Raises `ValueError` for what is not a rule."""
     if not re.fullmatch(r"SL[1-9]\d\d", code):
-        raise ValueError(f"{code!r} is no code such as SL212")
+        raise ValueError(f"{code!r} is not a code such as SL212")
     if not re.fullmatch(r"[a-z]+(-[a-z0-9]+)+", name):
         raise ValueError(f"{name!r} is not a name such as device-put-in-jit")
     pack = root / "rules" / "shardlint_rules"
     if not (pack / folder / "__init__.py").is_file():
         known = ", ".join(sorted(path.parent.name for path in pack.glob("*/__init__.py")))
-        raise ValueError(f"{folder!r} is no folder of rules; there are {known}")
+        raise ValueError(f"{folder!r} is not a folder of rules; there are {known}")
     module = name.replace("-", "_")
     kind = "".join(part.capitalize() for part in name.split("-"))
     table = pack / "__init__.py"

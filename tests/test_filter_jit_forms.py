@@ -69,8 +69,8 @@ HEAD = (HERE / "head.txt").read_text("utf-8")
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        ("class T:\n    step = eqx.filter_jit(jnp.tanh, out_shardings=row)\n", "no plain function"),
-        ("def each(items):\n    return [eqx.filter_jit(jnp.tanh, out_shardings=s) for s in items]\n", "no plain"),
+        ("class T:\n    step = eqx.filter_jit(jnp.tanh, out_shardings=row)\n", "not a plain function"),
+        ("def each(items):\n    return [eqx.filter_jit(jnp.tanh, out_shardings=s) for s in items]\n", "not a plain"),
         (
             "def make(get):\n    return eqx.filter_jit(jnp.tanh, out_shardings={'a': get()})\n",
             "is not a plain function of this file",

@@ -72,9 +72,9 @@ def test_entries_stay_in_order(checkout: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "name", "folder", "said"),
     [
-        ("SL2", "made-up-mistake", "jit", "no code"),
-        ("SL299", "MadeUp", "jit", "no name"),
-        ("SL299", "made-up-mistake", "nowhere", "no folder of rules"),
+        ("SL2", "made-up-mistake", "jit", "not a code"),
+        ("SL299", "MadeUp", "jit", "not a name"),
+        ("SL299", "made-up-mistake", "nowhere", "not a folder of rules"),
         ("SL201", "made-up-mistake", "jit", "taken"),
         ("SL299", "device-put-in-jit", "jit", "taken"),
     ],

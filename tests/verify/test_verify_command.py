@@ -124,7 +124,7 @@ def test_files_are_found_by_mention(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_a_report_does_not_run_away() -> None:
     failures = [
-        Failure("sharding", where=f"out[{index}]", expected="P('data')", actual="P()") for index in range(50)
+        Failure("sharding", where=f"out[{index}]", expected="P('data')", actual=f"P({index})") for index in range(50)
     ]
     text = text_report(
         Run([VerifyResult("fx:step", "compile", "fail", failures=failures)], {}, [], []), False
