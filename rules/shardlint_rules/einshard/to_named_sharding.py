@@ -12,9 +12,9 @@ from shardlint.rules_api.imports import spell_short
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
+from shardlint_rules.einshard._plan import SharedMesh, shared_mesh
 from shardlint_rules.einshard.calls import MAKE, SHARD, shape, written
 from shardlint_rules.einshard.expression import Expression
-from shardlint_rules.einshard.plan import SharedMesh, shared_mesh
 
 _NAMES = ("mesh", "device_mesh")
 _SHARDING = {"jax.sharding.NamedSharding": "NamedSharding", "jax.sharding.PartitionSpec": "P"}

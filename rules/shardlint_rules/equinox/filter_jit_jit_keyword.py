@@ -95,7 +95,7 @@ class FilterJitJitKeyword(Rule):
         )
 
     def _fix(self, site: Site) -> tuple[Fix | None, str]:
-        from shardlint_rules.equinox.donate_mode import rewrite
+        from shardlint_rules.equinox._donate_mode import rewrite
 
         try:
             return rewrite(site), ""

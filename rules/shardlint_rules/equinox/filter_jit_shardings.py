@@ -11,7 +11,11 @@ from shardlint.model.signatures import SHARDING_SETTINGS
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.before_0_13_1 import Outcome, outcome_of_inputs, outcome_of_outputs
+from shardlint_rules.equinox._shardings_inside.before_0_13_1 import (
+    Outcome,
+    outcome_of_inputs,
+    outcome_of_outputs,
+)
 from shardlint_rules.equinox.wrapped import NotRewritten, hidden_settings
 
 _HARMS = (Harm.CRASH, Harm.SILENT, Harm.COST, Harm.REMOVED)
@@ -97,7 +101,7 @@ class FilterJitShardings(Rule):
         return Outcome(f"{release}{text}. From 0.13.1 wrapping raises ValueError.", harm, proven[0].certainty)
 
     def _fix(self, site: Site) -> tuple[Fix | None, str]:
-        from shardlint_rules.equinox.shardings_into_body import rewrite
+        from shardlint_rules.equinox._shardings_inside.shardings_into_body import rewrite
 
         try:
             return rewrite(site), ""

@@ -9,7 +9,7 @@ from typing import ClassVar
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.devices import asked, committed, differ
+from shardlint_rules.equinox._devices import asked, committed, differ
 from shardlint_rules.equinox.placement import by_parts, two_arguments
 
 

@@ -10,7 +10,7 @@ from shardlint.config.versions import show
 from shardlint.model.values import Api
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.sharding_helper import Helper, recognise
+from shardlint_rules.equinox._sharding_helper import Helper, recognise
 
 # What such helpers were written with, and the release of jax that has it no more.
 _REMOVED = {

@@ -12,7 +12,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Function, Transformed
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.closures import carried, split_at
+from shardlint_rules.equinox._closures import carried, split_at
 from shardlint_rules.equinox.jitted import Jitted, jitted
 from shardlint_rules.jit.placed import PLACED_WORDS
 

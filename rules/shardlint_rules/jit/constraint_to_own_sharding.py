@@ -9,9 +9,9 @@ from typing import ClassVar
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.own_sharding import own_sharding
+from shardlint_rules.jit._own_sharding import own_sharding
+from shardlint_rules.jit._traced_values import is_tracer
 from shardlint_rules.jit.placed import knows_it_is_traced
-from shardlint_rules.jit.traced_values import is_tracer
 
 _ASKING = ("builtins.hasattr", "builtins.getattr")
 _PLACING = tuple(name for name in PLACING if name != "jax.reshard")

@@ -9,10 +9,10 @@ from shardlint.model.values import Api, CallResult, Constant, Value
 from shardlint.rewrite.edits import Layer
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit import memories
+from shardlint_rules.jit import _memories
+from shardlint_rules.jit._putting import PUT as _PUT
+from shardlint_rules.jit._putting import Placement, also_eager, placement, shardings
 from shardlint_rules.jit.placed import ASKS_TRACED
-from shardlint_rules.jit.putting import PUT as _PUT
-from shardlint_rules.jit.putting import Placement, also_eager, placement, shardings
 
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "jax.sharding.GSPMDSharding")
 
@@ -83,13 +83,13 @@ class DevicePutInJit(Rule):
         form = "named-sharding" if not places else "" if explicit is False else "mesh"
         if (form and not site.wants(form)) or site.region.traced not in ("always", "sometimes"):
             return None
-        if memories.spoken_of(site):
+        if _memories.spoken_of(site):
             return None  # its input may come from another memory, which device_put does leave
         return form or ("" if site.region.proven or also_eager(site) else "maybe-traced")
 
     def _places(self, site: Site, target: ast.expr, values: list[Value]) -> bool | None:
         """Whether the target is a sharding: True when it surely is, False when it may be, None when it is not."""
-        if any(word in site.text(target) for word in memories.WORDS):
+        if any(word in site.text(target) for word in _memories.WORDS):
             return None
         sure = bool(values)
         for option in values:

@@ -11,8 +11,8 @@ from shardlint.model.mesh.shardings import JITS
 from shardlint.model.values import CallResult, Transformed, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit._spellings import Side, comparisons, same_in_other_words, side, spec_in
 from shardlint_rules.jit.reads import name_of, reads
-from shardlint_rules.jit.spellings import Side, comparisons, same_in_other_words, side, spec_in
 
 _SPEC = "jax.sharding.PartitionSpec"
 _SHARDING = "jax.sharding.NamedSharding"

@@ -13,7 +13,7 @@ from shardlint.model.values import Place, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
-from shardlint_rules.jit.called_with import parameter_shapes
+from shardlint_rules.jit._called_with import parameter_shapes
 
 _PUT = "jax.device_put"
 _WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")

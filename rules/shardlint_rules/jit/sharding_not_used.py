@@ -19,7 +19,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
-from shardlint_rules.jit.forgotten import FORWARDED, PASSED, left_out, literal
+from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
 
 _SHARDINGS = (
     "sharding",

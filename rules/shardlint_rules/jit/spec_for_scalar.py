@@ -23,7 +23,7 @@ from shardlint.model.values import (
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
-from shardlint_rules.jit.scalar_leaves import of_value, scalar_leaf
+from shardlint_rules.jit._scalar_leaves import of_value, scalar_leaf
 from shardlint_rules.jit.trees import MAPS
 
 _GIVEN = {

@@ -11,9 +11,9 @@ from shardlint.model.values import CallResult, Parameter, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.jit.entered_beside import outside
-from shardlint_rules.jit.mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
-from shardlint_rules.jit.mesh_meant import mesh_meant
+from shardlint_rules.jit._entered_beside import outside
+from shardlint_rules.jit._mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
+from shardlint_rules.jit._mesh_meant import mesh_meant
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.given import SHARDED_JITS, TAKERS, Given, given, jitted
 

@@ -14,6 +14,8 @@ from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint_rules.jit._kept import Kept, kept
+from shardlint_rules.jit._spare import fills_another
 from shardlint_rules.jit.donated import (
     asked,
     handed_over,
@@ -25,9 +27,7 @@ from shardlint_rules.jit.donated import (
     taken,
     written,
 )
-from shardlint_rules.jit.kept import Kept, kept
 from shardlint_rules.jit.no_output import unwrapped, why_none
-from shardlint_rules.jit.spare import fills_another
 
 
 class UseAfterDonate(Rule):

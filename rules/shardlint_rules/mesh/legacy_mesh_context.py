@@ -10,8 +10,8 @@ from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.values import Api, CallResult, Value, options
 from shardlint.rules_api.rule import Finding, Fix, Harm, Rule, Safety, Withs
 from shardlint.rules_api.site import Site
+from shardlint_rules.mesh._set_already import set_already
 from shardlint_rules.mesh.legacy import entered, items, libraries, stays, surely_a_mesh, to_set_mesh
-from shardlint_rules.mesh.set_already import set_already
 from shardlint_rules.upgrade import joint
 from shardlint_rules.upgrade.readers import file_imports, readers
 

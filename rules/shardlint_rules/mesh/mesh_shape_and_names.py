@@ -10,7 +10,7 @@ from shardlint.model.shapes import Shape, shape_of
 from shardlint.model.values import CallResult, Constant, Items, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh.stand_in import fuller
+from shardlint_rules.mesh._stand_in import fuller
 
 _MESH = "jax.sharding.Mesh"
 _MAKE = "jax.make_mesh"

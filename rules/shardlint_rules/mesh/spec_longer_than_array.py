@@ -10,8 +10,8 @@ from shardlint.model.shapes import shape_of
 from shardlint.model.values import Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.mesh._any_rank import MAKING, any_rank, any_shape, rank_at_most
 from shardlint_rules.mesh._initializers import KEYWORDS, too_many
-from shardlint_rules.mesh.any_rank import MAKING, any_rank, any_shape, rank_at_most
 
 # The array and the sharding it is given.
 _GIVEN = {

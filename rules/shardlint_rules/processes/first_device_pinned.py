@@ -9,9 +9,9 @@ from shardlint.model.process.processes import asks_itself, guard, several
 from shardlint.model.values import Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.processes._device_uses import Use, uses
+from shardlint_rules.processes._memory_of_all import of_all
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.device_uses import Use, uses
-from shardlint_rules.processes.memory_of_all import of_all
 
 _LOCAL = "jax.local_devices"
 _TELLING = ("jax.process_index", "jax.process_count", "jax.distributed", "jax.local_devices", "multihost_utils")

@@ -13,9 +13,9 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule,
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
+from shardlint_rules.processes._given_devices import given_devices
+from shardlint_rules.processes._leading import leading
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.given_devices import given_devices
-from shardlint_rules.processes.leading import leading
 
 _ALL, _OWN = "jax.device_count", "jax.local_device_count"
 _BATCH = r"(?:batch(?:_?size)?|bsz?|examples)"

@@ -12,9 +12,9 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope
 from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes._trackers import LOGGING, by_one, started_by_one
+from shardlint_rules.processes._writers import WRITES, beside, maybe_one
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.trackers import LOGGING, by_one, started_by_one
-from shardlint_rules.processes.writers import WRITES, beside, maybe_one
 
 _OPEN = {
     "builtins.open": 1,

@@ -13,8 +13,8 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope, last_name
+from shardlint_rules.processes._unordered import seeded, unordered
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.unordered import seeded, unordered
 
 _INDEX = ("jax.process_index", "jax.host_id")
 _SHUFFLES = ("random.shuffle", "numpy.random.shuffle")

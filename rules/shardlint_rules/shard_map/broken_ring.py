@@ -10,7 +10,7 @@ from shardlint.model.values import Constant, Items
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.shard_map.rings import Ring, ring_of
+from shardlint_rules.shard_map._rings import Ring, ring_of
 
 # What tells that every device is meant to be reached, and that the ends are left open on purpose.
 _RING = regex(r"(?<![a-z])ring|rotat|cyclic|circular|all_?reduce|all_?gather|all_?to_?all", re.I)

@@ -12,9 +12,9 @@ from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, Items, Table, Transformed, Value
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.named import named_for, plain
+from shardlint_rules.shard_map._named import named_for, plain
+from shardlint_rules.shard_map._seen import Seen, returns_one_array, seen_calls
 from shardlint_rules.shard_map.runs import MAPPING, mapping_call, runs
-from shardlint_rules.shard_map.seen import Seen, returns_one_array, seen_calls
 
 
 class ShardMapArity(Rule):

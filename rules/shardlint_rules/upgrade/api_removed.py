@@ -10,7 +10,7 @@ from shardlint.model.values import Constant
 from shardlint.rewrite.unused import without_lines
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
-from shardlint_rules.upgrade import ambient, device_put, joint, positional
+from shardlint_rules.upgrade import _device_put, _positional, ambient, joint
 from shardlint_rules.upgrade.places import Use, certainty, exact, in_a_bridge, use_of
 from shardlint_rules.upgrade.renaming import renamed, why_kept
 from shardlint_rules.upgrade.table import OPTIONS, Name, options_gone, table, trigger_names
@@ -134,10 +134,10 @@ class ApiRemoved(Rule):
 def carried(site: Site, use: Use) -> tuple[Fix | None, str]:
     """The fix where something else takes the name's place; or why there is none, where it could be."""
     name = use.dotted
-    if name == positional.NAME:
-        made = positional.fix(site)
-    elif name in device_put.NAMES:
-        made = device_put.fix(site, name)
+    if name == _positional.NAME:
+        made = _positional.fix(site)
+    elif name in _device_put.NAMES:
+        made = _device_put.fix(site, name)
     elif name in ambient.OLD:
         moved = joint.carried(site)
         return (None, moved) if isinstance(moved, str) else (moved, "")

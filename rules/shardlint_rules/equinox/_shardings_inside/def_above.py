@@ -26,16 +26,16 @@ from shardlint.model.values import Api, Function, Transformed, Value, options
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.body import input_lines
-from shardlint_rules.equinox.given_shardings import Each, sources
-from shardlint_rules.equinox.layout import line_length
-from shardlint_rules.equinox.outer_def import indent_of, results
-from shardlint_rules.equinox.same_in_body import changes, makes_sharding
+from shardlint_rules.equinox._shardings_inside.body import input_lines
+from shardlint_rules.equinox._shardings_inside.given_shardings import Each, sources
+from shardlint_rules.equinox._shardings_inside.layout import line_length
+from shardlint_rules.equinox._shardings_inside.outer_def import indent_of, results
+from shardlint_rules.equinox._shardings_inside.same_in_body import changes, makes_sharding
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 if TYPE_CHECKING:
+    from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
     from shardlint_rules.equinox.call_text import Cut
-    from shardlint_rules.equinox.shardings_into_body import Asked
 
 _UNIT = "    "
 _SIMPLE = (ast.Assign, ast.AnnAssign, ast.Return, ast.Expr)

@@ -7,9 +7,9 @@ import ast
 from shardlint.rules_api.imports import spell_short
 from shardlint.rules_api.rule import Edit, Fix, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.upgrade._positional import NEW
 from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.places import references
-from shardlint_rules.upgrade.positional import NEW
 
 NAMES = ("jax.device_put_sharded", "jax.device_put_replicated")
 

@@ -11,7 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
-from shardlint_rules.jit.mesh_of_object import (
+from shardlint_rules.jit._mesh_of_object import (
     class_around,
     is_mesh,
     is_mesh_type,

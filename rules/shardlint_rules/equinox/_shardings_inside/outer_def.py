@@ -9,15 +9,15 @@ from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Scope
-from shardlint_rules.equinox.body import input_lines
-from shardlint_rules.equinox.given_shardings import Each, One, sources
-from shardlint_rules.equinox.layout import line_length
+from shardlint_rules.equinox._shardings_inside.body import input_lines
+from shardlint_rules.equinox._shardings_inside.given_shardings import Each, One, sources
+from shardlint_rules.equinox._shardings_inside.layout import line_length
+from shardlint_rules.equinox._shardings_inside.written_function import WithoutBody
 from shardlint_rules.equinox.wrapped import NotRewritten, OutOfReach
-from shardlint_rules.equinox.written_function import WithoutBody
 
 if TYPE_CHECKING:
+    from shardlint_rules.equinox._shardings_inside.shardings_into_body import Asked
     from shardlint_rules.equinox.call_text import Cut
-    from shardlint_rules.equinox.shardings_into_body import Asked
 
 _UNIT = "    "
 

@@ -7,7 +7,7 @@ import ast
 from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.given_shardings import Each, Given, One
+from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 

@@ -8,8 +8,8 @@ import re
 from shardlint.rules_api.imports import spell
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint_rules.equinox.given_shardings import Each, Given, One
-from shardlint_rules.equinox.layout import assigned, indented, line_length
+from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One
+from shardlint_rules.equinox._shardings_inside.layout import assigned, indented, line_length
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 
