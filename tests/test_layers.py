@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import shardlint
+import shardlint_rules
 
 ROOT = Path(shardlint.__file__).parent
 # What a folder may import from, beside itself.
@@ -60,3 +61,48 @@ def test_imports_go_down() -> None:
         if folder in BELOW and folder != own and folder not in BELOW[own].split()
     }
     assert back == BACK
+
+
+RULES = Path(shardlint_rules.__file__).parent
+
+
+def test_what_serves_one_rule_alone_has_a_leading_underscore() -> None:
+    """A helper module says by its name who may use it: `_name` one rule, `name` every rule."""
+    rules = {where.partition(":")[0] for where in shardlint_rules.RULES.values()}
+    importers = _importers()
+
+    def owners(module: str) -> set[str]:
+        """The rules that import a module, through other helpers too."""
+        found: set[str] = set()
+        todo, seen = [module], {module}
+        while todo:
+            for importer in importers.get(todo.pop(), ()):
+                if importer in rules:
+                    found.add(importer)
+                elif importer not in seen:
+                    seen.add(importer)
+                    todo.append(importer)
+        return found
+
+    helpers = [name for name in importers if name not in rules]
+    assert len(helpers) > 50
+    private = {name for name in helpers if "._" in name}
+    alone = {name for name in helpers if len(owners(name)) == 1}
+    assert alone <= private
+
+
+def _importers() -> dict[str, set[str]]:
+    """The modules of the rule pack, packages apart, each with those that import it."""
+    paths = {
+        ".".join(path.relative_to(RULES.parent).with_suffix("").parts): path
+        for path in RULES.rglob("*.py")
+        if path.name != "__init__.py"
+    }
+    found: dict[str, set[str]] = {name: set() for name in paths}
+    for name, path in paths.items():
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                for used in (node.module, *(f"{node.module}.{alias.name}" for alias in node.names)):
+                    if used in found:
+                        found[used].add(name)
+    return found
