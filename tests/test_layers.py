@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
-import shardlint
 import shardlint_rules
+
+import shardlint
 
 ROOT = Path(shardlint.__file__).parent
 # What a folder may import from, beside itself.

@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from shardlint.model.branches import Condition, conditions
+from shardlint.model.ends import End
 from shardlint.model.evaluator.evaluate import scope_label
-from shardlint.model.flow import End, Flow
+from shardlint.model.flow import Flow
 from shardlint.model.needs import Circular
 from shardlint.model.values import Place
 from shardlint.model.ways import ways_in

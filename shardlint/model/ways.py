@@ -6,8 +6,8 @@ import ast
 
 from shardlint.model import api
 from shardlint.model.branches import Condition, comes_to
+from shardlint.model.ends import End, Ends
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.flow import End, Ends
 from shardlint.model.signatures import SHARDING_SETTINGS, jitted, parameters_of
 from shardlint.model.values import Items, Place, options
 from shardlint.syntax import FileFacts, Scope

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.flow import End
+from shardlint.model.ends import End
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Definition, of_definition
 from shardlint.model.values import Place

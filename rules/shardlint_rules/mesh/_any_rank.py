@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.flow import End
+from shardlint.model.ends import End
 from shardlint.model.mesh.meshes import leaves
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup

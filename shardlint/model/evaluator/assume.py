@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
+from shardlint.model.ends import End
 from shardlint.model.evaluator.callers import Callers, moved
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.flow import End
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
     Assumed,

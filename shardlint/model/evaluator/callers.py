@@ -6,8 +6,9 @@ import ast
 from dataclasses import replace
 
 from shardlint.model import api
+from shardlint.model.ends import End, Ends
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.flow import End, Ends, Flow
+from shardlint.model.flow import Flow
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.values import (
     CallResult,

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Literal
 
 from shardlint.model import api
+from shardlint.model.ends import Ends
 from shardlint.model.evaluator.evaluate import Evaluator
-from shardlint.model.flow import Ends, Flow
+from shardlint.model.flow import Flow
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, mesh_of
 from shardlint.model.needs import Circular, Memo
 from shardlint.model.values import (

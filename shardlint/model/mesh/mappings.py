@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.model.flow import Ends, Wrapper
+from shardlint.model.ends import Ends, Wrapper
 from shardlint.model.mesh.contexts import Contexts
 from shardlint.model.values import CallResult, Constant, Place, Value, options
 from shardlint.syntax import FileFacts

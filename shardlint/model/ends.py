@@ -1,0 +1,70 @@
+"""What becomes of a function: the calls that run it, and the transforms it went through on the way."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from shardlint.model.values import Place
+
+_MOST = 200
+
+
+@dataclass(frozen=True)
+class Wrapper:
+    """A transform a function went through: what it does, its name as people write it, where, and its canonical name."""
+
+    effect: str
+    name: str
+    place: Place
+    how: str = "wrapped by"
+    api: str = ""
+
+
+@dataclass(frozen=True)
+class End:
+    """One thing that becomes of a function.
+
+    `wrapped`: it went into a staging transform at `place`: whatever calls the result, the function runs traced.
+    `called`: it is run by the call at `place`, through `wrappers` (outermost last).
+    `escaped`: it is lost sight of; `why` tells how.
+    """
+
+    kind: Literal["wrapped", "called", "escaped"]
+    place: Place
+    wrappers: tuple[Wrapper, ...]
+    why: str = ""
+
+    @property
+    def staged(self) -> bool:
+        """Whether the function runs traced, however it is called from here."""
+        return any(wrapper.effect == "staged" for wrapper in self.wrappers)
+
+
+@dataclass
+class Ends:
+    """All the ends found. `cut` says that following was stopped before all was seen."""
+
+    found: list[End] = field(default_factory=list)
+    cut: bool = False
+
+    @property
+    def complete(self) -> bool:
+        """Whether every call of the function is known."""
+        return not self.cut and not any(end.kind == "escaped" for end in self.found)
+
+    @property
+    def lost(self) -> bool:
+        """Whether there may be calls, not through a staging transform, that we do not see."""
+        return self.cut or any(end.kind == "escaped" and not end.staged for end in self.found)
+
+    def stops(self, wrappers: tuple[Wrapper, ...]) -> bool:
+        """Whether following a function further, through these wrappers, could prove nothing more."""
+        return self.lost or (not self.complete and any(wrapper.effect == "staged" for wrapper in wrappers))
+
+    def add(self, end: End) -> None:
+        """Record an end."""
+        if len(self.found) < _MOST:
+            self.found.append(end)
+        else:
+            self.cut = True
