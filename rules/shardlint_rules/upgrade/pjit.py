@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
+from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
-from shardlint.model.values import Api, CallResult, Constant, options
+from shardlint.model.values import Api, Assumed, CallResult, Constant, Parameter, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -23,6 +24,7 @@ _POSITIONS = (
     "donate_argnums",
     "donate_argnames",
 )
+_NONE = Constant(None)
 _OLD_NAMES = {"in_axis_resources": "in_shardings", "out_axis_resources": "out_shardings"}
 
 
@@ -70,6 +72,7 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
     if any(isinstance(argument, ast.Starred) for argument in call.args):
         return "its arguments are hidden in a *"
     given = call.args[before:]
+    outputs: list[ast.expr] = []
     if len(given) > len(_POSITIONS):
         return "it is given more arguments than are known"
     for parameter, argument in zip(_POSITIONS, given, strict=False):
@@ -78,18 +81,23 @@ def as_jit(site: Site, node: ast.expr, under_a_mesh: bool) -> list[Edit] | str:
             return "an argument stands in a bracket of its own"
         edits.append(Edit(start, start, f"{parameter}="))
         if parameter == "out_shardings" and under_a_mesh:
-            edits += _replicated(site, argument)
+            outputs.append(argument)
     for keyword in call.keywords:
         if keyword.arg in _OLD_NAMES:
             start = site.file.span(keyword)[0]
             edits.append(Edit(start, start + len(keyword.arg), _OLD_NAMES[keyword.arg]))
         if keyword.arg in ("out_shardings", "out_axis_resources") and under_a_mesh:
-            edits += _replicated(site, keyword.value)
+            outputs.append(keyword.value)
+    for node in outputs:
+        replicated = _replicated(site, node)
+        if isinstance(replicated, str):
+            return replicated
+        edits += replicated
     return edits
 
 
-def _replicated(site: Site, node: ast.expr) -> list[Edit]:
-    """`None` as the `P()` that it means."""
+def _replicated(site: Site, node: ast.expr) -> list[Edit] | str:
+    """`None` as the `P()` that it means; or why that can't be written."""
     edits: list[Edit] = []
     todo: list[ast.expr] = [node]
     while todo:
@@ -98,11 +106,43 @@ def _replicated(site: Site, node: ast.expr) -> list[Edit]:
             case ast.Constant(value=None):
                 name, imports = site.spell("jax.sharding.PartitionSpec")
                 edits += [site.replace(part, f"{name}()"), *imports]
-            case ast.Tuple(elts=inner) | ast.List(elts=inner):
+            case ast.Tuple(elts=inner) | ast.List(elts=inner) | ast.Dict(values=inner):
                 todo += inner
-            case ast.Dict(values=inner):
-                todo += inner
+            case ast.IfExp(body=body, orelse=orelse):
+                todo += [body, orelse]
+            case ast.Name() | ast.Attribute() if _may_be_none(site, part):
+                name, imports = site.spell("jax.sharding.PartitionSpec")
+                text = site.text(part)
+                edits += [site.replace(part, f"{name}() if {text} is None else {text}"), *imports]
+            case _ if _may_be_none(site, part) or _holds_none(site, part):
+                text = " ".join(site.text(part).split())
+                return f"`{text}` may hold None, which is replicated to pjit and open to jax.jit"
     return edits
+
+
+def _may_be_none(site: Site, node: ast.expr) -> bool:
+    """Whether a caller gives None, or an annotation or default allows it where the callers are not known."""
+    value = site.program.followed(site.value(node))
+    return any(_allows_none(site, one) for one in options(value))
+
+
+def _allows_none(site: Site, value: Value) -> bool:
+    if isinstance(value, Assumed):
+        return value.value == _NONE
+    if not isinstance(value, Parameter) or not isinstance(value.place.node, ast.arg):
+        return value == _NONE
+    file, declared = value.place.file, value.place.node
+    defaults = [one.value for one in file.bindings(file.home(declared), value.name) if one.node is declared]
+    if any(isinstance(one, ast.Constant) and one.value is None for one in defaults):
+        return True
+    annotation = declared.annotation
+    return annotation is not None and _NONE in annotated(site.program.evaluator, Place(file, annotation))
+
+
+def _holds_none(site: Site, node: ast.expr) -> bool:
+    """Whether a leaf of a tree of shardings is None."""
+    value = site.program.evaluator.trees.expanded(site.program.followed(site.value(node)))
+    return any(leaf == _NONE for leaf in leaves(value))
 
 
 def _opening(file: FileFacts, argument: ast.expr) -> int | None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from shardlint.model.reach import lookup
 from shardlint.model.values import Constant, Place, Value
-from shardlint.syntax import last_name
+from shardlint.syntax import FileFacts, last_name
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -14,7 +15,11 @@ if TYPE_CHECKING:
 _WRAPPING = ("Optional", "Annotated", "Final", "ClassVar", "InitVar", "Required", "NotRequired")
 
 
-def annotated(evaluator: Evaluator, place: Place) -> list[Value]:
+# Names that stand for unions of names that stand for unions.
+_ALIASES = 8
+
+
+def annotated(evaluator: Evaluator, place: Place, aliases: int = _ALIASES) -> list[Value]:
     """The classes an annotation names, those of a union each; `None` among them is `Constant(None)`."""
     node = place.node
     match node:
@@ -24,19 +29,33 @@ def annotated(evaluator: Evaluator, place: Place) -> list[Value]:
             return _text(evaluator, place, text)
         case ast.BinOp(op=ast.BitOr()):
             parts = [node.left, node.right]
-            return [one for part in parts for one in annotated(evaluator, Place(place.file, part))]
+            return [one for part in parts for one in annotated(evaluator, Place(place.file, part), aliases)]
         case ast.Subscript():
             last = last_name(node.value)
             inside = node.slice
             first = inside.elts[0] if isinstance(inside, ast.Tuple) and inside.elts else inside
             if last == "Union":
                 parts = inside.elts if isinstance(inside, ast.Tuple) else [inside]
-                return [one for part in parts for one in annotated(evaluator, Place(place.file, part))]
+                return [one for part in parts for one in annotated(evaluator, Place(place.file, part), aliases)]
             if last in _WRAPPING:
-                found = annotated(evaluator, Place(place.file, first))
+                found = annotated(evaluator, Place(place.file, first), aliases)
                 return [*found, Constant(None)] if last == "Optional" else found
-            return annotated(evaluator, Place(place.file, node.value))
+            return annotated(evaluator, Place(place.file, node.value), aliases)
+        case ast.Name() if aliases and (alias := _alias(place.file, node)) is not None:
+            return annotated(evaluator, alias, aliases - 1)
     return [evaluator.value(place)]
+
+
+def _alias(file: FileFacts, name: ast.Name) -> Place | None:
+    """What a name stands for that a module gives to a union or an Optional: `Spec = P | None`."""
+    bindings, _ = lookup(file, name, name.id)
+    if len(bindings) != 1 or bindings[0].kind != "assign":
+        return None
+    value = bindings[0].value
+    composed = isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr)
+    composed = composed or (isinstance(value, ast.Subscript) and last_name(value.value) in (*_WRAPPING, "Union"))
+    inside = value is not None and any(one is name for one in ast.walk(value))
+    return Place(file, value) if composed and value is not None and not inside else None
 
 
 def _text(evaluator: Evaluator, place: Place, text: str) -> list[Value]:

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.experimental.pjit import pjit
 from jax.interpreters import pxla
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+Spec = P | None
 MESH = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
 X = np.arange(32, dtype=np.float32).reshape(8, 4)
 
@@ -59,3 +60,22 @@ def bound():
     with Mesh(np.array(jax.devices()).reshape(2, 4), ("data", "model")) as mesh:
         assert not mesh.empty
         return pjit(lambda x: x - 1, out_shardings=P("model"))(X)
+
+
+def gather(x, spec=None):
+    with MESH:
+        return pjit(lambda a: a + 1, out_shardings=spec)(x)
+
+
+def given_no_spec():
+    return gather(jax.device_put(X, NamedSharding(MESH, P("data"))))
+
+
+def given_none(spec: Spec):
+    with MESH:
+        placed = double(X)
+        return pjit(lambda a: (a, a), out_shardings=(spec, P("data") if spec is None else None))(placed)
+
+
+def optional():
+    return given_none(None), given_none(P("model"))
