@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model.values import CallResult, Constant, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._again import is_test
+from shardlint_rules.jit.repeated import is_test
 
 _ARGS = "orbax.checkpoint.args.PyTreeRestore"
 _HANDLER = "orbax.checkpoint.PyTreeCheckpointHandler"

@@ -10,7 +10,7 @@ from shardlint.model.values import Api, Constant, Function, Transformed, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope
-from shardlint_rules.jit._again import is_test
+from shardlint_rules.jit.repeated import is_test
 
 _LOADING = r"(?:load|restore|from_bytes|from_state_dict|read)"
 # They give arrays of numpy, whatever they are given.

@@ -13,8 +13,8 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.enclosing import around
-from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit.placed import asks_for_a_place
+from shardlint_rules.jit.repeated import is_test
 
 _JITTED = (*JITS, "equinox.filter_jit", "flax.nnx.jit")
 _STEP = regex(r"(?i)(^|_)(step|predict|forward|eval|evaluate)(_|$)")

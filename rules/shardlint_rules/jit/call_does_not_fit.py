@@ -9,9 +9,9 @@ from shardlint.model.signatures import Parameters, of_definition
 from shardlint.model.values import CallArguments, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._again import is_test
-from shardlint_rules.jit._helpers import CALLING, own_calls
 from shardlint_rules.jit._library_takes import TAKES, wrong_of
+from shardlint_rules.jit.own_calls import CALLING, own_calls
+from shardlint_rules.jit.repeated import is_test
 
 # The releases whose signatures were read; a newer one may take more.
 _KNOWN = "<0.13"

@@ -14,11 +14,11 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax.enclosing import around, caught
 from shardlint_rules.flax import sharded_init as init
-from shardlint_rules.jit._again import is_test
 from shardlint_rules.jit._dropped import ONLY_GIVING, dropped
-from shardlint_rules.jit._helpers import NAMES, gives_nothing
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
+from shardlint_rules.jit.own_calls import NAMES, gives_nothing
 from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place
+from shardlint_rules.jit.repeated import is_test
 
 _MAP = "jax.tree.map"
 _HALIAX = ("haliax.shard", "haliax.auto_sharded")

@@ -10,7 +10,8 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope
-from shardlint_rules.jit._again import (
+from shardlint_rules.jit.reads import name_of, reads
+from shardlint_rules.jit.repeated import (
     Loop,
     bound_in,
     called_in_a_loop,
@@ -19,7 +20,6 @@ from shardlint_rules.jit._again import (
     loop_around,
     once_only,
 )
-from shardlint_rules.jit.reads import name_of, reads
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from shardlint.rules_api.rule import Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._again import is_test
-from shardlint_rules.jit._helpers import CALLING, gives_nothing, own_calls
+from shardlint_rules.jit.own_calls import CALLING, gives_nothing, own_calls
+from shardlint_rules.jit.repeated import is_test
 
 
 class ResultIsNone(Rule):

@@ -13,7 +13,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit._again import is_test, loop_around
+from shardlint_rules.jit.repeated import is_test, loop_around
 
 _JITS = (*JITS, PMAP)
 # What a step of training says: what it updates is as large as the parameters.

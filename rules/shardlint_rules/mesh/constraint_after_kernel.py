@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.mesh._constraining import CONSTRAINING, constraining
+from shardlint_rules.mesh.constraining import CONSTRAINING, constraining
 
 _PREFIXES = ("activation_", "act_")
 _AXES = ("kernel_axes", "kernel_sharding_axes", "kernel_logical_axes", "shard_axes")

@@ -11,7 +11,7 @@ from shardlint.model.values import Items, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.mesh._constraining import CONSTRAINING, constraining
+from shardlint_rules.mesh.constraining import CONSTRAINING, constraining
 
 # `q_TNH`, `x_BTD`: the letters of the dimensions end the name.
 _ARRAY = regex(r"_([A-Z]{2,5})$")
