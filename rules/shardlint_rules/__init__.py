@@ -100,6 +100,7 @@ RULES = {
     "SL409": "shardlint_rules.shard_map.per_shard_statistics:PerShardStatistics",
     "SL410": "shardlint_rules.shard_map.replicated_as_sharded:ReplicatedAsSharded",
     "SL411": "shardlint_rules.shard_map.untiled_gather:UntiledGather",
+    "SL412": "shardlint_rules.shard_map.eager_shard_map:EagerShardMap",
     "SL413": "shardlint_rules.shard_map.constraint_on_manual_axis:ConstraintOnManualAxis",
     "SL414": "shardlint_rules.shard_map.pmap_out_none:PmapOutNone",
     "SL415": "shardlint_rules.shard_map.first_of_devices:FirstOfDevices",
