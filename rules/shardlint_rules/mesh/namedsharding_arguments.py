@@ -11,6 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _SPEC = "jax.sharding.PartitionSpec"
 _DEVICES = (*DEVICE_LISTS, "jax.experimental.mesh_utils.create_device_mesh")
@@ -23,9 +24,9 @@ class NamedShardingArguments(Rule):
     """`NamedSharding` is given something else than a mesh and a spec.
 
     ## What it does
-    Reports a string, a tuple or list of axis names, or `None` in the place of the `PartitionSpec`; axis
-    names spread over the call; mesh and spec in the wrong order; and devices, or an array of devices, in
-    the place of the mesh.
+    Reports a string, a tuple or list of axis names, a part of a spec (`spec[1:]`, `tuple(spec)` and `(*spec, None)` are
+    tuples), or `None` in the place of the `PartitionSpec`; axis names spread over the call; mesh and spec in the wrong
+    order; and devices, or an array of devices, in the place of the mesh.
 
     ## Why it hurts
     It raises where the sharding is made, with a message about something inside jax: `'str' object has no
@@ -79,6 +80,8 @@ class NamedShardingArguments(Rule):
         )
 
     def _spec(self, site: Site, spec: ast.expr) -> Finding | None:
+        if part_of_spec(site, spec):
+            return self._tuple(site, spec, "a part of a spec is a tuple, not a spec", empty=False)
         found = options(site.value(spec))
         if len(found) != 1:
             return None
@@ -88,17 +91,22 @@ class NamedShardingArguments(Rule):
             case Constant(value=None) if site.allows("jax", ">=0.5.3") and not site.assuming:  # else SL319 speaks
                 return self._none(site, spec)
             case Items(kind="tuple" | "list", items=items, open=False) if all(map(_entry, items)):
-                if site.allows("jax", ">=0.5,<0.6") or (not items and site.allows("jax", "<0.6")):
-                    return None
                 kind = "list" if isinstance(spec, ast.List) else "tuple"
-                return self._wrong(site, spec, f"a {kind} is not a spec", self._spread(site, spec))
+                return self._tuple(site, spec, f"a {kind} is not a spec", empty=not items)
         return None
+
+    def _tuple(self, site: Site, spec: ast.expr, label: str, *, empty: bool) -> Finding | None:
+        if site.allows("jax", ">=0.5,<0.6") or (empty and site.allows("jax", "<0.6")):
+            return None
+        return self._wrong(site, spec, label, self._spread(site, spec))
 
     def _spread(self, site: Site, spec: ast.expr) -> str:
         """The arguments of the PartitionSpec that a tuple or list was meant as."""
         if isinstance(spec, ast.Tuple | ast.List):
             return ", ".join(site.text(element) for element in spec.elts)
-        return f"*{site.text(spec)}"
+        if isinstance(spec, ast.Call) and part_of_spec(site, spec):
+            return f"*{site.text(spec.args[0])}"  # `tuple(spec)`
+        return f"*({site.text(spec)})" if isinstance(spec, ast.BinOp) else f"*{site.text(spec)}"
 
     def _strings(self, site: Site, spec: ast.expr) -> Finding:
         """A string, and the axis names that follow it as further arguments."""
@@ -128,7 +136,7 @@ class NamedShardingArguments(Rule):
     ) -> Finding:
         start, end = span or site.file.span(spec)
         fix: Fix | None = None
-        if isinstance(spec, ast.Constant | ast.Tuple | ast.List | ast.Name):
+        if isinstance(spec, ast.Constant | ast.Tuple | ast.List | ast.Name | ast.Subscript | ast.Call | ast.BinOp):
             name, imports = site.spell(_SPEC)
             edit = Edit(start, end, f"{name}({inner})")
             fix = site.fix(Safety.SAFE, f"write {name}({inner})", [edit, *imports])

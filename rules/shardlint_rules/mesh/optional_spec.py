@@ -13,6 +13,7 @@ from shardlint.model.values import Assumed, Constant, Items, Leaves, Parameter, 
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _PUT = ("jax.lax.with_sharding_constraint", "jax.reshard")
 _CONVERTED = tuple(
@@ -62,6 +63,8 @@ class OptionalSpec(Rule):
         last = node.values[-1] if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or) else node
         if node is None or last is None or asked_about(site.file, last, besides=node):
             return
+        if part_of_spec(site, node):
+            return  # a tuple: SL305 and SL326 speak of it
         found = self._why(site, node)
         if found is None:
             return

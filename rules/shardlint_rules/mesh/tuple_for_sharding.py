@@ -11,6 +11,7 @@ from shardlint.model.values import Api, Assumed, ClassValue, Constant, Items, Pl
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.optional_spec import asked_about
+from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _TAKING = {"jax.lax.with_sharding_constraint": "shardings", "jax.reshard": "out_shardings"}
 _RAISING_TYPE = ("jax.lax.with_sharding_constraint",)
@@ -23,7 +24,8 @@ class TupleForSharding(Rule):
 
     ## What it does
     Reports `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard`: with the tuple written out, under
-    a name, in a field whose default it is, or in a field that is annotated as a tuple (`flax.typing.Sharding`).
+    a name, in a field whose default it is, in a field that is annotated as a tuple (`flax.typing.Sharding`), or as a
+    part of a spec: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples.
 
     ## Why it hurts
     A tuple is a tree, here of strings, and a string is not a sharding: `TypeError`. Flax's own
@@ -47,6 +49,9 @@ class TupleForSharding(Rule):
         """At most one finding for a call."""
         node = site.argument(_TAKING[site.api])
         if node is None:
+            return
+        if part_of_spec(site, node):
+            yield self._finding(site, node, "", Certainty.PROVEN, "")
             return
         found = options(site.value(node))
         if found and all(_names(one) for one in found):

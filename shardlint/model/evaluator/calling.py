@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
+from shardlint.model.evaluator import parts
 from shardlint.model.evaluator.trees import of_table
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
@@ -170,7 +171,8 @@ class Calling:
                     return Transformed(callee, inner, arguments)
         if callee.name in ("builtins.tuple", "builtins.list") and len(arguments.positional) == 1:
             inner = self.evaluator.value(arguments.positional[0], arguments.environment)
-            found = [self.evaluator.trees.listed(option) for option in options(inner)]
+            evaluator = self.evaluator
+            found = [parts.entries(evaluator, one) or evaluator.trees.listed(one) for one in options(inner)]
             kind = callee.name.rpartition(".")[2]
             return choice(
                 [Items(kind, one.items, one.open, one.repeated) if one else Unknown() for one in found]

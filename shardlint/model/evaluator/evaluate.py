@@ -11,6 +11,7 @@ import builtins
 from collections.abc import Callable, Hashable
 
 from shardlint.model import api
+from shardlint.model.evaluator import parts
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
@@ -235,6 +236,7 @@ class Evaluator:
         for element in node.elts:
             if isinstance(element, ast.Starred):
                 inner = self.value(Place(file, element.value), env)
+                inner = parts.entries(self, inner) or inner
                 if isinstance(inner, Items):
                     found.extend(inner.items)
                     is_open = is_open or inner.open
@@ -291,8 +293,24 @@ class Evaluator:
 
     def _subscript(self, file: FileFacts, node: ast.Subscript, env: Environment | None) -> Value:
         whole = self.value(Place(file, node.value), env)
+        if isinstance(node.slice, ast.Slice):
+            return self._slice(file, node.slice, whole, env)
         index = self.value(Place(file, node.slice), env)
         return assumed(self._element(self.trees.expanded(settled(whole)), settled(index)), whole, index)
+
+    def _slice(self, file: FileFacts, node: ast.Slice, whole: Value, env: Environment | None) -> Value:
+        given = [
+            settled(self.value(Place(file, one), env)) if one is not None else None
+            for one in (node.lower, node.upper, node.step)
+        ]
+        found: list[Value] = []
+        for option in options(self.trees.expanded(settled(whole))):
+            base = parts.entries(self, option) or option
+            if isinstance(base, Items) and base.kind in ("tuple", "list"):
+                found.append(parts.sliced(base, tuple(given)))
+            else:
+                found.append(Unknown("a part of something unknown"))
+        return assumed(choice(found), whole)
 
     def _element(self, whole: Value, key: Value) -> Value:
         found = [self._element_of(option, key) for option in options(whole)]
