@@ -251,7 +251,7 @@ def test_standard_input_that_cannot_be_checked(write: Write, start: Start, data:
 def test_standard_input_is_not_checked_with_files(write: Write, run: Run, arguments: list[str]) -> None:
     ran = run("check", *arguments, cwd=write({"x.py": "x = 1\n"}))
     assert (ran.code, ran.out) == (2, "")
-    assert "standard input is checked alone: give - and no other path" in ran.err
+    assert "standard input is read alone: give - and no other path" in ran.err
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a shell that closes what it hands on")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardlint.cli.options import FAILED, PATHS, Given, named_alone, options_of, shared
+from shardlint.cli.options import FAILED, PATHS, STDIN, Given, named_alone, options_of, shared, standard_input
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -59,9 +59,7 @@ if TYPE_CHECKING:
 )
 @click.option("--profile", is_flag=True, help="Say on standard error where the time went.")
 @click.option("--no-cache", is_flag=True, help="Use nothing an earlier run found, and keep nothing.")
-@click.option(
-    "--stdin-filename", type=Given(path_type=Path), help="Name of the text on standard input (path -)."
-)
+@STDIN
 def check(
     paths: tuple[Path, ...],
     formats: tuple[str, ...],
@@ -96,13 +94,10 @@ def check(
     if profile:
         clock.start()
     options = options_of(kwargs)
-    stdin = None
-    if Path("-") in paths or stdin_filename is not None:
-        if paths not in ((), (Path("-"),)):
-            raise click.UsageError("standard input is checked alone: give - and no other path")
+    stdin = standard_input(paths, stdin_filename)
+    if stdin is not None:
         if reason is not None or diff_base is not None:
             raise click.UsageError("--add-suppressions and --diff-base are for files, not for standard input")
-        stdin = (stdin_filename or Path("stdin.py"), _standard_input())
     if reason is not None:
         _check_reason(reason)
     since = _since(diff_base)
@@ -127,17 +122,6 @@ def check(
             click.echo(line, err=True)
     undone = report.undone and not (since is not None and _nothing_changed(report))
     sys.exit(FAILED if undone or problems else 1 if report.findings and not exit_zero else 0)
-
-
-def _standard_input() -> bytes:
-    from shardlint.source.text import MAX_BYTES
-
-    if sys.stdin is None:
-        raise click.UsageError("standard input is closed")
-    data = sys.stdin.buffer.read(MAX_BYTES + 1)  # /dev/zero has no end
-    if len(data) > MAX_BYTES:
-        raise click.UsageError(f"standard input has more than {MAX_BYTES:,} bytes; shardlint reads no more")
-    return data
 
 
 def _since(said: str | None) -> str | None:

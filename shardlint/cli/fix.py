@@ -6,19 +6,22 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from shardlint.cli.options import FAILED, PATHS, named_alone, options_of, shared
+from shardlint.cli.options import FAILED, PATHS, STDIN, Given, named_alone, options_of, shared, standard_input
 from shardlint.output import by_project
 from shardlint.output.printable import printable
 from shardlint.output.text import count, frames
 from shardlint.rewrite.asking import Asking
-from shardlint.rewrite.fix import FixReport, Gate, diff, patch
+from shardlint.rewrite.fix import FixReport, Gate, diff, fix_text, patch
 from shardlint.rewrite.fix import fix as run
 from shardlint.rules_api.rule import Finding
 from shardlint.source.streams import is_terminal
+
+if TYPE_CHECKING:
+    from shardlint.engine.results import Options
 
 
 @click.command()
@@ -30,12 +33,20 @@ from shardlint.source.streams import is_terminal
 @click.option("--diff", "show_diff", is_flag=True, help="Print what would change; write nothing.")
 @click.option("--verify", is_flag=True, help="Take back what makes a fixture of the project worse.")
 @click.option("--interactive", is_flag=True, help="Show the diff of each fix, and ask whether to make it.")
+@click.option(
+    "--python",
+    type=Given(path_type=Path, exists=True, dir_okay=False),
+    help="With --verify, the project's own Python; default: as `shardlint verify` finds it.",
+)
+@STDIN
 def fix(
     paths: tuple[Path, ...],
     unsafe_fixes: bool,
     show_diff: bool,
     verify: bool,
     interactive: bool,
+    python: Path | None,
+    stdin_filename: Path | None,
     **kwargs: Any,
 ) -> None:
     """Rewrite what can be rewritten, and say what is left.
@@ -46,6 +57,13 @@ def fix(
     """
     if interactive and show_diff:
         raise click.UsageError("--diff writes nothing, and --interactive asks what to write: give one of them")
+    if python is not None and not verify:
+        raise click.UsageError("--python is for the fixtures that --verify runs")
+    text = standard_input(paths, stdin_filename)
+    if text is not None:
+        if interactive or verify:
+            raise click.UsageError("--interactive and --verify are for files, not for standard input")
+        _fix_text(*text, options_of(kwargs), unsafe_fixes, show_diff)
     gates: list[Gate] = []
     with contextlib.ExitStack() as stack:
         if interactive:
@@ -53,7 +71,7 @@ def fix(
             stack.enter_context(asking.kept())
             gates.append(asking)
         if verify:
-            gates.append(stack.enter_context(_proving()))
+            gates.append(stack.enter_context(_proving(python)))
         report = run(paths or (Path(),), options_of(kwargs), unsafe_fixes, not show_diff, gates)
     for outcome in report.fixed:
         if outcome.problem:
@@ -80,14 +98,30 @@ def fix(
     sys.exit(FAILED if broken else 1 if left or (show_diff and fixed) else 0)
 
 
+def _fix_text(name: Path, data: bytes, options: Options, unsafe: bool, show_diff: bool) -> NoReturn:
+    """Standard input as it is after its fixes, or the difference, on standard output; the rest on standard error."""
+    report = fix_text(name, data, options, unsafe)
+    done = report.fixed[0] if report.fixed else None
+    if show_diff:
+        click.echo(b"".join(patch(done)) if done is not None else b"", nl=False)
+    else:
+        click.echo(done.after.encode() if done is not None and done.changed else data, nl=False)
+    for path, reason in report.skipped:
+        click.echo(printable(f"{path}: not fixed: {reason}"), err=True)
+    for path, fault in report.faults:
+        click.echo(printable(f"{path}: not complete: {fault.reason}"), err=True)
+    fixed, left = _said_left(report, True, unsafe, frozenset(), verb="would fix" if show_diff else "fixed")
+    sys.exit(FAILED if report.undone else 1 if left or (show_diff and fixed) else 0)
+
+
 @contextlib.contextmanager
-def _proving() -> Iterator[Gate]:
+def _proving(python: Path | None) -> Iterator[Gate]:
     """The gate that runs fixtures; that they cannot be run is an error of the run."""
     from shardlint.rewrite.proving import Proving
     from shardlint.verify.children import CannotRun
 
     try:
-        with Proving(lambda line: click.echo(line, err=True)) as proving:
+        with Proving(lambda line: click.echo(line, err=True), str(python) if python else None) as proving:
             yield proving
     except CannotRun as error:
         raise click.ClickException(f"--verify: {printable(str(error))}") from error
@@ -102,7 +136,9 @@ def _ask(question: str) -> str | None:
     return said or None
 
 
-def _said_left(report: FixReport, show_diff: bool, unsafe: bool, asked: frozenset[str]) -> tuple[int, int]:
+def _said_left(
+    report: FixReport, show_diff: bool, unsafe: bool, asked: frozenset[str], verb: str = ""
+) -> tuple[int, int]:
     """Print what is left, as `check` does, and the last line; how many findings were fixed, and are left."""
 
     def waits(finding: Finding) -> bool:
@@ -120,7 +156,7 @@ def _said_left(report: FixReport, show_diff: bool, unsafe: bool, asked: frozense
     fixed, left = (sum(len(getattr(outcome, kind)) for outcome in outcomes) for kind in ("done", "left"))
     more = sum(waits(finding) for outcome in outcomes for finding in outcome.left)
     hint = f" `shardlint fix --unsafe-fixes` fixes {more if more < left else 'them'}." if more else ""
-    verb = "would fix" if show_diff else "fixed"
+    verb = verb or ("would fix" if show_diff else "fixed")
     click.echo(f"{verb} {fixed}, left {left} in {count(report.files, 'file')}.{hint}", err=show_diff)
     return fixed, left
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,26 @@ FAILED = 2
 """The exit code of a run that could not be done as asked."""
 
 PATHS = click.argument("paths", nargs=-1, type=Given(path_type=Path))
+
+STDIN = click.option(
+    "--stdin-filename", type=Given(path_type=Path), help="Name of the text on standard input (path -)."
+)
+
+
+def standard_input(paths: tuple[Path, ...], name: Path | None) -> tuple[Path, bytes] | None:
+    """The name and the bytes of standard input where it is asked for."""
+    if Path("-") not in paths and name is None:
+        return None
+    if paths not in ((), (Path("-"),)):
+        raise click.UsageError("standard input is read alone: give - and no other path")
+    from shardlint.source.text import MAX_BYTES
+
+    if sys.stdin is None:
+        raise click.UsageError("standard input is closed")
+    data = sys.stdin.buffer.read(MAX_BYTES + 1)  # /dev/zero has no end
+    if len(data) > MAX_BYTES:
+        raise click.UsageError(f"standard input has more than {MAX_BYTES:,} bytes; shardlint reads no more")
+    return name or Path("stdin.py"), data
 
 
 def told(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:

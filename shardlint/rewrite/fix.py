@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import io
 import os
@@ -20,9 +21,9 @@ from shardlint.rewrite.recheck import carry_out
 from shardlint.rules_api.rule import Finding
 from shardlint.source.files import remove_left_over, replace_file
 from shardlint.source.find import Found
-from shardlint.source.text import Source, Unreadable
+from shardlint.source.text import Source, Unreadable, decode
 
-__all__ = ["FixReport", "FixedFile", "diff", "fix", "patch", "wanted", "write_atomically"]
+__all__ = ["FixReport", "FixedFile", "diff", "fix", "fix_text", "patch", "wanted", "write_atomically"]
 
 Gate = Callable[[Attempt], Iterable[tuple[AppliedFix, str]]]
 """Looks at what an attempt made, and says what is not to be made, each with the reason. Asked until it has none."""
@@ -94,6 +95,25 @@ def fix(
     return report
 
 
+def fix_text(path: Path, data: bytes, options: Options, unsafe: bool) -> FixReport:
+    """Fix a text that stands for a file, which need not be there; nothing is written.
+
+    What has to change together with other files is refused. Raises `BadSettings` and `UnknownRule`.
+    """
+    report = FixReport()
+    places = Places(config=options.config)
+    checker = Checker(options, places=places)
+    report.root = checker.root
+    beside: dict[Path, Source] = {}
+    with contextlib.suppress(Unreadable):  # the check says why
+        beside[path.resolve()] = decode(path, data)
+    attempt = Attempt([], options, unsafe, checker.root(path), places, beside)
+    attempt.outcomes = [Checker(options, beside, places).check_file(path, data)]
+    _report(report, attempt, write=False, gates=())
+    report.incomplete = bool(report.skipped)
+    return report
+
+
 def _each_once(found: Found) -> list[Path]:
     """The files to fix: of a file that links lead to too, the path that is none."""
     files: dict[Path, Path] = {}
@@ -118,6 +138,10 @@ def _fix_project(
     checker = attempt.checker()
     attempt.outcomes = [checker.check_file(file) for file in files]
     checker.let_go()
+    _report(report, attempt, write, gates)
+
+
+def _report(report: FixReport, attempt: Attempt, write: bool, gates: Sequence[Gate]) -> None:
     after = _let_through(attempt, gates)
     for outcome in attempt.outcomes:
         report.files += 1

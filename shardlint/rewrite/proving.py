@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,11 +86,11 @@ def _told(runner: Runner, request: Request) -> list[Result]:
 class Proving:
     """A gate, and a context manager: fixes that make a fixture worse are refused, the first that does it at a time.
 
-    Raises `CannotRun` where fixtures cannot be run.
+    `python` is the interpreter to run them with; None: this one. Raises `CannotRun` where fixtures cannot be run.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
+    def __init__(self, tell: Callable[[str], None], python: str | None = None) -> None:
+        self._tell, self._python = tell, python or sys.executable
         self._copies: dict[Path, _Copy] = {}
         self._stack = contextlib.ExitStack()
 
@@ -122,7 +123,9 @@ class Proving:
             with contextlib.chdir(there):
                 runner = None
                 if any(True for _ in below(Path(), governing=True)):
-                    runner = self._stack.enter_context(Runner(at_once=min(os.cpu_count() or 1, _AT_ONCE)))
+                    runner = self._stack.enter_context(
+                        Runner(self._python, at_once=min(os.cpu_count() or 1, _AT_ONCE))
+                    )
             copy = _Copy(root.resolve(), there, runner)
             copy.before = copy.verify({})
             if not copy.before:

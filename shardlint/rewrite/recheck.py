@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from shardlint.engine.results import Outcome
 from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
 from shardlint.rewrite.edits import forward
+from shardlint.rewrite.oldest import broken_there
 from shardlint.rules_api.rule import Finding
 
 # More attempts than this, and nothing of the project is fixed.
@@ -19,7 +20,8 @@ _TRIED_ALONE = 30
 def carry_out(attempt: Attempt) -> dict[str, Outcome]:
     """Run an attempt until all that it makes holds; what the check of the result says of each file, by path.
 
-    Fixes that leave their finding in place or bring another are refused, and the attempt is made anew without them.
+    Fixes that leave their finding in place, bring another, or break the project on the oldest releases it allows are
+    refused, and the attempt is made anew without them.
     """
     for turn in range(_ATTEMPTS):
         attempt.run()
@@ -29,7 +31,7 @@ def carry_out(attempt: Attempt) -> dict[str, Outcome]:
         bad = list(attempt.halves())
         if not bad:
             after = _checked(attempt)
-            bad = list(_bad(attempt, after))
+            bad = list(_bad(attempt, after)) or list(broken_there(attempt))
         if not bad:
             return after
         last = turn == _ATTEMPTS - 2

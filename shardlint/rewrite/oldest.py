@@ -1,0 +1,119 @@
+"""Fixes held against the oldest releases that the project allows: what breaks it there is not made.
+
+`jax>=0.4.30` is a promise to whoever installs the project with that release. Fixes are made for the newest one, or for
+what is pinned, and may write names that came later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from shardlint.config.certainty import Certainty
+from shardlint.config.pins import read_pins
+from shardlint.config.targets import KNOWN, PACKAGES, Targets
+from shardlint.config.versions import Release, allows, compare, parse, show
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import Options
+from shardlint.rewrite.attempt import AppliedFix, Attempt, Work
+from shardlint.rewrite.edits import forward
+from shardlint.rules_api.rule import Finding, Harm
+
+# Deprecations: what they speak of works.
+_WORKS = frozenset({"SL902", "SL515"})
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The oldest release of a package that a project allows, and where it says so."""
+
+    package: str
+    release: Release
+    where: str
+
+
+def floors(root: Path, given: frozenset[str]) -> list[Floor]:
+    """The lower bounds in the requirements of a project, of packages for which no target was `given`.
+
+    A bound older than all releases known here counts as the oldest of these.
+    """
+    found = []
+    for package, (spec, where) in read_pins(root, PACKAGES).ranges.items():
+        lowest = _lowest(package, spec)
+        if lowest is not None and package not in given:
+            found.append(Floor(package, lowest, f"{package}{spec} in {where}"))
+    return found
+
+
+def _lowest(package: str, spec: str) -> Release | None:
+    clauses = [clause.strip() for clause in spec.split(",")]
+    bounds = [parse(one.lstrip("><=~v ")) for one in clauses if one.startswith((">", "~=", "=="))]
+    known = [parse(one) for one in KNOWN[package]]
+    lowest: Release | None = None
+    for one in [*bounds, *known]:
+        inside = compare(one, known[0]) >= 0 and compare(one[:2], known[-1][:2]) <= 0
+        if bounds and inside and allows(spec, one) and (lowest is None or compare(one, lowest) < 0):
+            lowest = one
+    return lowest
+
+
+def broken_there(attempt: Attempt) -> Iterator[tuple[AppliedFix, str]]:
+    """The fixes that break the project on the oldest releases it allows, with the reason."""
+    changed = [work for work in attempt.works.values() if work.changed and not work.reason]
+    if not changed:
+        return
+    checker = attempt.checker({})
+    now = checker.targets(changed[0].path)
+    older = [
+        floor
+        for floor in floors(attempt.root, frozenset(attempt.options.targets))
+        if compare(floor.release, now.release(floor.package)) < 0
+    ]
+    checker.let_go()
+    if older:
+        yield from _broken(attempt, changed, older, now)
+
+
+def _broken(
+    attempt: Attempt, changed: list[Work], older: list[Floor], now: Targets
+) -> Iterator[tuple[AppliedFix, str]]:
+    targets = {**attempt.options.targets, **{floor.package: show(floor.release) for floor in older}}
+    there = Options(certainty=Certainty.PROVEN, targets=targets, config=attempt.options.config)
+    before = _found(attempt, changed, there, as_it_was=True)
+    after = _found(attempt, changed, there, as_it_was=False)
+    for work, was, found in zip(changed, before, after, strict=True):
+        known = {(one.rule.code, forward(work.layers, one.start)) for one in was}
+        for finding in found:
+            if (finding.rule.code, finding.start) in known or not _breaks(finding):
+                continue
+            line = work.after.position(finding.start)[0]
+            floor = next((one for one in older if f"On {one.package} " in finding.message), older[0])
+            said = finding.message.partition(": ")[2].rstrip(".") or finding.label
+            why = (
+                f"{floor.where} allows {show(floor.release)}, where line {line} would be {finding.rule.code} ({said}); "
+                f"raise that bound, or give --target {floor.package}={show(now.release(floor.package))}"
+            )
+            near = [made for made in work.made if line in work.lines(made)] or work.made
+            yield from ((made, work.after.told(why)) for made in near)
+
+
+def _found(attempt: Attempt, works: list[Work], options: Options, *, as_it_was: bool) -> list[list[Finding]]:
+    """The findings of the changed files for other releases, as they were or as they are by now."""
+    texts = attempt.beside if as_it_was else attempt.overlay()
+    checker = Checker(options, dict(texts), attempt.places)
+    found = []
+    for work in works:
+        outcome = checker.check_file(work.path, (work.before if as_it_was else work.after).encode())
+        found.append(outcome.report.findings if outcome.report is not None else [])
+    checker.let_go()
+    return found
+
+
+def _breaks(finding: Finding) -> bool:
+    """Whether the program surely raises or does something else there."""
+    return (
+        finding.certainty is Certainty.PROVEN
+        and finding.harm is not Harm.COST
+        and finding.rule.code not in _WORKS
+    )
