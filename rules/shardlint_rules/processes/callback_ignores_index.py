@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.values import CallResult, Function, Items, Place, Value, options
+from shardlint.model.values import Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.jit.how_many import settled_expression
+from shardlint_rules.processes.replicated import whole
 
 _MAKE = "jax.make_array_from_callback"
 
@@ -85,7 +86,7 @@ class CallbackIgnoresIndex(Rule):
         if shape is not None and any(one == Items("tuple", ()) for one in options(site.value(shape))):
             return True
         given = site.argument("sharding")
-        return given is not None and all(_whole(site, one) for one in options(site.value(given)))
+        return given is not None and all(whole(site, one) for one in options(site.value(given)))
 
 
 def _values(node: ast.expr) -> Iterator[ast.expr]:
@@ -97,14 +98,6 @@ def _values(node: ast.expr) -> Iterator[ast.expr]:
         name = last_name(node.func)
         if name in ("asarray", "array"):
             yield from _values(node.args[0])
-
-
-def _whole(site: Site, sharding: Value) -> bool:
-    parts = site.sharding_parts(sharding)
-    spec = site.spec_of(parts[1]) if parts is not None else None
-    if spec is not None:
-        return not spec.open and not any(one.axes or not one.known for one in spec.entries)
-    return isinstance(sharding, CallResult) and sharding.api == "jax.sharding.SingleDeviceSharding"
 
 
 def _used(file: FileFacts, node: ast.AST, name: str) -> bool:

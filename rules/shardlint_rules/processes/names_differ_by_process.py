@@ -9,8 +9,8 @@ from shardlint.model.process.processes import asks_itself, guard, several
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes._differing import Differing, differing
 from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.differing import Differing, differing
 from shardlint_rules.processes.starting import short
 
 _BARRIER = "jax.experimental.multihost_utils.sync_global_devices"

@@ -1,0 +1,110 @@
+"""SL806."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.values import Function, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint_rules.processes._own_data import own_data
+from shardlint_rules.processes.alone import alone
+from shardlint_rules.processes.differing import Differing
+from shardlint_rules.processes.replicated import splits_nothing, whole
+from shardlint_rules.processes.starting import short
+
+_TO_GLOBAL = "jax.experimental.multihost_utils.host_local_array_to_global_array"
+_MAKERS = {
+    "jax.make_array_from_process_local_data": "local_data",
+    "jax.make_array_from_callback": "data_callback",
+    "jax.make_array_from_single_device_arrays": "arrays",
+    "jax.device_put": "x",
+    _TO_GLOBAL: "local_inputs",
+}
+
+
+class ReplicasDiffer(Rule):
+    """A replicated array is made of data that each process makes for itself, so its copies differ.
+
+    ## What it does
+    Reports arrays that are made with a sharding that splits nothing, of numbers drawn without a seed
+    (`np.random.default_rng()`, `np.random.randn(...)` where nothing seeds it), of the time, of the index of the process
+    or the part of the data that is chosen by it. Only in programs for several processes. What is broadcast first, and
+    what one process alone does, is left alone.
+
+    ## Why it hurts
+    `make_array_from_process_local_data`, `make_array_from_callback` and `host_local_array_to_global_array` believe what
+    they are given: the array counts as replicated, each process computes with its own copy, and parameters drift apart
+    with no error. `device_put` compares the copies and raises AssertionError.
+
+    ## Evidence
+    Two processes on jax 0.12: the makers give arrays that differ, and `device_put` raises "is not the same on each
+    process".
+    """
+
+    code = "SL806"
+    name = "replicas-differ"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    triggers = (Calls(*_MAKERS),)
+    forms = ("call",)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for an array."""
+        if site.program.project.is_test(site.file.path) or not site.wants("own-data") or not _replicated(site):
+            return
+        given = site.argument(_MAKERS[site.api])
+        if given is None and site.api == _TO_GLOBAL and site.call.args:
+            given = site.call.args[0]
+        if given is None:
+            return
+        node = _result(site, given) if site.api == "jax.make_array_from_callback" else Place(site.file, given)
+        found = own_data(site.program, node) if node is not None else None
+        if found is not None and _matters(site):
+            yield self._finding(site, given, found)
+
+    def _finding(self, site: Site, given: ast.expr, found: Differing) -> Finding:
+        put = site.api == "jax.device_put"
+        where = "" if found.place.line == given.lineno else f" (line {found.place.line})"
+        says = "raises AssertionError" if put else "makes copies that differ, and nothing is raised"
+        return site.finding(
+            given,
+            f"{found.what}, another in each process",
+            f"`{short(found.place)}`{where} is another in each process: replicated, this {says}.",
+            help="draw it from one seed in all processes, or send it by multihost_utils.broadcast_one_to_all first",
+            harm=Harm.CRASH if put else Harm.SILENT,
+            form="own-data",
+            why="the program is one for several processes, and the sharding splits nothing",
+        )
+
+
+def _replicated(site: Site) -> bool:
+    if site.api == _TO_GLOBAL:
+        spec = site.argument("pspecs") or (site.call.args[2] if len(site.call.args) > 2 else None)
+        return spec is not None and all(splits_nothing(site, one) for one in options(site.value(spec)))
+    given = site.argument("device" if site.api == "jax.device_put" else "sharding")
+    found = options(site.value(given)) if given is not None else ()
+    return bool(found) and all(whole(site, one) and site.sharding_parts(one) is not None for one in found)
+
+
+def _result(site: Site, callback: ast.expr) -> Place | None:
+    """What a callback returns, where that is one expression."""
+    for option in options(site.value(callback)):
+        if isinstance(option, Function):
+            file, node = option.place.file, option.node
+            if isinstance(node, ast.Lambda):
+                return Place(file, node.body)
+            returns = file.walked(file.scope(node)).returns
+            if len(returns) == 1 and returns[0].value is not None:
+                return Place(file, returns[0].value)
+    return None
+
+
+def _matters(site: Site) -> bool:
+    if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+        return False
+    place = Place(site.file, site.call)
+    return guard(site.program, site.file, site.call) is None and not alone(site.program, place)

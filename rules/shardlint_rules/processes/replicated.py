@@ -1,0 +1,20 @@
+"""Shardings that put the whole array on every device."""
+
+from __future__ import annotations
+
+from shardlint.model.values import CallResult, Value
+from shardlint.rules_api.site import Site
+
+
+def whole(site: Site, sharding: Value) -> bool:
+    """Whether a sharding is known to split nothing."""
+    parts = site.sharding_parts(sharding)
+    if parts is not None:
+        return splits_nothing(site, parts[1])
+    return isinstance(sharding, CallResult) and sharding.api == "jax.sharding.SingleDeviceSharding"
+
+
+def splits_nothing(site: Site, spec: Value) -> bool:
+    """Whether a spec is known to be `P()`, or to hold None alone."""
+    found = site.spec_of(spec)
+    return found is not None and not found.open and not any(one.axes or not one.known for one in found.entries)
