@@ -17,7 +17,7 @@ from shardlint_rules.flax import sharded_init as init
 from shardlint_rules.jit._dropped import ONLY_GIVING, dropped
 from shardlint_rules.jit._own_manager import MANAGER_WORDS, own_manager
 from shardlint_rules.jit.own_calls import NAMES, gives_nothing
-from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place
+from shardlint_rules.jit.placed import PLACED_WORDS, asks_for_a_place, put_somewhere
 from shardlint_rules.jit.repeated import is_test
 
 _MAP = "jax.tree.map"
@@ -138,6 +138,8 @@ class DiscardedPlacement(Rule):
         if not made:
             if site.form == "statement" and result_use == "dropped":
                 yield from self._given(site)
+            return
+        if not any(put_somewhere(one, evaluator) for one in made):
             return
         by = made[0].api.rpartition(".")[2]
         where = made[0].call.place if made[0].call is not None else None

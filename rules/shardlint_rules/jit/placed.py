@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 
+from shardlint.model.api import SIGNATURES
+from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.mesh.shardings import PLACING
-from shardlint.model.values import Api, Constant, Transformed, options
+from shardlint.model.values import Api, CallArguments, CallResult, Constant, Transformed, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.jit.reads import name_of, reads
@@ -24,6 +26,26 @@ def asks_for_a_place(site: Site) -> bool:
     return where is not None and not all(
         isinstance(option, Constant) and option.value is None for option in options(site.value(where))
     )
+
+
+def put_somewhere(made: CallResult, evaluator: Evaluator) -> bool:
+    """The same of a call that an expression comes to, with that of `jax.tree.map(jax.device_put, tree)`."""
+    call = made.call
+    if call is None or made.api not in PLACING:
+        return True
+    where = call.get(PLACING[made.api], SIGNATURES.get(made.api, ()))
+    if where is None:
+        return call.open_keywords or (call.open_positional and not _maps_one_tree(call))
+    found = options(evaluator.value(where, call.environment))
+    return not all(isinstance(option, Constant) and option.value is None for option in found)
+
+
+def _maps_one_tree(call: CallArguments) -> bool:
+    """Whether it is `jax.tree.map` that calls with a leaf, and it goes through one tree only."""
+    node = call.place.node
+    if not isinstance(node, ast.Call) or last_name(node.func) not in ("map", "tree_map"):
+        return False
+    return len(node.args) == 2 and not any(isinstance(one, ast.Starred) for one in node.args)
 
 
 def places(site: Site, node: ast.AST) -> bool:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 
 from shardlint.model.mesh.contexts import SET_KINDS, Context, ContextKind, MeshContext
+from shardlint.model.mesh.meshes import spec_of
 from shardlint.model.values import CallResult, Parameter, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
@@ -88,7 +89,7 @@ class SpecNeedsMesh(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a call, at its first bare spec."""
-        specs = [one for one in given(site) if one.certain]
+        specs = [one for one in given(site) if one.certain] or list(_specs_of_callers(site))
         problem = self._problem(site) if specs and not _asks_first(site) else None
         if problem is None:
             beside = outside(site) if site.api == _PJIT and site.wants("others-entered") else None
@@ -259,6 +260,17 @@ class SpecNeedsMesh(Rule):
 def _arguments(site: Site) -> list[ast.expr]:
     found = [site.argument(name) for name in TAKERS[site.api]]
     return [one for one in found if one is not None]
+
+
+def _specs_of_callers(site: Site) -> Iterator[Given]:
+    """Parameters that are given a spec by every caller."""
+    for node in _arguments(site):
+        value = site.value(node)
+        if not any(isinstance(one, Parameter) for one in options(value)):
+            continue
+        found = [spec_of(one, site.program.evaluator) for one in options(site.program.followed(value))]
+        if found and found[0] is not None and None not in found:
+            yield Given(found[0], node, True)
 
 
 def _called_spec(site: Site, node: ast.expr) -> bool:

@@ -159,14 +159,14 @@ def _base(site: Site, function: ast.expr | None) -> str:
 
 
 def _names(site: Site, function: ast.expr | None, asked: Asked) -> list[str] | None:
-    """The positional parameters, one for each entry of in_shardings; None where it takes what it is given."""
-    if not isinstance(asked.inputs, Each):
+    """The positional parameters that are constrained, by name; None where it takes what it is given."""
+    known = _known(site, function)
+    if isinstance(asked.inputs, Each):
+        count = len(asked.inputs.texts)
+    elif asked.inputs is not None and asked.inputs.surely and known is not None and _takes_all(known):
+        count = len(known.positional)
+    else:
         return None
-    count = len(asked.inputs.texts)
-    known: Parameters | None = None
-    if function is not None:
-        found = [parameters_of(one, site.program.evaluator) for one in options(site.value(function))]
-        known = found[0] if len(found) == 1 else None
     if known is not None and not known.star and not known.required <= count <= len(known.positional):
         raise NotRewritten(
             f"in_shardings has {count} entries and `{site.text(function) if function else ''}` "
@@ -186,12 +186,32 @@ def _names(site: Site, function: ast.expr | None, asked: Asked) -> list[str] | N
     raise NotRewritten("the names of its parameters are taken")
 
 
+def _known(site: Site, function: ast.expr | None) -> Parameters | None:
+    """What the function takes, where the text tells."""
+    found = [] if function is None else options(site.value(function))
+    return parameters_of(found[0], site.program.evaluator) if len(found) == 1 else None
+
+
+def _takes_all(known: Parameters) -> bool:
+    """Whether every call gives all of the positional parameters."""
+    return 0 < len(known.positional) == known.required and not known.star
+
+
+def _more(site: Site, function: ast.expr | None, names: list[str]) -> list[str]:
+    """`**kwargs`, where the function takes more by keyword than the entries of in_shardings are for."""
+    known = _known(site, function)
+    if known is None or (known.star and not known.keyword_only):
+        return []
+    more = known.keyword_only or known.double_star or len(known.positional) > len(names)
+    return ["**kwargs"] if more else []
+
+
 def _signature(site: Site, function: ast.expr | None, asked: Asked, handed: bool) -> str:
     names = _names(site, function, asked)
     first = ["function"] if handed else []
     if names is None:
         return ", ".join([*first, "*args", *(["**kwargs"] if asked.inputs is None else [])])
-    return ", ".join([*first, *names])
+    return ", ".join([*first, *names, *_more(site, function, names)])
 
 
 def _lines(
@@ -202,7 +222,7 @@ def _lines(
     room = line_length(site.file) - len(indent) - len(_UNIT)
     if names is not None:
         lines = input_lines(shard, names, asked.inputs, 0, f"`{inner}`", room)
-        given = ", ".join(names)
+        given = ", ".join([*names, *_more(site, function, names)])
     elif asked.inputs is None:
         lines, given = [], "*args, **kwargs"
     else:
