@@ -9,6 +9,7 @@ from typing import ClassVar
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.haliax.meshes import is_mesh
 
 _AUTO = "haliax.auto_sharded"
 
@@ -21,9 +22,10 @@ class ShardWithoutMapping(Rule):
 
     - that have a mapping, given or by `hax.axis_mapping`, and surely no mesh: none is given, and neither `with mesh:`
       nor `jax.set_mesh` is around them, on any way that leads there;
-    - with a mesh where the mapping belongs: `hax.shard(x, mesh)`;
     - `hax.shard` that surely has no mapping. For `auto_sharded`, which a library may call for whoever has one, this
       is possible only.
+
+    A mesh where the mapping belongs, `hax.shard(x, mesh)`, is SL605.
 
     ## Why it hurts
     The array stays where it is, whole on one device. Inside jit nothing is said at all. Outside, `hax.shard` warns that
@@ -49,9 +51,8 @@ class ShardWithoutMapping(Rule):
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         mapping, mesh = site.argument("mapping"), site.argument("mesh")
-        if mapping is not None and site.mesh_of(site.value(mapping)) is not None:
-            yield self._swapped(site, mapping)
-            return
+        if mapping is not None and is_mesh(site, mapping):
+            return  # SL605
         found = site.program.axis_mappings(site.file, site.call)
         mapped = _given(site, mapping) or found.always
         if not mapped:
@@ -59,15 +60,6 @@ class ShardWithoutMapping(Rule):
                 yield self._unmapped(site)
         elif not _given(site, mesh) and site.context.never:
             yield self._no_mesh(site)
-
-    def _swapped(self, site: Site, mapping: ast.expr) -> Finding:
-        return site.finding(
-            mapping,
-            "a mesh, where the axis mapping belongs",
-            f"On {site.release('haliax')} this raises AttributeError under a mesh, and does nothing without one.",
-            help=f"write mesh={site.text(mapping)}, and give the mapping first or by hax.axis_mapping",
-            harm=Harm.CRASH,
-        )
 
     def _unmapped(self, site: Site) -> Finding:
         inside = site.region.proven

@@ -39,6 +39,7 @@ class EagerShardMap(Rule):
     harm = Harm.COST
     triggers = (Calls("jax.shard_map"),)
     forms = ("call", "partial")
+    bound = True
     fixes = "unsafe"
     releases: ClassVar[dict[str, str]] = {"jax": ">=0.4.38"}
 
