@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from shardlint.model import api
 from shardlint.model.manual.bodies import Body
+from shardlint.model.manual.copies import is_copies
 from shardlint.model.manual.varying import (
     NONE,
     Axes,
@@ -175,8 +176,8 @@ def collectives(program: Program, function: Value) -> tuple[Event, ...]:
 
 
 def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Local]:
-    """The arguments, with the objects that the first call in sight of the mapped function gives."""
-    inner = one.inner
+    """The arguments, with the objects that the first call in sight of the mapped function gives, and what is copies."""
+    inner, split = one.inner, one.api == "jax.pmap"
     if not isinstance(inner, Function):
         return given
     for end in program.flow.ends(inner.place.file, inner.node).found:
@@ -186,12 +187,20 @@ def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Lo
         if any(isinstance(node, ast.Starred) for node in nodes):
             continue
         values = [program.evaluator.value(Place(end.place.file, node)) for node in nodes]
+        given = [
+            _as_copies(local) if node is not None and split and is_copies(end.place.file, node) else local
+            for local, node in zip_longest(given, nodes[: len(given)])
+        ]
         return [
             replace(local, value=value) if isinstance(local, Leaf) and isinstance(value, CallResult) else local
             for local, value in zip_longest(given, values[: len(given)])
             if local is not None
         ]
     return given
+
+
+def _as_copies(local: Local) -> Local:
+    return replace(local, over=NONE, maybe=local.over | local.maybe) if isinstance(local, Leaf) else local
 
 
 def _definition(program: Program, value: Value) -> Place | None:
