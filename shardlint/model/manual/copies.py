@@ -7,6 +7,7 @@ import ast
 from shardlint.model.reach import lookup
 from shardlint.syntax import FileFacts
 
+_ALIKE = ("broadcast_to", "zeros", "ones", "full")
 _HANDS_ON = ("array", "asarray", "device_put", "device_put_sharded", "stack")
 _DEPTH = 5
 
@@ -26,7 +27,7 @@ def is_copies(file: FileFacts, node: ast.AST, depth: int = 0) -> bool:
             return isinstance(node.left, ast.List) or isinstance(node.right, ast.List)
         case ast.Call(args=[first, *_]):
             name = file.text(node.func).rsplit(".", 1)[-1].lower()
-            if name == "broadcast_to" or ("replicat" in name and "unreplicat" not in name):
+            if name in _ALIKE or ("replicat" in name and "unreplicat" not in name):
                 return True
             if name in ("map", "tree_map") and isinstance(first, ast.Lambda):
                 return is_copies(file, first.body, depth + 1)

@@ -153,6 +153,8 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     parameters, written = parameters_of(inner, program.evaluator), _definition(program, inner)
     if parameters is None or written is None:
         return None
+    if _refused(program, one):
+        return None
     manual = _manual(program, one)
     body = Body(program.evaluator, manual, summed and one.check == "on" and one.api == "jax.shard_map")
     given = _given(program, one, parameters.positional, parameters.star, written)
@@ -220,6 +222,24 @@ def _manual(program: Program, one: Mapped) -> Axes:
     named = frozenset(one.mesh.axis_names or ()) if one.mesh is not None else NONE
     specs = [axis for value in (one.in_specs, one.out_specs) for axis in _named(program, value)]
     return named | frozenset(specs)
+
+
+def _refused(program: Program, one: Mapped) -> bool:
+    """Whether jax raises for the specs: they name an axis that `axis_names` leaves to the compiler."""
+    place = one.settings.get("axis_names", api.SIGNATURES.get(one.api, ()))
+    if place is None:
+        return False
+    node = place.node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("frozenset", "set"):
+        node = node.args[0] if node.args else node
+    names = program.evaluator.value(Place(place.file, node), one.settings.environment)
+    if not isinstance(names, Items) or names.open or names.repeated or not names.items:
+        return False
+    if not all(isinstance(item, Constant) for item in names.items):
+        return False
+    left = {axis for value in (one.in_specs, one.out_specs) for axis in _named(program, value)}
+    left -= {item.value for item in names.items if isinstance(item, Constant)}
+    return any(isinstance(axis, str) for axis in left)
 
 
 def _named(program: Program, value: Value | None) -> Iterator[Axis]:
