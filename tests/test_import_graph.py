@@ -91,6 +91,12 @@ def test_a_file_that_imports_by_a_hidden_name_may_run_with_all() -> None:
     assert together(files, "a.py") == {"a.py"}
 
 
+def test_no_name_that_is_made_up_imports_a_notebook() -> None:
+    files = {"train.py": "import_module(f'configs.{name}')", "configs/a.py": "", "configs/demo.ipynb": "import jax"}
+    assert together(files, "configs/demo.ipynb") == {"configs/demo.ipynb"}
+    assert "configs/a.py" in together(files, "train.py")
+
+
 def test_a_library_meets_all_its_users_and_they_do_not_meet_each_other() -> None:
     files = {"a.py": "import lib", "b.py": "import lib", "lib.py": "", "c.py": ""}
     assert together(files, "lib.py") == {"a.py", "b.py", "lib.py"}

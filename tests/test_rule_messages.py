@@ -96,3 +96,25 @@ def test_what_may_be_deleted_is_not_said_to_raise(write: Write) -> None:
     (finding,) = found(write({"a.py": text}), "SL220", possible=True)
     assert "raises if an output of jax.jit took the donated buffer" in finding.message
     assert "the donation only warns" in finding.message
+
+
+PLACED = "import jax\nimport jax.numpy as jnp\n\nx = jax.device_put(jnp.ones(4), jax.devices()[0])\n"
+
+
+@pytest.mark.parametrize(("inside", "lines"), [("jax", []), ("mine", [4])])
+def test_that_jax_itself_starts_processes_says_nothing_of_its_users(write: Write, inside: str, lines: list[int]) -> None:
+    root = write(
+        {
+            f"{inside}/__init__.py": f"from {inside} import start\n",
+            f"{inside}/start.py": "import jax\n\n\ndef start():\n    jax.distributed.initialize()\n",
+            "demo.py": f"import {inside}\n{PLACED}".replace("import mine\nimport jax\n", "import mine, jax\n"),
+        }
+    )
+    report = check([root / "demo.py"], Options(select=("SL808",)))
+    assert [file.source.position(one.start)[0] for file in report.reports for one in file.findings] == lines
+
+
+def test_a_public_name_is_named_only_where_it_is_public(write: Write) -> None:
+    text = "from jax._src.mesh import thread_resources\nfrom jax._src.typing import DTypeLike\n"
+    helps = [one.help for one in found(write({"x.py": text}), "SL907", possible=True)]
+    assert helps == ["", "`jax.typing.DTypeLike` is public"]

@@ -236,7 +236,8 @@ class ImportGraph:
         yield from self._below_folder(top)
 
     def _below_folder(self, folder: str) -> Iterator[int]:
-        return (place for path, place in self._place.items() if path.startswith(f"{folder}/"))
+        inside = (item for item in self._place.items() if item[0].startswith(f"{folder}/"))
+        return (place for path, place in inside if path.endswith(".py"))  # nobody imports a notebook
 
     def _packages(self, folder: str) -> Iterator[int]:
         """The `__init__.py` of a folder and of those around it: whoever imports a module runs them first."""

@@ -189,6 +189,10 @@ class Project:
         """Whether a file or any that runs with it holds a dotted name; True also in a project too large to search."""
         return self._is_there(path, ("anywhere", text))
 
+    def mentioning(self, path: Path, text: str) -> list[Path]:
+        """The files that run with one and hold a dotted name; none in a project too large to search."""
+        return self._near(path, self._whole(("anywhere", text)))
+
     def imported(self, path: Path, module: str, joined: bool = False) -> bool:
         """Whether a file or any that runs with it (or is `joined` to it) imports a module.
 

@@ -6,11 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.reach import lookup
-from shardlint.model.values import Place
+from shardlint.model.signatures import jitted
+from shardlint.model.values import Api, Function, Place, options
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 
+_ASKS = regex(r"sharding|constraint|partition|shard_map|pmap|mesh|reshard|flax|haliax|equinox|jit$|device_put")
 _RULES = ("axis_rules", "axis_mapping")
 
 
@@ -57,7 +60,7 @@ class LoweredOutsideContext(Rule):
             return
         around = [_entered(site, site.file, call) for call in calls]
         first = around[0]
-        if first is None or any(one is None for one in around):
+        if first is None or any(one is None for one in around) or _tells_all(site, func.value):
             return
         yield site.finding(
             site.call,
@@ -68,6 +71,24 @@ class LoweredOutsideContext(Rule):
             form="lowered",
             why="every call in this function is made under it",
         )
+
+
+def _tells_all(site: Site, node: ast.expr) -> bool:
+    """Whether no mesh or rules are looked for: shardings have their own, and the body calls nothing that asks."""
+    wrapped = jitted(site.value(node), site.program.evaluator)
+    inner = wrapped.inner if wrapped is not None else None
+    if wrapped is None or not isinstance(inner, Function):
+        return False
+    for name in ("in_shardings", "out_shardings"):
+        place = wrapped.setting(name)
+        if place is not None and not all(
+            site.sharding_parts(one) is not None for one in options(site.program.evaluator.value(place))
+        ):
+            return False
+    file = inner.place.file
+    calls = [one for one in ast.walk(inner.node) if isinstance(one, ast.Call)]
+    found = [one for call in calls for one in options(site.program.value(file, call.func))]
+    return all(isinstance(one, Api) and not _ASKS.search(one.name) for one in found)
 
 
 def _same(site: Site, call: ast.Call, value: ast.expr) -> bool:

@@ -24,7 +24,7 @@ from shardlint_rules.mesh.axis_types import (
 _WARNS = ">=0.8.1,<0.9"
 _SAY = "say axis_types=(jax.sharding.AxisType.Auto,) * n"
 _KEPT = "not rewritten: the text does not show how many axes there are"
-_UNSPOKEN = "nothing in this project speaks of them"
+_UNSPOKEN = "nothing that runs with this file speaks of them"
 
 
 class MakeMeshAxisTypes(Rule):

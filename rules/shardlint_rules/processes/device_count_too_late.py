@@ -38,6 +38,7 @@ _ELSEWHERE = (
     "ray.remote",
     "reload(",
 )
+_KEPT = regex(r"=\s*os\.(?:getenv|environ\.get)\(\s*[\"']XLA_FLAGS[\"'][\s\S]*finally:[\s\S]*environ\[[\"']XLA_FLAGS")
 _JAX = regex(r"^\s*(?:import|from)\s+jax\b", re.MULTILINE)
 
 
@@ -57,7 +58,8 @@ class DeviceCountTooLate(Rule):
     ## Why it hurts
     `XLA_FLAGS` are read once, when the first call needs a device: set later they change nothing, and a mesh of eight
     simulated devices has one. (Setting them after `import jax` alone is right.) `jax_num_cpu_devices` raises then.
-    Variables that the import has read are ignored: the program runs on another platform, or in 32 bits.
+    Variables that the import has read are ignored: the program runs on another platform, or in 32 bits. A test that
+    puts the flags back afterwards is about the variable itself, and left alone.
 
     ## Evidence
     Run on jax 0.12: one device instead of four, `RuntimeError` of the setting, float32 with `JAX_ENABLE_X64=1`.
@@ -114,7 +116,7 @@ class DeviceCountTooLate(Rule):
 
     def _flags(self, site: Site, found: Setting) -> Iterator[Finding]:
         started = started_before(site, Place(site.file, site.syntax))
-        if started is None or found.keeps_only:
+        if started is None or found.keeps_only or _about_flags(site):
             return
         yield site.finding(
             site.syntax,
@@ -153,6 +155,11 @@ def _imported_before(site: Site) -> ast.stmt | None:
 def _for_another(site: Site) -> bool:
     """Whether a process that is started later reads it, or a module that is loaded again."""
     return any(word in _around(site) for word in _ELSEWHERE)
+
+
+def _about_flags(site: Site) -> bool:
+    """Whether it stands in a test that puts the flags back: what is tested reads the variable itself."""
+    return site.program.project.is_test(site.file.path) and _KEPT.search(_around(site)) is not None
 
 
 def _configured_too(site: Site, name: str) -> bool:

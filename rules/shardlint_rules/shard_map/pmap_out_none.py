@@ -30,7 +30,7 @@ class PmapOutNone(Rule):
 
     ## Evidence
     Run on jax 0.4.30 to 0.12: 1.0 where the devices hold 1 to 57. Results that come only of arguments that look like
-    replicated state, or go through code that is not seen, are left alone.
+    replicated state or are given as copies (`replicate`), or go through code that is not seen, are left alone.
     """
 
     code = "SL414"

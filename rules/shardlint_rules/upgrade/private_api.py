@@ -70,8 +70,9 @@ def _public(name: str) -> str:
     found = [
         f"{module}.{name}"
         for module in library.modules
-        if newest in library.on(module, name)
-        and module.count(".") < 2
+        if module.count(".") < 2
+        and newest in library.on(module, name)
+        and newest not in library.on(module, "*")  # that one could not be looked into
         and f"{module}.{name}" not in library.modules
     ]
     return min(found, key=len, default="")

@@ -6,9 +6,20 @@ import ast
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from shardlint.model.manual.varying import HIDDEN, Frame, Known, Leaf, Local, Through, Tree, combined, each
+from shardlint.model.manual.varying import (
+    HIDDEN,
+    Closure,
+    Frame,
+    Known,
+    Leaf,
+    Local,
+    Through,
+    Tree,
+    combined,
+    each,
+)
 from shardlint.model.signatures import KEEPING
-from shardlint.model.values import Api, Constant, Items, Place, Transformed
+from shardlint.model.values import Api, Constant, Function, Items, Place, Transformed
 from shardlint.syntax import FileFacts
 
 if TYPE_CHECKING:
@@ -64,7 +75,14 @@ class LocalTransforms:
         if which is None:
             grads: Local = combined([loss, *given, HIDDEN])
         else:
-            found = [self._of(given[i], loss, kind, place) if i < len(given) else HIDDEN for i in which[0]]
+            found = [
+                HIDDEN
+                if i >= len(given)
+                else Leaf(traced=True)  # zero on every device
+                if _unused(made.inner, i)
+                else self._of(given[i], loss, kind, place)
+                for i in which[0]
+            ]
             grads = Tree(tuple(found)) if which[1] else found[0]
         if made.api.endswith("value_and_grad"):
             return Tree((result, grads))
@@ -108,6 +126,19 @@ class LocalTransforms:
 
 def _without_kinds(value: Local) -> Local:
     return each(value, lambda leaf: leaf.plain())
+
+
+def _unused(function: Local, index: int) -> bool:
+    """Whether a function does nothing with one of its arguments."""
+    node: ast.AST | None = None
+    if isinstance(function, Closure):
+        node = function.node
+    elif isinstance(function, Known) and isinstance(function.value, Function) and not function.value.bound:
+        node = function.value.node
+    if not isinstance(node, ast.FunctionDef | ast.Lambda) or index >= len(node.args.args):
+        return False
+    name, body = node.args.args[index].arg, node.body if isinstance(node.body, list) else [node.body]
+    return not any(isinstance(one, ast.Name) and one.id == name for part in body for one in ast.walk(part))
 
 
 def _numbers(value: Local | None) -> tuple[list[int], bool] | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from shardlint.model import api
 from shardlint.model.manual.bodies import Body
+from shardlint.model.manual.copies import is_copies
 from shardlint.model.manual.varying import (
     NONE,
     Axes,
@@ -152,6 +153,8 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     parameters, written = parameters_of(inner, program.evaluator), _definition(program, inner)
     if parameters is None or written is None:
         return None
+    if _refused(program, one):
+        return None
     manual = _manual(program, one)
     body = Body(program.evaluator, manual, summed and one.check == "on" and one.api == "jax.shard_map")
     given = _given(program, one, parameters.positional, parameters.star, written)
@@ -175,8 +178,8 @@ def collectives(program: Program, function: Value) -> tuple[Event, ...]:
 
 
 def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Local]:
-    """The arguments, with the objects that the first call in sight of the mapped function gives."""
-    inner = one.inner
+    """The arguments, with the objects that the first call in sight of the mapped function gives, and what is copies."""
+    inner, split = one.inner, one.api == "jax.pmap"
     if not isinstance(inner, Function):
         return given
     for end in program.flow.ends(inner.place.file, inner.node).found:
@@ -186,12 +189,20 @@ def _told_by_calls(program: Program, one: Mapped, given: list[Local]) -> list[Lo
         if any(isinstance(node, ast.Starred) for node in nodes):
             continue
         values = [program.evaluator.value(Place(end.place.file, node)) for node in nodes]
+        given = [
+            _as_copies(local) if node is not None and split and is_copies(end.place.file, node) else local
+            for local, node in zip_longest(given, nodes[: len(given)])
+        ]
         return [
             replace(local, value=value) if isinstance(local, Leaf) and isinstance(value, CallResult) else local
             for local, value in zip_longest(given, values[: len(given)])
             if local is not None
         ]
     return given
+
+
+def _as_copies(local: Local) -> Local:
+    return replace(local, over=NONE, maybe=local.over | local.maybe) if isinstance(local, Leaf) else local
 
 
 def _definition(program: Program, value: Value) -> Place | None:
@@ -211,6 +222,24 @@ def _manual(program: Program, one: Mapped) -> Axes:
     named = frozenset(one.mesh.axis_names or ()) if one.mesh is not None else NONE
     specs = [axis for value in (one.in_specs, one.out_specs) for axis in _named(program, value)]
     return named | frozenset(specs)
+
+
+def _refused(program: Program, one: Mapped) -> bool:
+    """Whether jax raises for the specs: they name an axis that `axis_names` leaves to the compiler."""
+    place = one.settings.get("axis_names", api.SIGNATURES.get(one.api, ()))
+    if place is None:
+        return False
+    node = place.node
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("frozenset", "set"):
+        node = node.args[0] if node.args else node
+    names = program.evaluator.value(Place(place.file, node), one.settings.environment)
+    if not isinstance(names, Items) or names.open or names.repeated or not names.items:
+        return False
+    if not all(isinstance(item, Constant) for item in names.items):
+        return False
+    left = {axis for value in (one.in_specs, one.out_specs) for axis in _named(program, value)}
+    left -= {item.value for item in names.items if isinstance(item, Constant)}
+    return any(isinstance(axis, str) for axis in left)
 
 
 def _named(program: Program, value: Value | None) -> Iterator[Axis]:

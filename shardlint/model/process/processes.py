@@ -57,12 +57,17 @@ def several(program: Program, file: FileFacts) -> Evidence:
     """Whether a file is of a program for several processes, and what tells so.
 
     `initialized`: something that runs with it calls `jax.distributed.initialize`; `asked`: something asks which process
-    this is, or how many there are.
+    this is, or how many there are. That jax itself does tells nothing, where the project is jax.
     """
     project, path = program.project, file.path
-    if any(project.anywhere(path, name) for name in _STARTING):
+
+    def there(names: tuple[str, ...]) -> bool:
+        own = project.root / "jax"
+        return any(own not in one.parents for name in names for one in project.mentioning(path, name))
+
+    if there(_STARTING):
         return "initialized"
-    return "asked" if any(project.anywhere(path, name) for name in _ASKING) else ""
+    return "asked" if there(_ASKING) else ""
 
 
 def asks_itself(file: FileFacts) -> bool:
