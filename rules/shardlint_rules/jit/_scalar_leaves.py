@@ -36,6 +36,7 @@ _COUNTING = frozenset(
 _AROUND = ("optax.chain", "optax.named_chain", "optax.apply_if_finite", "optax.inject_hyperparams")
 _STATES = ("flax.training.train_state.TrainState",)
 _NAMED = regex(r"^(opt|optim|optimizer|optimiser|train|training|trainer|tx)_?(state)s?$")
+_STEPS = regex(r"step|count|opt|state|epoch")
 
 
 def scalar_leaf(site: Site, place: Place) -> tuple[str, bool] | None:
@@ -49,9 +50,17 @@ def scalar_leaf(site: Site, place: Place) -> tuple[str, bool] | None:
         if found is not None:
             return found, True
     name = _last(place.node)
-    if _NAMED.match(name):
+    if _NAMED.match(name) and not _written_out(value):
         return f"`{name}` counts its steps in a scalar", False
     return None
+
+
+def _written_out(value: Value) -> bool:
+    """Whether it is a dict in sight, none of whose keys is of steps or of an optimizer."""
+    return all(
+        isinstance(one, Table) and not one.open and not any(_STEPS.search(str(key)) for key, _ in one.entries)
+        for one in options(value)
+    )
 
 
 def of_value(site: Site, value: Value) -> str | None:

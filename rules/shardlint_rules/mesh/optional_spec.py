@@ -137,12 +137,28 @@ def _none_here(file: FileFacts, node: ast.expr) -> bool:
     if not isinstance(node, ast.Name):
         return False
     bindings, _ = lookup(file, node, node.id)
-    written = [one.value for one in bindings if one.kind == "assign" and one.value is not None]
+    around = {file.text(test) for test, _ in _conditions(file, node)}
+    written = [
+        one.value
+        for one in bindings
+        if one.kind == "assign"
+        and one.value is not None
+        and not any(not holds and file.text(test) in around for test, holds in _conditions(file, one.value))
+    ]
     return any(
         (isinstance(value, ast.Constant) and value.value is None)
         or (isinstance(value, ast.IfExp) and _none_here(file, value))
         for value in written
     )
+
+
+def _conditions(file: FileFacts, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """The tests of the `if` around a node, and whether they hold there."""
+    inner = node
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.If) and inner is not outer.test:
+            yield outer.test, inner in outer.body
+        inner = outer
 
 
 def _holds_none(value: Value) -> bool:
