@@ -98,6 +98,14 @@ def test_what_the_oldest_release_lacks_already_is_no_worse(tmp_path: Path) -> No
     assert "jax.tree.map(abs, jax.tree_map(abs, x))" in after
 
 
+def test_a_lock_file_says_the_release(tmp_path: Path) -> None:
+    """What is locked is what the project runs on: fixes are for that release, and no older one counts."""
+    root = project(tmp_path, "jax>=0.4.30")
+    (root / "uv.lock").write_text('version = 1\n[[package]]\nname = "jax"\nversion = "0.8.3"\n')
+    text, _ = fixed(root)
+    assert "from jax import shard_map" in text
+
+
 def test_a_bound_older_than_what_is_known_is_said(tmp_path: Path) -> None:
     _, left = fixed(project(tmp_path / "older", "jax>=0.2"))
     assert any("jax>=0.2 in pyproject.toml allows 0.3.25, the oldest that shardlint knows, " in one for one in left)
