@@ -31,24 +31,42 @@ class Floor:
     package: str
     release: Release
     where: str
+    older: bool = False
+    """Whether still older ones are allowed, of which nothing is known here."""
+
+    @property
+    def allows(self) -> str:
+        """What the requirement allows, in words."""
+        known = ", the oldest that shardlint knows" if self.older else ""
+        return f"{self.where} allows {show(self.release)}{known}"
 
 
 def floors(root: Path, given: frozenset[str]) -> list[Floor]:
     """The lower bounds in the requirements of a project, of packages for which no target was `given`.
 
-    A bound older than all releases known here counts as the oldest of these.
+    A bound older than all releases known here counts as the oldest of these. Of a package that a lock file or `==`
+    pins that release alone counts, and fixes are made for it.
     """
+    pins = read_pins(root, PACKAGES)
     found = []
-    for package, (spec, where) in read_pins(root, PACKAGES).ranges.items():
+    for package, (spec, where) in pins.ranges.items():
+        if package in given or package in pins.exact:
+            continue
         lowest = _lowest(package, spec)
-        if lowest is not None and package not in given:
-            found.append(Floor(package, lowest, f"{package}{spec} in {where}"))
+        if lowest is not None:
+            older = any(compare(bound, lowest) < 0 for bound in _bounds(spec))
+            older = older and compare(lowest, parse(KNOWN[package][0])) == 0
+            found.append(Floor(package, lowest, f"{package}{spec} in {where}", older))
     return found
 
 
-def _lowest(package: str, spec: str) -> Release | None:
+def _bounds(spec: str) -> list[Release]:
     clauses = [clause.strip() for clause in spec.split(",")]
-    bounds = [parse(one.lstrip("><=~v ")) for one in clauses if one.startswith((">", "~=", "=="))]
+    return [parse(one.lstrip("><=~v ")) for one in clauses if one.startswith((">", "~=", "=="))]
+
+
+def _lowest(package: str, spec: str) -> Release | None:
+    bounds = _bounds(spec)
     known = [parse(one) for one in KNOWN[package]]
     lowest: Release | None = None
     for one in [*bounds, *known]:
@@ -83,6 +101,7 @@ def _broken(
     before = _found(attempt, changed, there, as_it_was=True)
     after = _found(attempt, changed, there, as_it_was=False)
     for work, was, found in zip(changed, before, after, strict=True):
+        yield from _lacking(work, older, now, {(one.rule.code, one.start) for one in was if _breaks(one)})
         known = {(one.rule.code, forward(work.layers, one.start)) for one in was}
         for finding in found:
             if (finding.rule.code, finding.start) in known or not _breaks(finding):
@@ -90,12 +109,39 @@ def _broken(
             line = work.after.position(finding.start)[0]
             floor = next((one for one in older if f"On {one.package} " in finding.message), older[0])
             said = finding.message.partition(": ")[2].rstrip(".") or finding.label
-            why = (
-                f"{floor.where} allows {show(floor.release)}, where line {line} would be {finding.rule.code} ({said}); "
-                f"raise that bound, or give --target {floor.package}={show(now.release(floor.package))}"
-            )
-            near = [made for made in work.made if line in work.lines(made)] or work.made
-            yield from ((made, work.after.told(why)) for made in near)
+            why = f"{floor.allows}, where line {line} would be {finding.rule.code} ({said}); {_way_out(floor, now)}"
+            yield from ((made, work.after.told(why)) for made in _makers(work, finding.start, line))
+
+
+def _lacking(
+    work: Work, older: list[Floor], now: Targets, broken: set[tuple[str, int]]
+) -> Iterator[tuple[AppliedFix, str]]:
+    """The fixes of a file that write what an oldest release lacks, but for those of what is `broken` there already."""
+    for made in work.made:
+        if made.finding.fix is None or (made.finding.rule.code, made.origin) in broken:
+            continue
+        for one in made.finding.fix.needs:
+            floor = next((floor for floor in older if floor.package == one.package), None)
+            if floor is not None and compare(floor.release, parse(one.since)) < 0:
+                came = f"{one.what} came with {one.package} {one.since}"
+                yield made, f"{floor.allows}, and {came}; {_way_out(floor, now)}"
+
+
+def _way_out(floor: Floor, now: Targets) -> str:
+    return f"raise that bound, or give --target {floor.package}={show(now.release(floor.package))}"
+
+
+def _makers(work: Work, place: int, line: int) -> list[AppliedFix]:
+    """The fixes that wrote what stands at a place, else those that changed its line, else all of the file."""
+    wrote = [made for made in work.made if any(place in part for part in _written(work, made))]
+    return wrote or [made for made in work.made if line in work.lines(made)] or work.made
+
+
+def _written(work: Work, made: AppliedFix) -> Iterator[range]:
+    """Where the text that a fix wrote is by now."""
+    for edit in made.finding.fix.edits if made.finding.fix is not None else ():
+        first = forward(work.layers[made.layer :], edit.start)
+        yield range(first, first + len(edit.text))
 
 
 def _found(attempt: Attempt, works: list[Work], options: Options, *, as_it_was: bool) -> list[list[Finding]]:

@@ -73,13 +73,23 @@ class Edit:
 
 
 @dataclass(frozen=True)
+class Needed:
+    """What a fix writes (`jax.tree.map`), the package that has it, and the first release of that ("0.4.25")."""
+
+    package: str
+    since: str
+    what: str
+
+
+@dataclass(frozen=True)
 class Fix:
     """How to fix a finding: all edits are made or none.
 
     `message` says what to write instead, in code. `why` is why it is unsafe. `drops` are names this fix stops using:
     their imports go when nothing else uses them. `together` are the files (absolute paths) of a change that is right
     only as a whole: unless each of them is changed, none is. `uncovers` are codes of what may be found in its place
-    once it is made, and is no worse: what raised works, and is deprecated.
+    once it is made, and is no worse: what raised works, and is deprecated. `needs` is what it writes that older
+    releases lack.
     """
 
     safety: Safety
@@ -89,6 +99,7 @@ class Fix:
     drops: tuple[str, ...] = ()
     together: tuple[str, ...] = ()
     uncovers: tuple[str, ...] = ()
+    needs: tuple[Needed, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from shardlint.model.mesh.shardings import Shardings
 from shardlint.model.needs import GIVEN
 from shardlint.model.traced import Region
 from shardlint.model.values import Api, CallArguments, Place, Value
-from shardlint.rules_api.rule import Certainty, Edit, Finding, Fix, Form, Harm, Rule, Safety
+from shardlint.rules_api.rule import Certainty, Edit, Finding, Fix, Form, Harm, Needed, Rule, Safety
 from shardlint.syntax import FileFacts, Scope
 
 if TYPE_CHECKING:
@@ -363,9 +363,11 @@ class Site:
         drops: Sequence[str] = (),
         together: Sequence[str] = (),
         uncovers: Sequence[str] = (),
+        needs: Sequence[Needed] = (),
     ) -> Fix:
         """A fix of this finding. Its text gets the newlines of the file: rewritten code comes with its own."""
         newline = self.file.source.newline
         lines = re.compile(r"\r\n|\r|\n")
         kept = tuple(Edit(edit.start, edit.end, lines.sub(newline, edit.text)) for edit in edits)
-        return Fix(safety, message, kept, why, tuple(sorted(set(drops))), tuple(together), tuple(uncovers))
+        dropped = tuple(sorted(set(drops)))
+        return Fix(safety, message, kept, why, dropped, tuple(together), tuple(uncovers), tuple(needs))

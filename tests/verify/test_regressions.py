@@ -146,3 +146,23 @@ def test_fixtures_that_cannot_be_run_are_told(write: Write) -> None:
     root = write({"train.py": "import nothing_like_it\n" + TRAIN, "fx.py": FIXTURES})
     ran = fixed(root)
     assert "fx.py::step: it cannot be run as it is, so it was not verified: raised" in ran.stderr
+
+
+@pytest.mark.skipif(os.name != "posix", reason="an interpreter that is a script")
+def test_fixtures_are_run_by_the_python_that_is_given(write: Write, tmp_path: Path) -> None:
+    """Its environment has what the project needs, and shardlint's own need not."""
+    pytest.importorskip("jax")
+    given, asked = tmp_path / "given", tmp_path / "asked"
+    given.write_text(f'#!/bin/sh\ntouch "{asked}"\nexec "{sys.executable}" "$@"\n')
+    given.chmod(0o755)
+    root = write({"train.py": TRAIN, "fx.py": FIXTURES})
+    ran = fixed(root, "--python", str(given))
+    assert asked.exists(), ran.stderr
+    assert "not fixed: shardlint verify: fx.py::step: other numbers" in ran.stdout, ran.stderr
+
+
+def test_a_python_is_given_with_verify_alone(write: Write) -> None:
+    root = write({"train.py": TRAIN})
+    command = [sys.executable, "-m", "shardlint", "fix", "--python", sys.executable, str(root)]
+    ran = subprocess.run(command, text=True, capture_output=True, check=False)
+    assert ran.returncode == 2 and "--python is for the fixtures that --verify runs" in ran.stderr

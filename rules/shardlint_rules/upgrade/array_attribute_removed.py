@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import CallResult, options
-from shardlint.rules_api.rule import Attributes, Certainty, Finding, Fix, Harm, Methods, Rule, Safety
+from shardlint.rules_api.rule import Attributes, Certainty, Finding, Fix, Harm, Methods, Needed, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.upgrade._arrays import Shown, shown_as_array
@@ -22,6 +22,8 @@ _INSTEAD = {
 
 _WITH_SPEC = "with_spec"
 _SHARDING = "jax.sharding.NamedSharding"
+_UPDATE = (Needed("jax", "0.6.2", "NamedSharding.update"),)
+_DEVICE = (Needed("jax", "0.4.31", "the attribute device of arrays"),)
 
 
 class ArrayAttributeRemoved(Rule):
@@ -95,7 +97,7 @@ class ArrayAttributeRemoved(Rule):
             "jax 0.6.2 removed it",
             f"On {site.release('jax')} this raises AttributeError: jax 0.6.2 removed NamedSharding.with_spec.",
             help=f"write {text}",
-            fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)]),
+            fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)], needs=_UPDATE),
             certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
             form=shown.form,
             why=shown.why,
@@ -113,15 +115,16 @@ class ArrayAttributeRemoved(Rule):
         if node.attr != "device" and isinstance(called, ast.Call) and called.func is node:
             return None
         receiver = site.text(node.value)
+        needs: tuple[Needed, ...] = ()
         if node.attr == "device":
             if not site.allows("jax", ">=0.4.38"):
                 return None
-            text = f"{receiver}.device"
+            text, needs = f"{receiver}.device", _DEVICE
         elif node.attr == "device_buffer":
             text = f"{receiver}.addressable_data(0)"
         else:
             text = f"[shard.data for shard in {receiver}.addressable_shards]"
-        return site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)])
+        return site.fix(Safety.SAFE, f"write {text}", [site.replace(site.syntax, text)], needs=needs)
 
 
 def _given(site: Site) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.config.versions import show
 from shardlint.model.values import Api, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Needed, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.upgrade.places import is_the_library
 from shardlint_rules.upgrade.shard_map import POSITIONS, keywords_for, mapped_axes
@@ -104,9 +104,8 @@ class KeywordRenamed(Rule):
         if entry.rename is not None:
             if any(other.arg in (entry.rename, None) for other in site.call.keywords):
                 return None
-            return site.fix(
-                Safety.SAFE, f"write {entry.rename}=", [Edit(start, start + len(entry.keyword), entry.rename)]
-            )
+            edit = Edit(start, start + len(entry.keyword), entry.rename)
+            return site.fix(Safety.SAFE, f"write {entry.rename}=", [edit], needs=_needed(entry))
         if not entry.positional or site.form != "call" or site.call.args:
             return None
         first = min(site.call.keywords, key=lambda other: site.file.span(other)[0])
@@ -123,6 +122,13 @@ class KeywordRenamed(Rule):
             return None
         mapped = mapped_axes(site, site.call, keyword)
         return site.fix(Safety.SAFE, f"write {mapped.text}", [mapped]) if mapped is not None else None
+
+
+def _needed(entry: Keyword) -> list[Needed]:
+    """What older releases lack of the new name."""
+    if entry.rename_from is None:
+        return []
+    return [Needed("jax", show(entry.rename_from), f"{entry.function}({entry.rename}=)")]
 
 
 def _function(site: Site) -> str | None:

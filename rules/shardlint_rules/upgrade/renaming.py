@@ -13,7 +13,7 @@ from shardlint_rules.upgrade.elsewhere import taken_elsewhere
 from shardlint_rules.upgrade.importing import move_import
 from shardlint_rules.upgrade.places import Use, imports_of
 from shardlint_rules.upgrade.shard_map import new_call
-from shardlint_rules.upgrade.table import table
+from shardlint_rules.upgrade.table import needed, table
 
 # What enters a mesh that is there again is deprecated.
 _UNCOVERED = ("SL315",)
@@ -41,7 +41,7 @@ def renamed(site: Site, use: Use) -> Fix | None:
     drops = [use.root.id] if use.root is not None else []
     edits = [*edits, site.replace(use.node, text[0]), *text[1]]
     uncovers = _UNCOVERED if new == "jax.sharding.Mesh" else ()
-    return site.fix(Safety.SAFE, f"write {text[0]}", edits, drops=drops, uncovers=uncovers)
+    return site.fix(Safety.SAFE, f"write {text[0]}", edits, drops=drops, uncovers=uncovers, needs=needed(new))
 
 
 def why_kept(site: Site, use: Use) -> str:
@@ -136,7 +136,9 @@ def _import(site: Site, use: Use, alias: ast.alias, new: str) -> Fix | None:
                 edits.append(site.replace(node, local))
     moved = move_import(file, alias, new, local)
     uncovers = _UNCOVERED if new == "jax.sharding.Mesh" else ()
-    return site.fix(Safety.SAFE, f"import {new}", [*moved, *edits], uncovers=uncovers) if moved else None
+    if not moved:
+        return None
+    return site.fix(Safety.SAFE, f"import {new}", [*moved, *edits], uncovers=uncovers, needs=needed(new))
 
 
 def _still_raises(site: Site, use: Use, alias: ast.alias) -> bool:
@@ -163,6 +165,7 @@ def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
     bound = alias.asname or alias.name.rpartition(".")[2]
     edits: list[Edit] = []
     messages: list[str] = []
+    written: list[str] = []
     for node in file.mentions(bound):
         if node is alias or not isinstance(node, ast.Name | ast.Attribute):
             continue
@@ -187,6 +190,7 @@ def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
         assert isinstance(member, ast.Attribute)
         edits += [site.replace(member, text[0]), *text[1]]
         messages.append(text[0])
+        written.append(entry.replacement)
     if not edits:
         return None
     if isinstance(statement, ast.Import) and alias.asname is None:
@@ -196,7 +200,7 @@ def _module(site: Site, use: Use, alias: ast.alias) -> Fix | None:
         bound = alias.name.partition(".")[0]
     uncovers = _UNCOVERED if any(text.endswith("Mesh") for text in messages) else ()
     message = f"write {', '.join(dict.fromkeys(messages))}"
-    return site.fix(Safety.SAFE, message, edits, drops=[bound], uncovers=uncovers)
+    return site.fix(Safety.SAFE, message, edits, drops=[bound], uncovers=uncovers, needs=needed(*written))
 
 
 def _written(site: Site, node: ast.AST) -> list[str]:

@@ -14,7 +14,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from shardlint.config.versions import Release, compare, parse
+from shardlint.config.versions import Release, compare, parse, show
+from shardlint.rules_api.rule import Needed
 
 PATH = Path(__file__).with_name("api_versions.json")
 
@@ -82,7 +83,8 @@ class Name:
 class Keyword:
     """The life of one keyword argument of a function, by the name the function was imported under.
 
-    It is accepted from `accepted_from` until before `accepted_until`; where `never` holds, on no release.
+    It is accepted from `accepted_from` until before `accepted_until`; where `never` holds, on no release. `rename` is
+    what it is called instead, from `rename_from` on; None: on all releases looked at.
     """
 
     function: str
@@ -91,6 +93,7 @@ class Keyword:
     accepted_from: Release | None
     accepted_until: Release | None
     rename: str | None
+    rename_from: Release | None
     positional: bool
     instead: str
     observed: Mapping[str, Seen]
@@ -169,6 +172,7 @@ def _keyword(entry: Mapping[str, Any]) -> Keyword:
         None if never else _release(entry["accepted_from"]),
         None if never else _release(entry["accepted_until"]),
         entry["rename"],
+        _release(entry.get("rename_from")),
         entry["positional"],
         entry["instead"],
         entry["observed"],
@@ -184,6 +188,16 @@ def options_gone() -> tuple[str, ...]:
         entry.name.rpartition(".")[2]
         for entry in table().names.values()
         if entry.removed is not None and entry.name.startswith(f"{OPTIONS}.jax_")
+    )
+
+
+def needed(*names: str) -> tuple[Needed, ...]:
+    """What older releases lack of names that a fix writes."""
+    entries = [table().names.get(name) for name in dict.fromkeys(names)]
+    return tuple(
+        Needed("jax", show(entry.introduced), entry.name)
+        for entry in entries
+        if entry is not None and entry.introduced is not None
     )
 
 

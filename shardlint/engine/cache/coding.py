@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from shardlint.config.certainty import Certainty
-from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Named, Safety
+from shardlint.rules_api.rule import Edit, Finding, Fix, Harm, Named, Needed, Safety
 
 
 def coded(finding: Finding) -> list[Any]:
@@ -31,6 +31,7 @@ def coded(finding: Finding) -> list[Any]:
             list(fix.drops),
             list(fix.together),
             list(fix.uncovers),
+            [[one.package, one.since, one.what] for one in fix.needs],
         ],
         finding.form,
         finding.why,
@@ -59,7 +60,7 @@ def decoded(data: Any, rests: tuple[str, ...] = ()) -> Finding:
 
 
 def _fix(data: Any) -> Fix:
-    safety, message, edits, why, drops, together, uncovers = data
+    safety, message, edits, why, drops, together, uncovers, needs = data
     return Fix(
         Safety(safety),
         _text(message),
@@ -68,6 +69,7 @@ def _fix(data: Any) -> Fix:
         tuple(_text(drop) for drop in drops),
         tuple(_text(path) for path in together),
         tuple(_text(code) for code in uncovers),
+        tuple(Needed(_text(package), _text(since), _text(what)) for package, since, what in needs),
     )
 
 
