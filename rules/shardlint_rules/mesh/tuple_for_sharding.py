@@ -82,11 +82,7 @@ class TupleForSharding(Rule):
             keyword = site.keyword(name)
             if keyword is None:
                 continue
-            given = keyword.value
-            each = given.elts if isinstance(given, ast.Tuple) and not part_of_spec(site, given) else [given]
-            for node in each:
-                if not part_of_spec(site, node):
-                    continue
+            for node in _parts(site, keyword.value):
                 if all(_says_axis(one) for one in options(site.value(node))):
                     yield self._finding(site, node, "", Certainty.PROVEN, "")
                 elif site.wants("part"):
@@ -117,6 +113,18 @@ def _names(value: Value) -> bool:
     ) and (
         not value.items or any(not (isinstance(one, Constant) and one.value is None) for one in value.items)
     )
+
+
+def _parts(site: Site, node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of specs in a tree of shardings that is written out."""
+    if part_of_spec(site, node):
+        yield node
+    elif isinstance(node, ast.Tuple | ast.List):
+        for one in node.elts:
+            yield from _parts(site, one)
+    elif isinstance(node, ast.Dict):
+        for one in node.values:
+            yield from _parts(site, one)
 
 
 def _says_axis(value: Value) -> bool:
