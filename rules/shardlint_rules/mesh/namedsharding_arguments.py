@@ -17,6 +17,8 @@ _SPEC = "jax.sharding.PartitionSpec"
 _DEVICES = (*DEVICE_LISTS, "jax.experimental.mesh_utils.create_device_mesh")
 _KEEPERS = ("numpy.array", "numpy.asarray", "numpy.reshape")
 _METHODS = ("reshape", "transpose", "flatten", "ravel")
+# What can be given to a PartitionSpec as it is written.
+_WRITTEN = (ast.Constant, ast.Tuple, ast.List, ast.Name, ast.Subscript, ast.Call, ast.BinOp, ast.IfExp)
 _MEMORIES = ("device", "pinned_host", "unpinned_host")
 
 
@@ -39,7 +41,8 @@ class NamedShardingArguments(Rule):
     ## Evidence
     Run on jax 0.4.38 to 0.12. `None` and an empty tuple were accepted up to
     0.4.38, tuples on 0.5: each is reported only where it raises. A third argument that is a memory kind
-    is left alone.
+    is left alone. Parts of a spec are tuples on every release, with one exception: a sum with a spec on either side
+    (`spec[1:] + P(None)`, `P("data") + spec[1:]`) is a tuple up to jax 0.5 and a spec since 0.6, and is left alone.
     """
 
     code = "SL305"
@@ -106,7 +109,7 @@ class NamedShardingArguments(Rule):
             return ", ".join(site.text(element) for element in spec.elts)
         if isinstance(spec, ast.Call) and part_of_spec(site, spec):
             return f"*{site.text(spec.args[0])}"  # `tuple(spec)`
-        return f"*({site.text(spec)})" if isinstance(spec, ast.BinOp) else f"*{site.text(spec)}"
+        return f"*({site.text(spec)})" if isinstance(spec, ast.BinOp | ast.IfExp) else f"*{site.text(spec)}"
 
     def _strings(self, site: Site, spec: ast.expr) -> Finding:
         """A string, and the axis names that follow it as further arguments."""
@@ -136,7 +139,7 @@ class NamedShardingArguments(Rule):
     ) -> Finding:
         start, end = span or site.file.span(spec)
         fix: Fix | None = None
-        if isinstance(spec, ast.Constant | ast.Tuple | ast.List | ast.Name | ast.Subscript | ast.Call | ast.BinOp):
+        if isinstance(spec, _WRITTEN):
             name, imports = site.spell(_SPEC)
             edit = Edit(start, end, f"{name}({inner})")
             fix = site.fix(Safety.SAFE, f"write {name}({inner})", [edit, *imports])

@@ -1,20 +1,25 @@
-"""Parts of a PartitionSpec, which are plain tuples: `spec[1:]`, `tuple(spec)`, `(*spec, None)`."""
+"""Parts of a PartitionSpec, which are plain tuples: `spec[1:]`, `tuple(spec)`, `(*spec, None)`.
+
+A sum with a spec on either side is a spec again since jax 0.6: `spec[1:] + P(None)`.
+"""
 
 from __future__ import annotations
 
 import ast
 
 from shardlint.model.evaluator import parts
+from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.reach import lookup
-from shardlint.model.values import options
+from shardlint.model.values import Api, Constant, Items, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 
 _DEPTH = 4
+_NAMED = "jax.sharding.NamedSharding"
 
 
 def part_of_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
-    """Whether an expression is surely a tuple made of a spec's entries."""
+    """Whether an expression is surely a tuple or list made of a spec's entries."""
     match node:
         case ast.Subscript(value=whole, slice=ast.Slice()):
             return _is_spec(site, whole)
@@ -23,16 +28,63 @@ def part_of_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
         case ast.Tuple(elts=elements) | ast.List(elts=elements):
             return any(isinstance(one, ast.Starred) and _is_spec(site, one.value) for one in elements)
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return part_of_spec(site, left, depth) or part_of_spec(site, right, depth)
-        case ast.Name(id=name) if depth < _DEPTH:
-            bindings, _ = lookup(site.file, node, name)
-            if len(bindings) == 1 and bindings[0].kind == "assign" and bindings[0].value is not None:
-                return part_of_spec(site, bindings[0].value, depth + 1)
+            sides = (left, right)
+            return any(part_of_spec(site, one, depth) for one in sides) and all(_plain(site, one) for one in sides)
+        case ast.IfExp(body=body, orelse=orelse):
+            return part_of_spec(site, body, depth) and part_of_spec(site, orelse, depth)
+        case ast.Name() if depth < _DEPTH:
+            given = _assigned(site, node)
+            return given is not None and part_of_spec(site, given, depth + 1)
     return False
 
 
-def _is_spec(site: Site, node: ast.expr) -> bool:
-    if isinstance(node, ast.Attribute) and node.attr == "spec" and "sharding" in last_name(node.value).lower():
-        return True  # `x.sharding.spec`, `named_sharding.spec`
+def _plain(site: Site, node: ast.expr) -> bool:
+    """Whether an expression is surely a tuple or list, and no spec."""
+    match node:
+        case ast.Tuple() | ast.List():
+            return True
+        case ast.BinOp(left=left, op=ast.Mult(), right=right):
+            return _plain(site, left) or _plain(site, right)
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return _plain(site, left) and _plain(site, right)
+    if part_of_spec(site, node):
+        return True
     found = options(site.value(node))
-    return bool(found) and all(parts.entries(site.program.evaluator, one) is not None for one in found)
+    return bool(found) and all(isinstance(one, Items) or _annotated(site, one, "builtins.tuple") for one in found)
+
+
+def _is_spec(site: Site, node: ast.expr, depth: int = 0) -> bool:
+    """Whether what is taken apart is a spec. None has no parts: a spec that may be None is one here."""
+    if isinstance(node, ast.Attribute) and node.attr == "spec":
+        if last_name(node.value).lower().endswith("sharding"):
+            return True  # `x.sharding.spec`, `named_sharding.spec`
+        holders = options(site.value(node.value))
+        if holders and all(_annotated(site, one, _NAMED) or getattr(one, "api", None) == _NAMED for one in holders):
+            return True
+    if isinstance(node, ast.Name) and depth < _DEPTH:
+        given = _assigned(site, node)
+        if given is not None and _is_spec(site, given, depth + 1):
+            return True
+    found = [one for one in options(site.value(node)) if one != Constant(None)]
+    return bool(found) and all(
+        parts.entries(site.program.evaluator, one) is not None or _annotated(site, one, parts.SPEC) for one in found
+    )
+
+
+def _assigned(site: Site, node: ast.Name) -> ast.expr | None:
+    """What a name is given, where one assignment alone binds it."""
+    bindings, _ = lookup(site.file, node, node.id)
+    only = bindings[0] if len(bindings) == 1 else None
+    return only.value if only is not None and only.kind == "assign" else None
+
+
+def _annotated(site: Site, value: Value, name: str) -> bool:
+    """Whether a value is a parameter that is annotated with a class, or with it and None."""
+    if not isinstance(value, Parameter) or not isinstance(value.place.node, ast.arg):
+        return False
+    annotation = value.place.node.annotation
+    if annotation is None:
+        return False
+    kinds = annotated(site.program.evaluator, Place(value.place.file, annotation))
+    named = [one for one in kinds if one != Constant(None)]
+    return bool(named) and all(isinstance(one, Api) and one.name == name for one in named)

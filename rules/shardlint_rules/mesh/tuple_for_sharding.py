@@ -14,7 +14,9 @@ from shardlint_rules.mesh.optional_spec import asked_about
 from shardlint_rules.mesh.spec_parts import part_of_spec
 
 _TAKING = {"jax.lax.with_sharding_constraint": "shardings", "jax.reshard": "out_shardings"}
-_RAISING_TYPE = ("jax.lax.with_sharding_constraint",)
+_JITS = ("jax.jit", "jax.experimental.pjit.pjit")
+_OF_JIT = ("in_shardings", "out_shardings")
+_RAISING_TYPE = ("jax.lax.with_sharding_constraint", *_JITS)
 # What a field may be annotated with that is a tuple of axis names.
 _TUPLES = ("builtins.tuple", "typing.Tuple", "flax.typing.Sharding", "flax.typing.LogicalNames")
 
@@ -25,7 +27,8 @@ class TupleForSharding(Rule):
     ## What it does
     Reports `jax.lax.with_sharding_constraint(x, ("data", None))` and `jax.reshard`: with the tuple written out, under
     a name, in a field whose default it is, in a field that is annotated as a tuple (`flax.typing.Sharding`), or as a
-    part of a spec: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples.
+    part of a spec: `spec[1:]`, `tuple(spec)` and `(*spec, None)` are tuples. Such parts are reported in `in_shardings`
+    and `out_shardings` too; where the text does not tell which axes they name, as possible.
 
     ## Why it hurts
     A tuple is a tree, here of strings, and a string is not a sharding: `TypeError`. Flax's own
@@ -33,7 +36,10 @@ class TupleForSharding(Rule):
     jax's. An empty tuple, a common default, raises `ValueError`, as `reshard` does for both.
 
     ## Evidence
-    The proof runs it. A tuple of shardings for a tuple of arrays is left alone.
+    The proof runs it. A tuple of shardings for a tuple of arrays is left alone. Parts of a spec were given to
+    `with_sharding_constraint` and to `jit` on jax 0.4.30, 0.4.38, 0.5.3, 0.6.2, 0.7.2, 0.8.3, 0.10.2 and 0.12: all
+    raised `TypeError`, but for `in_shardings` made of None alone, which says nothing of the arrays. Since jax 0.6
+    `spec[1:] + P(None)` is a spec again, and is left alone.
     """
 
     code = "SL326"
@@ -41,12 +47,17 @@ class TupleForSharding(Rule):
     harm = Harm.CRASH
     likely = ("default",)
     assumes = True
-    triggers = (Calls(*_TAKING),)
-    forms = ("call",)
+    triggers = (Calls(*_TAKING), Calls(*_JITS, file_says=_OF_JIT))
+    forms = ("call", "partial")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a call."""
+        """At most one finding for a constraint, and one for each part of a spec that `jit` is given."""
+        if site.api in _JITS:
+            yield from self._of_jit(site)
+            return
+        if site.form == "partial":
+            return
         node = site.argument(_TAKING[site.api])
         if node is None:
             return
@@ -65,6 +76,18 @@ class TupleForSharding(Rule):
         if field is not None and not asked_about(site.file, node):
             why, form = field
             yield self._finding(site, node, why, Certainty.POSSIBLE, form)
+
+    def _of_jit(self, site: Site) -> Iterator[Finding]:
+        for name in _OF_JIT:
+            keyword = site.keyword(name)
+            if keyword is None:
+                continue
+            for node in _parts(site, keyword.value):
+                if all(_says_axis(one) for one in options(site.value(node))):
+                    yield self._finding(site, node, "", Certainty.PROVEN, "")
+                elif site.wants("part"):
+                    why = f"`{site.text(node)}` is a tuple, which raises where it names an axis"
+                    yield self._finding(site, node, why, Certainty.POSSIBLE, "part")
 
     def _finding(self, site: Site, node: ast.expr, why: str, certainty: Certainty, form: str) -> Finding:
         kind = "TypeError" if site.api in _RAISING_TYPE and form != "empty" else "an error"
@@ -89,6 +112,24 @@ def _names(value: Value) -> bool:
         for one in value.items
     ) and (
         not value.items or any(not (isinstance(one, Constant) and one.value is None) for one in value.items)
+    )
+
+
+def _parts(site: Site, node: ast.expr) -> Iterator[ast.expr]:
+    """The parts of specs in a tree of shardings that is written out."""
+    if part_of_spec(site, node):
+        yield node
+    elif isinstance(node, ast.Tuple | ast.List):
+        for one in node.elts:
+            yield from _parts(site, one)
+    elif isinstance(node, ast.Dict):
+        for one in node.values:
+            yield from _parts(site, one)
+
+
+def _says_axis(value: Value) -> bool:
+    return isinstance(value, Items) and any(
+        isinstance(one, Constant) and isinstance(one.value, str) for one in value.items
     )
 
 
