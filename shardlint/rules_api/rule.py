@@ -325,7 +325,8 @@ class Rule(ABC):
     assumes: ClassVar[bool] = False
     """Where it finds nothing, ask again on each way to the site that is in sight, with defaults for what is not known.
 
-    What it finds then is likely at most. Not for a rule that takes it for evidence that something is not there.
+    What calls alone prove on a way is proven; what rests on a default or a test is likely at most. Neither has a fix.
+    Not for a rule that takes it for evidence that something is not there.
     """
 
     @classmethod
