@@ -430,6 +430,7 @@ def test_names_in_a_long_run_of_words_are_looked_for_once() -> None:
         ("f: 'list[a.shard_map | None]'", False),
         ("# don't say 'shard_map'", True),
         ("x = 'shard_mapped'", True),
+        ('def f():\n    """Pads a mask before entering shard_map."""', True),
         ("x = 'shard_map: not a name alone'", True),
     ],
 )
