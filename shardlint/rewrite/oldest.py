@@ -44,13 +44,13 @@ class Floor:
 def floors(root: Path, given: frozenset[str]) -> list[Floor]:
     """The lower bounds in the requirements of a project, of packages for which no target was `given`.
 
-    A bound older than all releases known here counts as the oldest of these. Of a package that a lock file or `==`
-    pins that release alone counts, and fixes are made for it.
+    A bound older than all releases known here counts as the oldest of these. What a lock file holds is what the
+    project is run with; what it allows others is its requirement.
     """
     pins = read_pins(root, PACKAGES)
     found = []
     for package, (spec, where) in pins.ranges.items():
-        if package in given or package in pins.exact:
+        if package in given:
             continue
         lowest = _lowest(package, spec)
         if lowest is not None:
