@@ -107,6 +107,16 @@ def test_a_jit_that_is_added_shows_what_it_does_in_another_file(root: Path, foun
     assert found(root, ".") == ["helpers.py:6", "helpers.py:11"]
 
 
+def test_what_is_found_without_a_file_too_is_not_because_of_it(root: Path, found: Found) -> None:
+    """A finding rests on all callers that bear it out; it is because of a file if it would go with it."""
+    (root / "main.py").write_text(JITTED)
+    (root / "second.py").write_text(JITTED)
+    assert found(root, "second.py") == found(root, "main.py") == []
+    assert found(root, "main.py", "second.py") == ["helpers.py:6"]
+    (root / "main.py").write_text(MAIN)
+    assert found(root, "second.py") == ["helpers.py:6"]
+
+
 def test_from_another_folder_paths_lead_there(root: Path, found: Found) -> None:
     (root / "main.py").write_text(JITTED)
     (root / "sub").mkdir()

@@ -7,7 +7,7 @@ because of what main.py says. With a revision to compare with, only what was not
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -47,6 +47,8 @@ def look(
             from shardlint.engine.changes.before import new_since
 
             reports = new_since(since, root, reports, options, report)
+        elif reports:
+            reports = list(_caused(reports, files, options, places))
         report.reports += reports
         report.elsewhere += sum(len(one.findings) for one in reports)
     return looked
@@ -82,6 +84,23 @@ def _shown(met: Met) -> Met:
 def _resting(report: FileReport, files: set[str]) -> FileReport | None:
     kept = [one for one in report.findings if not files.isdisjoint(one.rests)]
     return report.of(kept) if kept else None
+
+
+def _caused(
+    reports: list[FileReport], files: set[str], options: Options, places: Places
+) -> Iterator[FileReport]:
+    """What would not be found if the given files said nothing. What is found rests on files that bear it out, too."""
+    from shardlint.engine.one_file import Checker
+    from shardlint.source.text import decode
+
+    checker = Checker(options, {Path(path): decode(Path(path), b"") for path in files}, places)
+    for report in reports:
+        again = checker.check_file(report.path).report
+        there = {(one.rule.code, one.start) for one in again.findings} if again is not None else set()
+        kept = [one for one in report.findings if (one.rule.code, one.start) not in there]
+        if kept:
+            yield report.of(kept)
+    checker.let_go()
 
 
 def plain_options(options: Options, targets: dict[str, str]) -> Options:
