@@ -467,6 +467,30 @@ assert not loaded, loaded
     assert ran.returncode == 0, ran.stderr.decode()
 
 
+def test_what_is_known_needs_no_program_model(write: Write, tmp_path: Path) -> None:
+    """A second run reads what the first one kept; the model of the program takes longer to import than that."""
+    root = write({"x.py": FIXABLE, "pyproject.toml": "[project]\n"})
+    script = """
+import sys
+from shardlint.cli.main import main
+sys.argv = ["shardlint", "check", "--select", "XT", "."]
+try:
+    main()
+except SystemExit:
+    pass
+print("shardlint.model" in sys.modules, file=sys.stderr)
+"""
+    environment = {**os.environ, "PYTHONPATH": str(PACK), "SHARDLINT_CACHE_DIR": str(tmp_path / "cache")}
+    runs = [
+        subprocess.run(
+            [sys.executable, "-c", script], cwd=root, env=environment, capture_output=True, text=True, timeout=120
+        )
+        for _ in range(2)
+    ]
+    assert runs[0].stdout == runs[1].stdout
+    assert [ran.stderr.splitlines()[-1] for ran in runs] == ["True", "False"]
+
+
 def test_a_closed_pipe_ends_it_quietly(write: Write) -> None:
     root = write({f"x{n}.py": PUT for n in range(300)})
     reader, writer = os.pipe()

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from shardlint.model.import_graph import ANY, ImportGraph, imports_of
+from shardlint.source.import_graph import ANY, ImportGraph, imports_of
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from shardlint.model.import_graph import ImportGraph, imports_of
 from shardlint.model.needs import Need
 from shardlint.model.project import Project
+from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, holds
 from shardlint.source.text import Source
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from shardlint.config.folders import MARKERS
-from shardlint.model.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
 from shardlint.model.needs import Needs
 from shardlint.source.find import survey
+from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
 from shardlint.source.notebook import program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import words_of

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardlint.engine.changes.before import differing, top_of
-from shardlint.model.import_graph import ImportGraph, imports_of
 from shardlint.source.find import find
+from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.patterns import regex
 from shardlint.verify.declared import read_fixtures
 from shardlint.verify.golden import golden_path

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from shardlint.config.environments import site_packages
 from shardlint.engine.cache.files import Files, stamp_at
 from shardlint.engine.results import NOTHING, QUIET, FileReport, Outcome
-from shardlint.model.import_graph import ImportGraph, imports_of
 from shardlint.source.find import Met
+from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, holds
 from shardlint.source.store import changed
 from shardlint.source.tree import Tree

@@ -11,8 +11,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from shardlint.model.import_graph import ANY, ImportGraph, imports_of
 from shardlint.source.find import survey
+from shardlint.source.import_graph import ANY, ImportGraph, imports_of
 from shardlint.source.notebook import program
 
 if TYPE_CHECKING:
