@@ -469,18 +469,18 @@ assert not loaded, loaded
 
 def test_what_is_known_needs_no_program_model(write: Write, tmp_path: Path) -> None:
     """A second run reads what the first one kept; the model of the program takes longer to import than that."""
-    root = write({"x.py": FIXABLE, "pyproject.toml": "[project]\n"})
+    root = write({"x.py": "import jax\njax.numpy.zeros(1)\n", "pyproject.toml": "[project]\n"})
     script = """
 import sys
 from shardlint.cli.main import main
-sys.argv = ["shardlint", "check", "--select", "XT", "."]
+sys.argv = ["shardlint", "check", "."]
 try:
     main()
 except SystemExit:
     pass
 print("shardlint.model" in sys.modules, file=sys.stderr)
 """
-    environment = {**os.environ, "PYTHONPATH": str(PACK), "SHARDLINT_CACHE_DIR": str(tmp_path / "cache")}
+    environment = {**os.environ, "SHARDLINT_CACHE_DIR": str(tmp_path / "cache")}
     runs = [
         subprocess.run(
             [sys.executable, "-c", script], cwd=root, env=environment, capture_output=True, text=True, timeout=120
