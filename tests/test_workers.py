@@ -12,11 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from shardlint import model
 from shardlint.config.settings import BadSettings
 from shardlint.engine import workers
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome, Report
 from shardlint.engine.run import check
+from shardlint.model import project as project_module
+from shardlint.source.text import Source
+from shardlint.syntax import FileFacts
 from tests.conftest import Write
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="processes are forked on Linux alone")
@@ -112,7 +116,13 @@ def test_the_others_end_with_the_process_that_gives_out_the_work(tmp_path: Path,
         from shardlint.engine.one_file import Checker
         from shardlint.engine.results import Options
         workers._FILES, workers._processors = 4, lambda: 2
-        Checker.check_file = lambda *_: (os.write(1, b"%d\\n" % os.getpid()), time.sleep(300))
+        here, real = os.getpid(), Checker.check_file
+        def check_file(*given):
+            if os.getpid() != here:
+                os.write(1, b"%d\\n" % os.getpid())
+                time.sleep(300)
+            return real(*given)
+        Checker.check_file = check_file
         check([Path(sys.argv[1])], Options())
         """
     for index in range(8):
@@ -162,3 +172,40 @@ def test_a_process_that_cannot_be_forked_is_done_without(
     monkeypatch.setattr(os, "fork", fork)
     assert len(told(check([project], Options()))) == 14
     assert not multiprocessing.active_children(), "the one that was begun is ended"
+
+
+def _parsed(monkeypatch: pytest.MonkeyPatch, log: Path) -> None:
+    """Each file that is parsed is written down, also by processes that are forked."""
+    real = project_module.read_facts
+
+    def read_facts(source: Source, path: Path) -> FileFacts:
+        with log.open("a") as lines:
+            lines.write(f"{path.name}\n")
+        return real(source, path)
+
+    monkeypatch.setattr(project_module, "read_facts", read_facts)
+
+
+def test_what_all_need_is_parsed_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    log = tmp_path_factory.mktemp("log") / "parsed"
+    _parsed(monkeypatch, log)
+    assert len(told(check([project], Options()))) == 14
+    assert log.read_text().splitlines().count("places.py") == 1
+
+
+def test_a_project_around_another_is_parsed_once(
+    project: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    (project / "pyproject.toml").write_text("[project]\nname = 'outer'\n")
+    inner = project / "step_05"  # between two of the others
+    inner.mkdir()
+    (inner / "pyproject.toml").write_text("[project]\nname = 'inner'\n")
+    (inner / "a.py").write_text("import jax\nx = jax.device_put(1)\n")
+    log = tmp_path_factory.mktemp("log") / "parsed"
+    _parsed(monkeypatch, log)
+    monkeypatch.setattr(workers, "worth_it", lambda files: False)
+    monkeypatch.setattr(model, "_KEPT_BESIDE", 0)
+    assert len(told(check([project], Options()))) == 14
+    assert log.read_text().splitlines().count("places.py") == 1

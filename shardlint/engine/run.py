@@ -135,9 +135,15 @@ def results(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     from shardlint.engine.workers import side_by_side, worth_it
 
     if worth_it(files) and not clock.running:  # times of several processes do not add up
-        yield from told(side_by_side(files, checker), len(files))
-    else:
-        yield from told(map(checker.check_file, files), len(files))
+        yield from side_by_side(files, checker)
+        return
+    projects: dict[str, list[Path]] = {}
+    for file in files:
+        projects.setdefault(checker.root(file), []).append(file)
+    # A project whole, also where another one lies in it: what is parsed of it is let go of when others come.
+    together = [file for inside in projects.values() for file in inside]
+    found = dict(zip(together, told(map(checker.check_file, together), len(files)), strict=True))
+    yield from (found[file] for file in files)
 
 
 def chosen(paths: Sequence[Path], options: Options, places: Places) -> Found:

@@ -20,6 +20,9 @@ _FILES = 400
 _MOST = 8
 # Neighbours are checked by one process, which has linked what they share; several turns each even out the work.
 _TURNS = 3
+# Of a project that is shared out, one file of so many is checked before there are other processes: what it needs of the
+# project is then there for all of them, instead of once in each.
+_FIRST = 8
 
 _checker: Checker | None = None
 
@@ -34,10 +37,12 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     import multiprocessing
     from concurrent.futures import ProcessPoolExecutor
 
+    from shardlint.engine.progress import meter, told
+
     checker.targets(Path(os.path.realpath(files[0])))  # loads the rules once for all
     count = min(_processors(), _MOST, max(1, 2 * len(files) // _FILES))
-    parts = _parts(files, checker, count)
-    found: dict[Path, Outcome] = {}
+    first, parts = _parts(files, checker, count)
+    found = dict(zip(first, told(map(checker.check_file, first), len(files)), strict=True))
     others = multiprocessing.active_children()
     try:
         with ProcessPoolExecutor(
@@ -46,6 +51,7 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
             for outcomes, answers in pool.map(_part, parts):
                 checker.learn(answers)
                 found.update((outcome.path, outcome) for outcome in outcomes)
+                meter.say(len(found), len(files))
     except (OSError, RuntimeError):  # one was lost, or the system gives no more of them
         for process in multiprocessing.active_children():
             if process not in others:  # nobody would give it anything to do, or end it
@@ -56,10 +62,12 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
     yield from (found[file] for file in files)
 
 
-def _parts(files: Sequence[Path], checker: Checker, count: int) -> list[tuple[Sequence[Path], bool]]:
-    """The files in parts, a project each, the largest first; one that is most of the work in several.
+def _parts(
+    files: Sequence[Path], checker: Checker, count: int
+) -> tuple[list[Path], list[tuple[Sequence[Path], bool]]]:
+    """The files to begin with, and the others in parts: a project each, or several of one that is most of the work.
 
-    With each, whether it is a whole project, of which nothing need be kept when it is done.
+    The largest come first. With each part, whether it is a whole project, of which nothing need be kept afterwards.
     """
     projects: dict[str, list[Path]] = {}
     sizes: dict[str, int] = {}
@@ -68,13 +76,18 @@ def _parts(files: Sequence[Path], checker: Checker, count: int) -> list[tuple[Se
         projects.setdefault(root, []).append(file)
         sizes[root] = sizes.get(root, 0) + _size(file)
     most = sum(sizes.values()) / (count * 1.5)
+    first: list[Path] = []
     parts: list[tuple[Sequence[Path], bool]] = []
     for root in sorted(projects, key=lambda root: -sizes[root]):
         inside = projects[root]
-        step = len(inside) if sizes[root] <= most else -(-len(inside) // (count * _TURNS))
-        whole = step >= len(inside)
-        parts += [(inside[start : start + step], whole) for start in range(0, len(inside), step)]
-    return parts
+        if sizes[root] <= most:
+            parts.append((inside, True))
+            continue
+        first += inside[::_FIRST]
+        left = [file for index, file in enumerate(inside) if index % _FIRST]
+        step = max(1, -(-len(left) // (count * _TURNS)))
+        parts += [(left[start : start + step], False) for start in range(0, len(left), step)]
+    return first, parts
 
 
 def _size(file: Path) -> int:
