@@ -188,6 +188,21 @@ def configs(size: int) -> str:
     return "".join(parts) + _function(iter([f"x = {put}"]))
 
 
+def long_lines(size: int) -> str:
+    """Lines of generated data: a text with slashes, a list of calls, one of functions, a sum."""
+    return "\n".join(
+        [
+            f"\ndata = '{'ab/c+' * size}'",
+            f"calls = [{'f(g(x, 1)), ' * size}]",
+            f"maps = [{'lambda x: x, ' * size}]",
+            f"total = {' + '.join(['x[0].y'] * (size // 10))}",
+            f"names = [{'a.b, ' * size}]",
+            f"shapes = [{'zeros((8, 8)), ' * size}]",
+            "",
+        ]
+    ) + _function(iter([]))
+
+
 DEPTH, LENGTH = (5, 10, 20, 40), (250, 500, 1_000, 2_000)
 CONSTRUCTS: dict[str, tuple[Callable[[int], str], tuple[int, ...], str]] = {
     "ifs": (ifs, DEPTH, "levels"),
@@ -207,6 +222,7 @@ CONSTRUCTS: dict[str, tuple[Callable[[int], str], tuple[int, ...], str]] = {
     "tables": (tables, LENGTH, "rows"),
     "deep-tables": (deep_tables, DEPTH, "levels"),
     "configs": (configs, DEPTH, "classes"),
+    "long-lines": (long_lines, (2_000, 4_000, 8_000, 16_000), "items a line"),
 }
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 
 import pytest
 
@@ -39,10 +38,8 @@ def test_imports(text: str, found: set[str]) -> None:
     "text", ["import ", "from a import (", "\\\n", "from ", "import_module(", "; : ", "from ."]
 )
 def test_odd_text_costs_its_length(text: str) -> None:
-    data = (text * 30_000).encode()
-    started = time.process_time()
-    imports_of(data)
-    assert time.process_time() - started < 10
+    data = b"import jax\n" + (text * 300_000).encode()  # by the square of it, it would take hours
+    assert "jax" in imports_of(data)
 
 
 def together(files: dict[str, str], name: str, joined: bool = False) -> set[str]:

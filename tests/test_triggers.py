@@ -6,11 +6,15 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from shardlint.config.targets import Target, Targets
 from shardlint.engine.dispatch import RuleIndex, sites
 from shardlint.model import Program
+from shardlint.rules_api.registry import select
 from shardlint.rules_api.rule import Attributes, Finding, Harm, Imports, Keywords, Rule
 from shardlint.rules_api.site import Site
+from shardlint.source.screen import Texts
 from shardlint.source.text import decode
 from shardlint.syntax import read_facts
 
@@ -100,3 +104,24 @@ def test_imports(tmp_path: Path) -> None:
         )
     ]
     assert found == [("import", "jax.numpy"), ("import", "jax.devices"), ("import", "jax.jit")]
+
+
+# What generated files hold in one line. By the square of its length, each would take from minutes to days.
+LONG = {
+    "text": b"data = '" + b"ab/c+" * 2_000_000 + b"'\n",
+    "calls": b"x = [" + b"f(a, " * 600_000 + b"\n",
+    "functions": b"x = [" + b"lambda x: x, " * 300_000 + b"]\n",
+    "sum": b"x = " + b"x[0].y + " * 300_000 + b"1\n",
+    "makers": b"x = [" + b"zeros((8, 8)), " * 300_000 + b"]\n",
+    "blanks": b"x = (" + b" " * 5_000_000 + b")\n",
+    "comment": b"x = 1  " + b"# " * 1_000_000 + b"\n",
+}
+
+
+@pytest.mark.parametrize("line", LONG)
+def test_a_long_line_costs_its_length(line: str) -> None:
+    """No rule's patterns go over the rest of the line from each place in it."""
+    screen = RuleIndex.of(select(("all",), ())).screen
+    words = {text for asked in screen.words.values() for near in asked.values() for text in near or ()}
+    texts = Texts(b"import jax\n" + LONG[line])
+    assert len({text for text in words if not texts[text]}) > 100, "there are patterns, and most are not there"

@@ -28,7 +28,7 @@ _NAMES = (
     "mesh_axes",
 )
 _WORDS = "|".join(_NAMES)
-_BY_POSITION = regex(rf"(?:[(,]|#[^\n]*)\s*(?:{_WORDS})\s*[,)]")
+_BY_POSITION = regex(rf"(?:[(,]|#[^\n#]*+)\s*(?:{_WORDS})\s*[,)]")
 # Called so on both sides, or a list of them.
 _LIKE = ({"spec", "pspec", "partition_spec", "sharding"}, {"specs", "partition_specs", "shardings"})
 
@@ -57,7 +57,7 @@ class ArgumentOfAnother(Rule):
     likely = ("named",)
     triggers = (
         Lines(
-            rf"[^#\n]*\w\([^#\n]*\b(?:{_WORDS})\b",
+            rf"[^#\n]*\w\([^#\n(]*(?:(?<!\w)\([^#\n(]*)*\b(?:{_WORDS})\b",  # from the nearest call only
             r"[^#\n]*\w\($",
             file_says=rf"\b(?:{_WORDS})\b\s*[,)]",
         ),

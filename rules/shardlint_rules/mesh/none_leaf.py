@@ -56,7 +56,7 @@ class NoneLeaf(Rule):
     likely = ("scalar",)
     triggers = (
         Lines(r"return[ (]+None\b", "return$", r"return\b[^\n]*\bNone\b", file_says=_NEAR, saying=("return",)),
-        Calls(*MAPS, file_says=(r"(?s)lambda[^\n]*None",)),
+        Calls(*MAPS, file_says=(r"(?s)lambda(?:(?!lambda)[^\n])*None",)),
     )
     fixes = "none"
 

@@ -42,7 +42,7 @@ class RuleMatchesNothing(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("layer",)
     triggers = (
-        Calls("jax.sharding.PartitionSpec", file_says=(r"(?:)[\"'][^\"'\n]*/[^\"'\n]*[\"']\s*,\s*[\w.]+\(",)),
+        Calls("jax.sharding.PartitionSpec", file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
     )
     fixes = "none"
     forms = ("call",)
