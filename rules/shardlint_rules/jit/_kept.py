@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from shardlint.model.lifetime.buffers import path_of
@@ -34,15 +34,23 @@ class Kept:
 
 def kept(site: Site) -> Iterator[Kept]:
     """What the classes of the site's file keep of what its wrapper donates."""
+    donated = site.program.of_node(("donated by methods", site.file.path), lambda: _by_methods(site))
+    for scope, donating in donated.get(site.call, ()):
+        for argument in donating.donated:
+            yield from _aliases(site, scope, donating, argument)
+
+
+def _by_methods(site: Site) -> Mapping[ast.AST, list[tuple[Scope, DonatingCall]]]:
+    """The calls in the methods of the site's file that donate, by the wrapper that does it."""
     file, donations = site.file, site.program.lifetimes.donations
+    found: dict[ast.AST, list[tuple[Scope, DonatingCall]]] = {}
     for scope in file.inner_scopes(file.module):
-        if scope.kind != "function" or scope.parent is None or scope.parent.kind != "class":
-            continue
-        for call in scope.calls:
-            donating = donations.of(file, call)
-            if donating is not None and donating.by.node is site.call:
-                for argument in donating.donated:
-                    yield from _aliases(site, scope, donating, argument)
+        if scope.kind == "function" and scope.parent is not None and scope.parent.kind == "class":
+            for call in scope.calls:
+                donating = donations.of(file, call)
+                if donating is not None:
+                    found.setdefault(donating.by.node, []).append((scope, donating))
+    return found
 
 
 def _aliases(site: Site, update: Scope, call: DonatingCall, argument: Argument) -> Iterator[Kept]:
