@@ -19,6 +19,10 @@ PINS = {
     "semgrep": ("semgrep==1.180.0",),
     "flake8": ("flake8==7.5.0", "torchfix==0.7.0"),
     "fixit": ("fixit==2.2.1",),
+    "ty": ("ty==0.0.105",),
+    "pyrefly": ("pyrefly==1.4.1",),
+    "mypy": ("mypy==2.4.1",),
+    "basedpyright": ("basedpyright==1.40.2",),
 }
 FIXIT_RULES = ("CompareSingletonPrimitivesByIs", "NoInheritFromObject", "UseFstring")
 

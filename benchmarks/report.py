@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import checkers
+import edits
 import peers
 from corpus import Package
 from timing import Command
@@ -33,7 +35,11 @@ class Target:
 
 
 def targets(
-    packages: Sequence[Package], whole: Mapping[str, Command], one: Mapping[str, Command]
+    packages: Sequence[Package],
+    whole: Mapping[str, Command],
+    one: Mapping[str, Command],
+    timed: Sequence[checkers.Timed],
+    edited: Sequence[edits.Edited],
 ) -> list[Target]:
     """All targets, computed from the runs."""
     cold = whole["cold"].seconds
@@ -46,7 +52,15 @@ def targets(
 
     return [
         Target("Corpus, lines", 3_000_000, sum(package.lines for package in packages), "", True),
-        Target("Cold, against ruff's default rules", 2.5, cold / whole["ruff cold"].seconds, "x"),
+        Target(
+            "Cold, against ruff's default rules, processor",
+            9,
+            whole["cold"].cpu_seconds / whole["ruff cold"].cpu_seconds,
+            "x",
+        ),
+        *(Target(f"{project.name}, against ty, processor", _most(project), _to_ty(project), "x") for project in timed),
+        *(Target(f"{one.name}, one function edited, p95", 0.5, one.p95, " s") for one in edited),
+        *(Target(f"{one.name}, one function edited, worst", 1.5, max(one.seconds), " s") for one in edited),
         Target(
             "Warm with findings, against ruff's warm",
             0.1,
@@ -71,20 +85,32 @@ def targets(
     ]
 
 
+def _most(project: checkers.Timed) -> float:
+    return 0.6 if project.name == checkers.SIDE_BY_SIDE else 1.0
+
+
+def _to_ty(project: checkers.Timed) -> float | None:
+    theirs = project.commands.get("ty")
+    return project.commands[checkers.OURS].cpu_seconds / theirs.cpu_seconds if theirs is not None else None
+
+
 def text(
     work: Path,
     programs: Path,
     packages: Sequence[Package],
     whole: Mapping[str, Command],
     one: Mapping[str, Command],
+    timed: Sequence[checkers.Timed],
+    edited: list[edits.Edited],
     findings: str,
-    rounds: tuple[int, int],
+    rounds: tuple[int, int, int],
 ) -> str:
     """The whole page."""
     files, lines = sum(p.files for p in packages), sum(p.lines for p in packages)
     jax_lines, size = sum(p.jax_lines for p in packages), sum(p.size for p in packages)
     slow = [peer for peer in peers.slow(work) if peer.name in whole] if "Fixit" in whole else []
-    pins = [pin for name in peers.PINS for pin in peers.PINS[name] if slow or name == "ruff"]
+    left_out = () if slow else ("jaxlint", "semgrep", "flake8", "fixit")
+    pins = [pin for name in peers.PINS for pin in peers.PINS[name] if name not in left_out]
     page = [
         "# Benchmark",
         "",
@@ -101,7 +127,7 @@ def text(
         "",
         "| | target | measured | |",
         "| --- | ---: | ---: | --- |",
-        *(target.row for target in targets(packages, whole, one)),
+        *(target.row for target in targets(packages, whole, one, timed, edited)),
         "",
         f"## The whole corpus ({rounds[0]} runs each)",
         "",
@@ -120,6 +146,21 @@ def text(
         "",
         "shardlint is called as by its pre-commit hooks, on a file that was just edited, with the cache of the corpus"
         " at hand.",
+        "",
+        f"## Tools that follow imports ({rounds[2]} runs each)",
+        "",
+        *checkers.table(timed),
+        "",
+        "Each project whole and cold, all tools in turn; the times are medians with half their range. Of what the"
+        " projects import from others nothing is installed; the libraries are jax, flax, equinox, optax and"
+        " orbax-checkpoint side by side. A dash: left out, or it gave up (a file it cannot parse, or finds twice).",
+        "",
+        "## One function edited",
+        "",
+        *edits.table(edited),
+        "",
+        "Processor time of the run after a statement was added to a function, with all else known from the run before."
+        " The functions are chosen by chance, the same in each benchmark.",
         "",
         "## The packages",
         "",

@@ -13,7 +13,9 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+import checkers
 import corpus
+import edits
 import peers
 import report
 import timing
@@ -191,6 +193,8 @@ def main() -> None:
     parser.add_argument(
         "--without-slow", action="store_true", help="leave out jaxlint, semgrep, flake8 and Fixit"
     )
+    parser.add_argument("--checker-rounds", type=int, default=3, help="runs of type checkers (default 3)")
+    parser.add_argument("--edits", type=int, default=40, help="edits of each project (default 40)")
     parser.add_argument("--packages", nargs="+", metavar="NAME", help="only these of the packages")
     parser.add_argument("--work", type=Path, default=HERE.parent / ".benchmark", help="where all is kept")
     parser.add_argument("--output", type=Path, default=HERE / "results.md", help="the report")
@@ -214,8 +218,12 @@ def main() -> None:
         command.run(work)  # not measured: also compiles modules
     measure(work, one.values(), given.short_rounds)
     measure(work, whole.values(), given.rounds)
+    timed = checkers.projects(work, programs)
+    checkers.measure(work, timed, given.checker_rounds)
+    edited = edits.measure(work, programs, given.edits)
     findings = same_findings(work, whole["cold"], whole["warm"])
-    text = report.text(work, programs, packages, whole, one, findings, (given.rounds, given.short_rounds))
+    runs = given.rounds, given.short_rounds, given.checker_rounds
+    text = report.text(work, programs, packages, whole, one, timed, edited, findings, runs)
     given.output.write_text(text, "utf-8")
     print(text)
 

@@ -33,6 +33,8 @@ class Run:
     """Peak memory of the largest process, in bytes; None where it is less than that of the process that times."""
     tree: int | None
     """Peak memory of all its processes together, in bytes, if sampled: shared pages are counted once."""
+    code: int = 0
+    """What it ended with."""
 
     @property
     def memory(self) -> int:
@@ -143,7 +145,7 @@ def run(
     # A child starts as a copy of this process, and the system counts that as its own.
     here = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     largest = used.ru_maxrss * _UNIT if used.ru_maxrss > here else None
-    return Run(wall, used.ru_utime + used.ru_stime, largest, tree)
+    return Run(wall, used.ru_utime + used.ru_stime, largest, tree, child.returncode)
 
 
 def _raised(said: Path) -> bool:
