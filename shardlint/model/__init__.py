@@ -8,9 +8,10 @@ from copy import copy
 from pathlib import Path
 from typing import TypeVar, cast
 
-from shardlint.model.evaluator.assume import Assuming, Ways
+from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.evaluator.callers import Callers
 from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.evaluator.ways import Ways
 from shardlint.model.flow import Flow
 from shardlint.model.imported import together
 from shardlint.model.lifetime.donation import Donations
@@ -111,7 +112,9 @@ class Program:
 
     def views(self, file: FileFacts, node: ast.AST) -> Iterator[tuple[Program, Assuming]]:
         """This program as it is on each way to a node that is in sight, with what is assumed there."""
-        for view in self.ways.views(Place(file, node)):
+        ways = self.ways.at(Place(file, node))
+        views = [Assuming(self.evaluator, self.callers, scope, way) for scope, way in ways]
+        for view in views or [self.assuming()]:
             seen = copy(self)
             seen.evaluator = view
             yield seen, view

@@ -182,11 +182,11 @@ class _Reader:
     def _binding(self, place: Place, binding: Binding, env: Environment | None) -> Shape | None:
         if binding.kind in ("assign", "walrus") and binding.value is not None:
             return self.of(Place(place.file, binding.value), env)
-        if binding.kind == "param":
-            if binding.node in self.given:
-                return self.given[binding.node]
+        if binding.node in self.given:
+            return self.given[binding.node]
+        if binding.kind in ("param", "for", "comprehension"):
             self.evaluator.rests_on_call()
-            value = env.get(binding.name) if env is not None else None
+            value = env.bound(binding.name, binding.kind, binding.node) if env is not None else None
             return self.of_value(value) if value is not None else None
         if binding.kind == "from":
             return self.of_value(self.evaluator.binding(place.file, binding))

@@ -207,6 +207,8 @@ class Environment:
     values: Mapping[str, Value]
     asked: int = 0
     """How often it told something: what asks nothing of it is the same in every call."""
+    elements: Mapping[ast.AST, Value] = field(default_factory=dict)
+    """What the targets of the loops around are in one turn, by the nodes that bind them."""
 
     def get(self, name: str) -> Value | None:
         """What a parameter is; None for any other name."""
@@ -214,6 +216,14 @@ class Environment:
         if found is not None:
             self.asked += 1
         return found
+
+    def bound(self, name: str, kind: str, node: ast.AST) -> Value | None:
+        """What a binding gives its name, if that is a parameter, or the target of a loop or comprehension."""
+        found = self.elements.get(node)
+        if found is not None:
+            self.asked += 1
+            return found
+        return self.get(name) if kind in ("param", "comprehension") else None
 
 
 @dataclass(frozen=True, eq=False)

@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 
 def _led(file: FileFacts, view: Assuming) -> list[str]:
-    """Which calls lead to a site on a way, in words."""
+    """Which turn of a loop and which calls lead to a site on a way, in words."""
     calls = view.way.calls if view.way is not None else ()
     places = [f"line {one.line}" if one.file is file else f"{one.file.path.name}:{one.line}" for one in calls]
-    return [f"called at {', '.join(places)}"] if places else []
+    turn = [view.way.turn] if view.way is not None and view.way.turn else []
+    return [*turn, *([f"called at {', '.join(places)}"] if places else [])]
 
 
 class Site:

@@ -79,11 +79,12 @@ class Evaluator:
         node = place.node
         if environment is None:
             return self.ask(node, lambda: self._evaluate(place, None))
-        if node in self._same:
+        in_turn = bool(environment.elements)  # what is the same in every call may differ from turn to turn
+        if node in self._same and not in_turn:
             return self._same[node]
         cuts, asked = self.cuts, environment.asked
         value, needed = self._made(node, lambda: self._evaluate(place, environment))
-        if needed is not None and (self.cuts, environment.asked) == (cuts, asked):
+        if needed is not None and not in_turn and (self.cuts, environment.asked) == (cuts, asked):
             self._same.keep(node, value, needed)
         return value
 
@@ -353,8 +354,7 @@ class Evaluator:
             return Unknown(f"{name} is bound in more places than are followed")
         values = []
         for binding in bindings:
-            bound = binding.kind in ("param", "comprehension") and env is not None
-            given = env.get(name) if bound and env is not None else None
+            given = env.bound(name, binding.kind, binding.node) if env is not None else None
             if given is not None:
                 values.append(
                     self._annotated(file, binding) or given if isinstance(given, Unknown) else given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from shardlint.model.values import (
@@ -12,6 +12,7 @@ from shardlint.model.values import (
     Assumed,
     CallArguments,
     CallResult,
+    Choice,
     ClassValue,
     Constant,
     Environment,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 Comprehension = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 TABLE_METHODS = ("items", "keys", "values", "get")
 # What maps over a tree, and what the function is given before its leaves.
-_MAPS: dict[str, tuple[Value, ...]] = {
+MAPS: dict[str, tuple[Value, ...]] = {
     "jax.tree.map": (),
     "jax.tree.map_with_path": (Unknown("a path"),),
 }
@@ -57,8 +58,8 @@ class Trees:
         return choice([self._expanded(option) for option in options(value)])
 
     def _expanded(self, value: Value) -> Value:
-        if isinstance(value, CallResult) and value.api in _MAPS and value.call is not None:
-            return self._mapped(value.call, _MAPS[value.api])
+        if isinstance(value, CallResult) and value.api in MAPS and value.call is not None:
+            return self._mapped(value.call, MAPS[value.api])
         return value
 
     def _mapped(self, arguments: CallArguments, first: tuple[Value, ...]) -> Value:
@@ -106,6 +107,31 @@ class Trees:
                 return self.applied(function, [*first, *trees], arguments)
         leaves = [*first, Unknown("a leaf"), *(_leaf(tree) for tree in trees[1:])]
         return Leaves(self.applied(function, leaves, arguments))
+
+    def runs(self, api: str, arguments: CallArguments) -> Iterator[tuple[ast.AST, Environment, str]]:
+        """The function that `jax.tree.map(f, tree, *rest)` runs, what its parameters are, and the path of the leaf.
+
+        Once for each leaf that is known.
+        """
+        node = arguments.place.node
+        if len(arguments.positional) < 2 or arguments.open_positional or node in self._open:
+            return
+        self._open.add(node)
+        try:
+            function, *trees = (
+                self.evaluator.value(place, arguments.environment) for place in arguments.positional
+            )
+            leaves = list(_together([self.expanded(tree) for tree in trees]))
+        finally:
+            self._open.discard(node)
+        for path, values in leaves:
+            match function:
+                case Function():
+                    yield function.node, self._environment(function, [*MAPS[api], *values]), path
+                case Transformed(
+                    api=Api(name="functools.partial"), inner=Function() as inner, call=CallArguments() as earlier
+                ):
+                    yield inner.node, self._partial(inner, earlier, [*MAPS[api], *values]), path
 
     def applied(self, function: Value, given: Sequence[Value], arguments: CallArguments) -> Value:
         """What a function value makes of values. `arguments` is the call that applies it."""
@@ -171,9 +197,34 @@ class Trees:
         if binding.value is None:
             return Unknown("an element of something unknown")
         found = self._elements(Place(file, binding.value), env)
-        if binding.index is None:
-            return found
-        return choice([_part(option, binding.index) for option in options(found)])
+        if binding.index is not None:
+            found = choice([_part(option, binding.index) for option in options(found)])
+        if isinstance(found, Choice):
+            self.evaluator.rests_on_call()  # in one turn of the loop it is one of them
+        return found
+
+    def turns(self, place: Place, target: ast.expr, env: Environment | None) -> list[dict[ast.AST, Value]] | None:
+        """What the names of a target are in each turn over what stands at a place; None where that is not known."""
+        elements = self.each(place, env)
+        return None if elements is None else [dict(_bound(target, element)) for element in elements]
+
+    def each(self, place: Place, env: Environment | None) -> list[Value] | None:
+        """All elements of what an expression goes over, in order; None where they are not known or many."""
+        node = place.node
+        if isinstance(node, ast.Call) and node.args and {one.arg for one in node.keywords} <= {"strict"}:
+            callee = self.evaluator.value(Place(place.file, node.func), env)
+            name = callee.name if isinstance(callee, Api) else ""
+            parts = [Place(place.file, part) for part in node.args if not isinstance(part, ast.Starred)]
+            if name == "builtins.zip" and len(parts) == len(node.args):
+                rows = [self.each(part, env) for part in parts]
+                known = [row for row in rows if row is not None]
+                if len(known) < len(rows):
+                    return None
+                return [Items("tuple", row) for row in zip(*known, strict=False)]
+            if name == "builtins.enumerate" and len(parts) == len(node.args) == 1:
+                found = self.each(parts[0], env)
+                return found and [Items("tuple", (Constant(n), one)) for n, one in enumerate(found)]
+        return self._listed(place, env)
 
     def _elements(self, place: Place, env: Environment | None) -> Value:
         """Any element of what an expression goes over."""
@@ -181,9 +232,10 @@ class Trees:
         if isinstance(node, ast.Call):
             callee = self.evaluator.value(Place(file, node.func), env)
             parts = [Place(file, argument) for argument in node.args]
-            if isinstance(callee, Api) and not node.keywords:
+            if isinstance(callee, Api) and {one.arg for one in node.keywords} <= {"strict"}:
                 match callee.name.rpartition(".")[2], parts:
                     case "enumerate", [one, *_]:
+                        self.evaluator.rests_on_call()  # as above
                         return Items("tuple", (Unknown("an index"), self._elements(one, env)))
                     case "zip", [_, *_]:
                         return Items("tuple", tuple(self._elements(one, env) for one in parts))
@@ -195,7 +247,7 @@ class Trees:
         """What a comprehension makes: a value for each element where those are known, else leaves like one."""
         generator = node.generators[0]
         if len(node.generators) == 1 and not generator.ifs:
-            elements = self._listed(Place(file, generator.iter), env)
+            elements = self.each(Place(file, generator.iter), env)
             if elements is not None:
                 return self._each(file, node, elements, env)
         made = self.evaluator.value(
@@ -204,7 +256,6 @@ class Trees:
         return Leaves(made, "dict") if isinstance(node, ast.DictComp) else Items("list", (), True, (made,))
 
     def _listed(self, place: Place, env: Environment | None) -> list[Value] | None:
-        """All elements of what an expression goes over, in order; None where they are not known or many."""
         value = self.listed(self.evaluator.value(place, env))
         if isinstance(value, Items) and not value.open and len(value.items) <= _ELEMENTS:
             return list(value.items)
@@ -251,16 +302,32 @@ def _unseen(arguments: CallArguments) -> CallArguments:
 
 def _targets(node: Comprehension, element: Value) -> dict[str, Value]:
     """The names that the target of a comprehension binds for one element."""
-    target = node.generators[0].target
+    return {name.id: value for name, value in _bound(node.generators[0].target, element)}
+
+
+def _bound(target: ast.expr, element: Value) -> Iterator[tuple[ast.Name, Value]]:
+    """What the names of a target are for one element."""
     if isinstance(target, ast.Name):
-        return {target.id: element}
-    if isinstance(target, ast.Tuple | ast.List):
-        return {
-            part.id: _part(element, index)
-            for index, part in enumerate(target.elts)
-            if isinstance(part, ast.Name)
-        }
-    return {}
+        yield target, element
+    elif isinstance(target, ast.Tuple | ast.List) and not any(isinstance(one, ast.Starred) for one in target.elts):
+        for index, part in enumerate(target.elts):
+            yield from _bound(part, _part(element, index))
+
+
+def _together(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list[Value]]]:
+    """The leaves of trees that are alike, side by side, with their path; none that the first tree tells nothing of."""
+    match trees[0]:
+        case Items(items=items, open=False):
+            for index in range(len(items)):
+                yield from _together([_item(tree, index) for tree in trees], f"{path}[{index}]")
+        case Table(entries=entries, open=False):
+            for key, _ in entries:
+                yield from _together([_entry(tree, key) for tree in trees], f"{path}[{key!r}]")
+        case Leaves():
+            yield path, [_leaf(tree) for tree in trees]
+        case CallResult(by=Api()) | Constant():
+            if trees[0] != Constant(None):
+                yield path, list(trees)
 
 
 def _names(function: Function) -> list[str]:
