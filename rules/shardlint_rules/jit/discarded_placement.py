@@ -34,6 +34,7 @@ _ASSERTING = regex(r"_*(assert|check|can|is|verify|test|try|validate)_")
 _AS_A_HELPER = "its callers would have to take what the function then returns"
 _NO_PLACE = "which of the names below is to be the placed one is for the author to decide"
 _ITSELF = "what calls the function may want the placement for something else"
+_COLLECTED = "which name is to hold the list is for the author to decide"
 _NOT_ENTERED = "which of the statements below belong in the block is for the author to decide"
 
 
@@ -112,12 +113,16 @@ class DiscardedPlacement(Rule):
                 kept=_NO_PLACE,
             )
             return
-        kept = _AS_A_HELPER if lost else _not_bound(site, first)
+        collected = site.file.parent(site.call)
+        whole = isinstance(collected, ast.Expr)
+        kept = _AS_A_HELPER if lost else _not_bound(site, first) if whole else _COLLECTED
         yield site.finding(
             site.call.func,
             "its result is dropped",
             f"{self._effect(site)}: {value} keeps the placement it has.",
-            help=f"bind the result: {value} = {site.text(site.call.func)}({value}, ...)",
+            help=f"bind the result: {value} = {site.text(site.call.func)}({value}, ...)"
+            if whole
+            else "bind the list that is made here, and use what is in it",
             fix=None if kept else self._fix(site, first),
             kept=kept,
             certainty=Certainty.POSSIBLE if lost else _certainty(site),

@@ -21,6 +21,8 @@ def result_use(file: FileFacts, call: ast.expr) -> tuple[ResultUse, str | None]:
     parent = file.parent(call)
     if isinstance(parent, ast.Expr):
         return "dropped", None
+    if isinstance(parent, ast.ListComp | ast.SetComp) and parent.elt is call:
+        return result_use(file, parent)  # one of what is collected
     if not isinstance(parent, ast.Assign) or len(parent.targets) != 1:
         return "used", None
     target = parent.targets[0]
