@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from shardlint.model.values import Api, Constant, Function, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit.optimizers import init_of
+from shardlint_rules.jit.optimizers import init_by_name, init_of
 
 _LIKE = tuple(f"jax.numpy.{name}" for name in ("zeros_like", "ones_like", "full_like", "empty_like"))
 SHAPED = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
@@ -25,25 +25,32 @@ _PARTS = (
 )
 
 
-def makes_fresh(site: Site, node: ast.expr | ast.FunctionDef) -> str | None:
-    """What a function given to jit makes of its argument's shapes, in words; None where it does more."""
-    return _of_function(site, Place(site.file, node))
+def makes_fresh(site: Site, node: ast.expr | ast.FunctionDef, by_name: bool = False) -> str | None:
+    """What a function given to jit makes of its argument's shapes, in words; None where it does more.
+
+    With `by_name`, what is called an optimizer is taken for one where nothing is known of it.
+    """
+    return _of_function(site, Place(site.file, node), by_name)
 
 
-def _of_function(site: Site, place: Place) -> str | None:
-    if init_of(site, place):
+def _inits(site: Site, place: Place, by_name: bool) -> bool:
+    return bool(init_of(site, place)) or (by_name and init_by_name(site, place))
+
+
+def _of_function(site: Site, place: Place, by_name: bool) -> str | None:
+    if _inits(site, place, by_name):
         return "the optimizer's state"
-    words = [_of_value(site, option) for option in options(site.program.evaluator.value(place))]
+    words = [_of_value(site, option, by_name) for option in options(site.program.evaluator.value(place))]
     return words[0] if all(words) else None
 
 
-def _of_value(site: Site, value: Value) -> str | None:
+def _of_value(site: Site, value: Value, by_name: bool) -> str | None:
     if isinstance(value, Api):
         return f"the result of {value.name.rpartition('.')[2]}" if value.name in _LIKE else None
     if not isinstance(value, Function):
         return None
     args = value.node.args
-    body = _Body(site, value.place.file, {arg.arg for arg in (*args.posonlyargs, *args.args)})
+    body = _Body(site, value.place.file, {arg.arg for arg in (*args.posonlyargs, *args.args)}, by_name)
     returned = body.result(value)
     return body.made(returned) if returned is not None else None
 
@@ -55,6 +62,7 @@ class _Body:
     site: Site
     file: FileFacts
     names: set[str]
+    by_name: bool = False
 
     def result(self, function: Function) -> ast.expr | None:
         """What is returned; None for a function that does more than return."""
@@ -86,7 +94,7 @@ class _Body:
         if not isinstance(node, ast.Call) or any(keyword.arg != "dtype" for keyword in node.keywords):
             return None
         if (
-            init_of(self.site, Place(self.file, node.func))
+            _inits(self.site, Place(self.file, node.func), self.by_name)
             and len(node.args) == 1
             and self._given(node.args[0])
         ):
@@ -100,7 +108,7 @@ class _Body:
         if callee.name in SHAPED and self._shape(node.args[0]):
             return f"the result of {word}" if scalars else None
         if callee.name == "jax.tree.map" and len(node.args) == 2 and self._given(node.args[1]):
-            return _of_function(self.site, Place(self.file, node.args[0]))
+            return _of_function(self.site, Place(self.file, node.args[0]), self.by_name)
         return None
 
     def _value(self, node: ast.expr) -> Value:

@@ -17,12 +17,18 @@ _JITS = ("jax.jit", "equinox.filter_jit")
 _PLACING = ("out_shardings", "out_axis_resources", "device", "backend")
 
 
+_WHY = {
+    "mesh-given": "no mesh that is made here has Explicit axes",
+    "optimizer-by-name": "its name says that it is an optimizer",
+}
+
+
 class JitInitLosesSharding(Rule):
     """Zeros made inside jit do not follow the sharding of what they are made like.
 
     ## What it does
     Reports `jax.jit(optimizer.init)(params)`, `jax.jit(jnp.zeros_like)(x)` and functions that do no more than that,
-    without `out_shardings`, called with arrays that are sharded.
+    without `out_shardings`, called with arrays that are sharded. Possible: of what only its name calls an optimizer.
 
     ## Why it hurts
     The zeros depend on shapes only, so the compiled program reads none of its arguments and knows nothing of their
@@ -56,15 +62,16 @@ class JitInitLosesSharding(Rule):
         function, calls = _compiled(site)
         if function is None:
             return
-        words = makes_fresh(site, function)
+        words, form = makes_fresh(site, function), ""
+        if words is None and site.wants("optimizer-by-name"):
+            words, form = makes_fresh(site, function, by_name=True), "optimizer-by-name"
         if words is None:
             return
         calls = [call for call in calls if not _placed(site, call)]
         known = [call for call in calls if _given_sharded(site, call, auto=True)]
-        form = ""
         if not known and not makes_explicit_meshes(site):
             known = [call for call in calls if _given_sharded(site, call, auto=False)]
-            form = "mesh-given"
+            form = form or "mesh-given"
         if not known:
             return
         yield site.finding(
@@ -76,7 +83,7 @@ class JitInitLosesSharding(Rule):
             fix=self._fix(site, known[0]),
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
-            why="no mesh that is made here has Explicit axes" if form else "",
+            why=_WHY.get(form, ""),
         )
 
     def _fix(self, site: Site, call: ast.Call) -> Fix | None:

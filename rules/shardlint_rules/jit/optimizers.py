@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import ast
 
-from shardlint.model.values import CallResult, Place, Value, options
+from shardlint.model.values import CallResult, Parameter, Place, Unknown, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 
 # Optimizers and transforms whose state holds an array as large as each parameter. `sgd` does with momentum only.
 _KEEPING = frozenset(
@@ -40,6 +42,20 @@ def _keeps(site: Site, value: Value, depth: int) -> bool | None:
         ]
         return True if any(keeps_state(site, one, depth + 1) for one in inner) else None
     return None
+
+
+_NAMED = regex(r"(^|_)(tx|optim|optimi[sz]er|optax_tx|grad(ient)?_transform(ation)?)$")
+
+
+def init_by_name(site: Site, place: Place) -> bool:
+    """Whether an expression is the `init` of what is called an optimizer, and is nothing else that is known."""
+    node = place.node
+    if not isinstance(node, ast.Attribute) or node.attr != "init":
+        return False
+    if not _NAMED.search(last_name(node.value).lower()):
+        return False
+    found = options(site.program.evaluator.value(Place(place.file, node.value)))
+    return all(isinstance(one, Parameter | Unknown) for one in found)
 
 
 def init_of(site: Site, place: Place) -> bool | None:
