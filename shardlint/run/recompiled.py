@@ -52,7 +52,8 @@ def _placed_anew(mine: Sequence[Compiled], seconds: float, run: Run) -> list[str
     """What came placed differently between two compilations for the same shapes, where that matters."""
     for before, after in pairwise(mine):
         shapes = [[(leaf.where, leaf.array) for leaf in one.arguments] for one in (before, after)]
-        if before.devices == 1 or after.devices == 1 or shapes[0] != shapes[1]:
+        # Over another number of devices it is meant for another mesh.
+        if before.devices == 1 or before.devices != after.devices or shapes[0] != shapes[1]:
             continue
         moved = changed(before, after)
         # Plain data parallelism: what is on every device after the first step was given from the host.

@@ -37,15 +37,15 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             leaf
             for leaf in wholes
             if not run.only_its_state(leaf)
-            if run.like(leaf) or (mostly_split and (leaf.role == "out" or leaf in state))
+            if run.like(leaf, one.partitions) or (mostly_split and (leaf.role == "out" or leaf in state))
         ]
         # A result that is an argument too is told of once.
         inside = {leaf.array for leaf in told if leaf.role == "in"}
         told = [leaf for leaf in told if leaf.role == "in" or leaf.array not in inside]
         # A little that is left whole beside much that is split is a choice, as of a small embedding.
-        if not told or (whole(told) * _LITTLE <= split and not any(run.like(leaf) for leaf in told)):
+        if not told or (whole(told) * _LITTLE <= split and not any(run.like(leaf, one.partitions) for leaf in told)):
             continue
-        like = next((like for leaf in told if (like := run.like(leaf))), None)
+        like = next((like for leaf in told if (like := run.like(leaf, one.partitions))), None)
         text = ""
         if like is not None:
             where = "" if like[0].function == one.function else f" of {like[0].function.name}"

@@ -19,8 +19,9 @@ class Run:
     def __init__(self, compiled: Sequence[Compiled], limit: int) -> None:
         self.compiled, self.limit = compiled, limit
         self.spread = [one for one in compiled if one.partitions > 1]
-        self._split: dict[str, tuple[Compiled, Array]] = {}
-        self._named: dict[tuple[str, str], tuple[Compiled, Array]] = {}
+        # By how many devices too, and with 0 by any.
+        self._split: dict[tuple[str, int], tuple[Compiled, Array]] = {}
+        self._named: dict[tuple[str, str, int], tuple[Compiled, Array]] = {}
         self._paths: dict[str, set[str]] = {}
         for one in self.spread:
             if one.function.own:
@@ -29,11 +30,12 @@ class Run:
     def _note(self, one: Compiled) -> None:
         for leaf in one.program.arrays:
             if self.is_large(leaf, one) and leaf.copies < one.partitions:
-                if leaf.role == "in" and is_state(leaf, one):
-                    self._split.setdefault(leaf.array, (one, leaf))
                 self._paths.setdefault(leaf.array, set()).add(leaf.where)
-                if key := last_key(leaf.where):
-                    self._named.setdefault((leaf.array, key), (one, leaf))
+                for devices in (one.partitions, 0):
+                    if leaf.role == "in" and is_state(leaf, one):
+                        self._split.setdefault((leaf.array, devices), (one, leaf))
+                    if key := last_key(leaf.where):
+                        self._named.setdefault((leaf.array, key, devices), (one, leaf))
 
     def is_large(self, leaf: Array, one: Compiled) -> bool:
         """Whether an array is worth a word: by itself, and beside the others its function holds."""
@@ -55,15 +57,16 @@ class Run:
         deeper = any(len(one) > len(path) and one[-len(path) :] == path for one in split)
         return bool(path) and deeper and all(len(one) > len(path) for one in split)
 
-    def like(self, leaf: Array) -> tuple[Compiled, Array] | None:
+    def like(self, leaf: Array, devices: int = 0) -> tuple[Compiled, Array] | None:
         """An array of the same type and shape that a function keeps split: one of the same name, or, where
         one of the two has only a number, part of the state that goes from step to step. A batch that
-        happens to have the shape of a weight is neither.
+        happens to have the shape of a weight is neither. With `devices` only over as many: what one layout keeps
+        split says nothing of another one, over fewer or more devices.
         """
         key = last_key(leaf.where)
-        if key and (leaf.array, key) in self._named:
-            return self._named[leaf.array, key]
-        known = self._split.get(leaf.array)
+        if key and (leaf.array, key, devices) in self._named:
+            return self._named[leaf.array, key, devices]
+        known = self._split.get((leaf.array, devices))
         if known is None or not (key or "[" in leaf.where):
             return None
         return None if key and last_key(known[1].where) else known

@@ -95,9 +95,9 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
     for each in program.asked(jaxpr):
         write("asked", function=facts["name"], **each)
     _look_for_taken(jaxpr, donated, facts)
-    eqns = list(region.regions(jaxpr))
-    for eqn, half in zip(eqns, region.halves(eqns), strict=True):
-        seen = region.judge(eqn, lines, half)
+    found = list(region.regions(jaxpr))
+    for (eqn, counts), half in zip(found, region.halves([eqn for eqn, _ in found]), strict=True):
+        seen = region.judge(eqn, lines, half, counts)
         facts["whole"] += _wholes(eqn, jaxpr, seen)
         facts["regions"].append(seen)
         if seen["seen"]:

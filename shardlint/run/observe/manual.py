@@ -28,6 +28,7 @@ from .values import (
     Value,
     axes_of,
     inner,
+    only_counts,
     scan_counts,
 )
 
@@ -40,7 +41,7 @@ def walk(jaxpr: Any, values: Sequence[Value], region: Region) -> list[Value]:
         return Value() if hasattr(atom, "val") else known.get(atom, Value())
 
     for variable in jaxpr.constvars:
-        known[variable] = Value(given=True)
+        known[variable] = Value(given=not only_counts(variable))
 
     for variable, value in zip(jaxpr.invars, values, strict=False):
         known[variable] = value

@@ -8,22 +8,28 @@ from typing import Any
 from . import mapped
 from .frames import of_traceback, place
 from .manual import walk
-from .values import Names, Region, Value, inner
+from .values import Names, Region, Value, inner, only_counts
 
 
-def regions(jaxpr: Any) -> Iterator[Any]:
-    """The operations in a program that begin a manual region."""
+def regions(jaxpr: Any, counts: frozenset[Any] = frozenset()) -> Iterator[tuple[Any, frozenset[int]]]:
+    """The operations in a program that begin a manual region, each with which of what it takes are constants that
+    only count (`jnp.array(x.shape)`): jax hands these in beside the arguments.
+    """
+    counts |= frozenset(variable for variable in jaxpr.constvars if only_counts(variable))
     for eqn in jaxpr.eqns:
+        taken = frozenset(at for at, atom in enumerate(eqn.invars) if not hasattr(atom, "val") and atom in counts)
         if eqn.primitive.name in ("shard_map", "xla_pmap"):
             # jax writes some of its own, to run one operation of a region that is not jitted.
             if "shard_map.py" not in _source(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr")))):
-                yield eqn
+                yield eqn, taken
             continue
         for param in eqn.params.values():
             for each in param if isinstance(param, (tuple, list)) else (param,):
                 body = inner(each)
                 if hasattr(body, "eqns"):
-                    yield from regions(body)
+                    first = len(eqn.invars) - len(body.invars)
+                    inside = (at - first for at in taken if at >= first)
+                    yield from regions(body, frozenset(body.invars[at] for at in inside))
 
 
 def _source(body: Any) -> str:
@@ -43,8 +49,10 @@ def _source_of(eqn: Any) -> str:
     return _source(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
 
 
-def judge(eqn: Any, lines: list[Any], half: str = "") -> dict[str, Any]:
-    """What was seen in a region, and where it was made and called; `half` says which half of a gradient it may be."""
+def judge(eqn: Any, lines: list[Any], half: str = "", counts: frozenset[int] = frozenset()) -> dict[str, Any]:
+    """What was seen in a region, and where it was made and called; `half` says which half of a gradient it may be,
+    `counts` which of its arguments are constants that only count.
+    """
     pmap = eqn.primitive.name == "xla_pmap"
     taken, given, sizes, checked = _of_pmap(eqn) if pmap else of_shard_map(eqn)
     body = inner(eqn.params["call_jaxpr" if pmap else "jaxpr"])
@@ -58,7 +66,7 @@ def judge(eqn: Any, lines: list[Any], half: str = "") -> dict[str, Any]:
     differentiated = "jvp" in str(eqn.source_info.name_stack) or bool(half)
     parts = None if pmap else _dimensions(eqn, body)
     region = judge_body(
-        body, taken, given, sizes, checked, called, info, pmap, differentiated, parts, half == "second"
+        body, taken, given, sizes, checked, called, info, pmap, differentiated, parts, half == "second", counts
     )
     return {
         "seen": region.seen,
@@ -85,6 +93,7 @@ def judge_body(
     differentiated: bool = False,
     dimensions: list[list[Names]] | None = None,
     back: bool = False,
+    counts: frozenset[int] = frozenset(),
 ) -> Region:
     """A body, with the axes its arguments vary over and those its results are split over."""
     # What pmap gives each device is a copy as a rule, not a slice.
@@ -92,7 +101,7 @@ def judge_body(
     region.differentiated, region.pmap, region.back = differentiated, pmap, back
     region.dimensions.update(zip(body.invars, dimensions or (), strict=False))
     manual = frozenset(sizes)
-    values = walk(body, [Value(axes & manual, True) for axes in taken], region)
+    values = walk(body, [Value(axes & manual, at not in counts) for at, axes in enumerate(taken)], region)
     for at, (value, axes) in enumerate(zip(values, given, strict=False)):
         _result(at, value, axes, body.outvars[at], info, region, called, checked)
     return region

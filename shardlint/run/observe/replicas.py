@@ -30,14 +30,15 @@ def unequal(jax: Any, results: Sequence[Any], names: Sequence[str]) -> Iterator[
 
 
 def equal_rows(jax: Any, names: Sequence[str], args: Sequence[Any]) -> list[tuple[Any, ...]]:
-    """Arguments of `pmap` that are the same on every device: shape and type of each, and its name."""
+    """Arguments of `pmap` that are the same on every device: shape and type of each, its name, and whether it holds
+    one number throughout.
+    """
     found: list[tuple[Any, ...]] = []
     for at, one in _largest(args):
         rows = _rows(jax, one)
         if rows and all(_same(rows[0], row) for row in rows[1:]):
-            found.append(
-                (tuple(one.shape), str(one.dtype), names[at] if at < len(names) else f"argument {at}")
-            )
+            name = names[at] if at < len(names) else f"argument {at}"
+            found.append((tuple(one.shape), str(one.dtype), name, bool((rows[0] == rows[0][:1]).all())))
     return found
 
 
@@ -45,15 +46,25 @@ def parted(
     jax: Any, results: Sequence[Any], names: Sequence[str], equal: list[tuple[Any, ...]]
 ) -> Iterator[dict[str, Any]]:
     """Results of `pmap` that differ by device though arguments of their type were the same on all."""
-    largest = max((_count(shape) for shape, _, _ in equal), default=0)
+    largest = max((_count(shape) for shape, *_ in equal), default=0)
+    told: list[tuple[dict[str, Any], bool]] = []
+    kept = False
     for at, one in _largest(results):
-        like = [name for shape, dtype, name in equal if shape == tuple(one.shape) and dtype == str(one.dtype)]
+        like = [each for each in equal if each[:2] == (tuple(one.shape), str(one.dtype))]
         if not like or _count(one.shape) * 50 < largest or len(one.shape) < 2:
             continue
         rows = _rows(jax, one)
-        if rows and not all(_same(rows[0], row) for row in rows[1:]):
-            name = names[at] if at < len(names) else f"[{at}]"
-            yield {"result": name, "shape": list(one.shape), "dtype": str(one.dtype), "argument": like[0]}
+        if not rows:
+            continue
+        empty = all(each[3] for each in like)
+        if all(_same(rows[0], row) for row in rows[1:]):
+            kept = kept or not empty
+            continue
+        name = names[at] if at < len(names) else f"[{at}]"
+        found = {"result": name, "shape": list(one.shape), "dtype": str(one.dtype), "argument": like[0][2]}
+        told.append((found, empty))
+    # Beside weights that stay the same, what was empty is each device's own: a replay buffer, running state.
+    yield from (found for found, empty in told if not (empty and kept))
 
 
 def rows_differ(jax: Any, one: Any) -> bool:

@@ -23,6 +23,7 @@ CALLS = frozenset(
     ("jit", "pjit", "closed_call", "custom_jvp_call", "custom_vjp_call", "remat2", "checkpoint")
 )
 ROUNDS = 12
+_COUNTS = 16
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,15 @@ class Region:
 def inner(param: Any) -> Any:
     """The jaxpr inside a closed one, or itself."""
     return getattr(param, "jaxpr", param)
+
+
+def only_counts(constant: Any) -> bool:
+    """Whether a constant that was not given as an argument is of a few whole numbers, as the sizes of a batch are: to
+    sum those over devices is to count.
+    """
+    aval = getattr(constant, "aval", None)
+    kind = getattr(getattr(aval, "dtype", None), "kind", "")
+    return kind in "iub" and 0 < int(getattr(aval, "size", 0)) <= _COUNTS
 
 
 def axes_of(eqn: Any) -> tuple[str, ...]:

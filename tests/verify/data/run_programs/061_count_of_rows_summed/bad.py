@@ -1,0 +1,17 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def update(seen, total, x):
+    rows = jnp.prod(jnp.array(x.shape[:1])).astype(jnp.int32)
+    seen = jax.lax.psum(seen + rows, "batch")  # here SL404
+    return seen, total + jax.lax.psum(x.sum(axis=0), "batch")
+
+
+step = jax.pmap(update, axis_name="batch", in_axes=(None, 0, 0), out_axes=(None, 0))
+
+seen, total = np.zeros((), np.int32), np.zeros((8, 1024), np.float32)
+for i in range(2):
+    seen, total = step(seen, total, np.ones((8, 4, 1024), np.float32))
+print(seen, total[0, :4] / seen)
