@@ -16,6 +16,7 @@ from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
 from shardlint.model.evaluator.linking import Linker
+from shardlint.model.evaluator.rebound import held_before
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
 from shardlint.model.needs import GIVEN, Memo
 from shardlint.model.project import Project
@@ -456,6 +457,9 @@ class Evaluator:
     # attributes
 
     def _attribute(self, file: FileFacts, node: ast.Attribute, env: Environment | None) -> Value:
+        before = held_before(file, node)
+        if before is not None:
+            return self.value(Place(file, before), env)
         base = self.value(Place(file, node.value), env)
         return choice([self.attribute(option, node.attr) for option in options(base)])
 

@@ -1,0 +1,86 @@
+"""Attributes that a method sets again from what they held: `self.step = jax.jit(self.step)`."""
+
+from __future__ import annotations
+
+import ast
+
+from shardlint.syntax import FileFacts
+
+
+def held_before(file: FileFacts, node: ast.Attribute) -> ast.expr | None:
+    """What an attribute holds where it is read to set it again, when the same function surely set it before.
+
+    Only the reading of `self.step` inside an assignment to `self.step` is answered: those that come later have not
+    run yet. The last one before must be passed on every way to this one.
+    """
+    if not isinstance(node.value, ast.Name) or not isinstance(node.ctx, ast.Load):
+        return None
+    statement = _statement(file, node)
+    if statement is None or not _sets(statement, node):
+        return None
+    inner: ast.stmt = statement
+    for outer in file.ancestors(statement):
+        if isinstance(outer, ast.For | ast.AsyncFor | ast.While | ast.Lambda | ast.ClassDef):
+            return None  # a loop comes back with what it set itself
+        for block in _blocks(outer):
+            if inner in block:
+                earlier = block[: block.index(inner)]
+                for one in reversed(earlier):
+                    if _sets(one, node):
+                        assert isinstance(one, ast.Assign)
+                        return one.value
+                    if _may_set(one, node):
+                        return None
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            return None
+        if isinstance(outer, ast.stmt):
+            inner = outer
+    return None
+
+
+def _statement(file: FileFacts, node: ast.AST) -> ast.stmt | None:
+    for outer in file.ancestors(node):
+        if isinstance(outer, ast.Lambda):
+            return None  # read when it is called, with what was set then
+        if isinstance(outer, ast.stmt):
+            return outer
+    return None
+
+
+def _sets(statement: ast.stmt, node: ast.Attribute) -> bool:
+    return (
+        isinstance(statement, ast.Assign)
+        and len(statement.targets) == 1
+        and _is_it(statement.targets[0], node)
+    )
+
+
+def _may_set(statement: ast.stmt, node: ast.Attribute) -> bool:
+    """Whether a statement between may set it: by name, by another object under the name, or by a method it calls."""
+    assert isinstance(node.value, ast.Name)
+    owner = node.value.id
+    for part in ast.walk(statement):
+        if isinstance(part, ast.Call):
+            given = [part.func.value] if isinstance(part.func, ast.Attribute) else []
+            given += [*part.args, *(keyword.value for keyword in part.keywords)]
+            if any(isinstance(one, ast.Name) and one.id == owner for one in given):
+                return True
+        elif isinstance(getattr(part, "ctx", None), ast.Store | ast.Del):
+            if _is_it(part, node) or (isinstance(part, ast.Name) and part.id == owner):
+                return True
+    return False
+
+
+def _is_it(target: ast.AST, node: ast.Attribute) -> bool:
+    assert isinstance(node.value, ast.Name)
+    return (
+        isinstance(target, ast.Attribute)
+        and target.attr == node.attr
+        and isinstance(target.value, ast.Name)
+        and target.value.id == node.value.id
+    )
+
+
+def _blocks(node: ast.AST) -> list[list[ast.stmt]]:
+    named = (getattr(node, name, None) for name in ("body", "orelse", "finalbody"))
+    return [block for block in named if isinstance(block, list)]
