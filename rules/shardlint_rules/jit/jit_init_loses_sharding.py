@@ -80,7 +80,7 @@ class JitInitLosesSharding(Rule):
             f"On {site.release('jax')} {words} comes back whole on one device, or under jax.set_mesh whole on "
             f"every one.",
             help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
-            fix=self._fix(site, known[0]),
+            fix=self._fix(site, known[0]) if form != "optimizer-by-name" else None,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
             why=_WHY.get(form, ""),

@@ -164,6 +164,9 @@ class LocalAndGlobalCounts(Rule):
         maps = any(file.says(word) and (file.mentions(word) or file.taken_from(word)) for word in _MAPPING)
         if not maps and not (made.paired and site.anywhere("jax.pmap")):
             return
+        function = site.scope.function()
+        if function is not None and "process_index" in site.text(function.node):
+            return  # each process takes its own rows of them
         if guard(site.program, site.file, site.call) is None:
             message = (
                 f"`{made.by}` makes a row for each device of all processes, and pmap maps over the "
