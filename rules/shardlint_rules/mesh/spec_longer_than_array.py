@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.evaluator.trees import together
 from shardlint.model.mesh.meshes import Spec, leaves
-from shardlint.model.shapes import shape_of
-from shardlint.model.values import Place, options
+from shardlint.model.shapes import shape_of, shape_of_value
+from shardlint.model.values import CallResult, Place, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Keywords, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._any_rank import MAKING, any_rank, any_shape, rank_at_most
@@ -43,7 +44,7 @@ class SpecLongerThanArray(Rule):
 
     ## Evidence
     Run on jax 0.4.38 to 0.12. Arrays whose dimensions the text does not tell
-    are left alone, and so are pytrees. The possible finding is left out where the code asks for the rank, where it
+    are left alone. The possible finding is left out where the code asks for the rank, where it
     uses the array as one with dimensions, or where names (`batch`), annotations or callers say that it has some.
     `jax.reshard` takes such a spec on a mesh with Auto axes, and is left alone.
     """
@@ -69,6 +70,8 @@ class SpecLongerThanArray(Rule):
         array, sharding = (site.argument(name) for name in _GIVEN.get(site.api, ("shape", "sharding")))
         if array is None or sharding is None:
             return
+        if site.api not in MAKING:
+            yield from self._in_trees(site, array, sharding)
         spec = self._spec(site, sharding)
         if spec is None or spec.open:
             return
@@ -87,6 +90,26 @@ class SpecLongerThanArray(Rule):
             help="write at most one entry a dimension",
             fix=self._fix(site, spec, len(shape)),
         )
+
+    def _in_trees(self, site: Site, array: ast.expr, sharding: ast.expr) -> Iterator[Finding]:
+        """The first leaf of a tree of arrays that is too short for its spec, in a tree of shardings or one for all."""
+        evaluator = site.program.evaluator
+        arrays, shardings = (evaluator.trees.expanded(site.value(node)) for node in (array, sharding))
+        one = isinstance(shardings, CallResult)
+        for path, (leaf, *given) in together([arrays] if one else [arrays, shardings]):
+            spec = self._spec_of(site, shardings if one else given[0]) if path else None
+            shape = shape_of_value(evaluator, leaf) if spec is not None and not spec.open else None
+            if spec is None or shape is None or len(shape) >= len(spec.entries):
+                continue
+            has = {0: "no dimensions", 1: "one dimension"}.get(len(shape), f"{len(shape)} dimensions")
+            yield site.finding(
+                sharding,
+                f"{len(spec.entries)} entries for an array of {has}, at {path}",
+                f"On {site.release('jax')} this raises ValueError: the array at {path} has {has}, and "
+                f"{spec.place.text()} has {len(spec.entries)} entries.",
+                help="write at most one entry a dimension",
+            )
+            return
 
     def _initializer(self, site: Site) -> Iterator[Finding]:
         found = too_many(site, site.call)
@@ -142,9 +165,13 @@ class SpecLongerThanArray(Rule):
         found = leaves(value)
         if len(options(value)) != 1 or len(found) != 1 or isinstance(node, ast.Tuple | ast.List | ast.Dict):
             return None
-        parts = site.sharding_parts(found[0])
+        return self._spec_of(site, found[0])
+
+    def _spec_of(self, site: Site, value: Value) -> Spec | None:
+        """The one spec of a sharding, or what is a spec itself."""
+        parts = site.sharding_parts(value)
         if parts is None:
-            return site.spec_of(found[0])
+            return site.spec_of(value)
         second = options(parts[1])
         return site.spec_of(second[0]) if len(second) == 1 else None
 

@@ -121,7 +121,7 @@ class Trees:
             function, *trees = (
                 self.evaluator.value(place, arguments.environment) for place in arguments.positional
             )
-            leaves = list(_together([self.expanded(tree) for tree in trees]))
+            leaves = list(together([self.expanded(tree) for tree in trees]))
         finally:
             self._open.discard(node)
         for path, values in leaves:
@@ -314,15 +314,15 @@ def _bound(target: ast.expr, element: Value) -> Iterator[tuple[ast.Name, Value]]
             yield from _bound(part, _part(element, index))
 
 
-def _together(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list[Value]]]:
+def together(trees: Sequence[Value], path: str = "") -> Iterator[tuple[str, list[Value]]]:
     """The leaves of trees that are alike, side by side, with their path; none that the first tree tells nothing of."""
     match trees[0]:
         case Items(items=items, open=False):
             for index in range(len(items)):
-                yield from _together([_item(tree, index) for tree in trees], f"{path}[{index}]")
+                yield from together([_item(tree, index) for tree in trees], f"{path}[{index}]")
         case Table(entries=entries, open=False):
             for key, _ in entries:
-                yield from _together([_entry(tree, key) for tree in trees], f"{path}[{key!r}]")
+                yield from together([_entry(tree, key) for tree in trees], f"{path}[{key!r}]")
         case Leaves():
             yield path, [_leaf(tree) for tree in trees]
         case CallResult(by=Api()) | Constant():
