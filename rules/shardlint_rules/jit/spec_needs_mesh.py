@@ -34,6 +34,8 @@ _FRESH = (
 )
 # What sets a mesh that `jax.jit` and `device_put` read, or may.
 _SERVING = ("set_mesh", "use_mesh", "set_concrete_mesh", "use_concrete_mesh", "sharding_in_types")
+# What makes a mesh.
+_MAKING = ("Mesh", "make_mesh", "create_device_mesh")
 _SPEC_NAME = regex(r"(^|_)(partition_?specs?|pspecs?)$")
 _WHY = "it names one mesh for good, where the context could have changed"
 
@@ -50,7 +52,7 @@ class SpecNeedsMesh(Rule):
     it, is given a mesh that nobody is seen to enter; or a constraint stands before the `with mesh:` of its
     own function; or a `pjit` is called outside of the `with mesh:` of its function; or nothing that runs with a
     `jax.jit` or `device_put` calls `jax.set_mesh`, which alone serves them:
-    whoever uses it would have to.
+    whoever uses it would have to; or a program makes a mesh, constrains arrays to specs, and enters no mesh anywhere.
 
     ## Why it hurts
     A spec names the axes of a mesh it does not have, so the call raises: `RuntimeError: ... requires a
@@ -95,9 +97,9 @@ class SpecNeedsMesh(Rule):
             beside = outside(site) if site.api == _PJIT and site.wants("others-entered") else None
             if beside is not None:
                 yield self._beside(site, *beside)
-            elif site.wants("entered-below", "mesh-parameter", "never-set"):
-                found = list(self._unproven(site, specs))
-                yield from found or self._never_set(site, specs)
+            elif site.wants("entered-below", "mesh-parameter", "never-set", "never-entered"):
+                found = list(self._unproven(site, specs)) or list(self._never_set(site, specs))
+                yield from found or self._never_entered(site, specs)
             return
         label, message = problem
         help = "give it a NamedSharding, or call it under jax.set_mesh(mesh)"
@@ -178,6 +180,26 @@ class SpecNeedsMesh(Rule):
             certainty=Certainty.POSSIBLE,
             form="never-set",
             why="nothing that runs with this calls jax.set_mesh",
+        )
+
+    def _never_entered(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
+        """A constraint of a program that makes a mesh, and nothing that runs with it enters one."""
+        if site.api not in CONSTRAINTS or not specs or site.program.project.is_test(site.file.path):
+            return
+        if _asks_first(site) or any(site.anywhere(word) for word in (*_SERVING, "shard_map")):
+            return
+        if not any(site.anywhere(word) for word in _MAKING) or site.program.around(site.file, site.call).contexts:
+            return
+        if any(file.withs_saying("mesh") for file in site.program.together(site.file)):
+            return
+        yield site.finding(
+            specs[0].node,
+            "a spec alone does not say which mesh",
+            f"On {site.release('jax')} this raises RuntimeError unless whoever runs it has entered a mesh.",
+            help="give it a NamedSharding, or call it under jax.set_mesh(mesh)",
+            certainty=Certainty.POSSIBLE,
+            form="never-entered",
+            why="a mesh is made in the program, and nothing that runs with this enters one",
         )
 
     def _problem(self, site: Site) -> tuple[str, str] | None:
