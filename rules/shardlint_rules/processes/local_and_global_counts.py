@@ -164,9 +164,8 @@ class LocalAndGlobalCounts(Rule):
         maps = any(file.says(word) and (file.mentions(word) or file.taken_from(word)) for word in _MAPPING)
         if not maps and not (made.paired and site.anywhere("jax.pmap")):
             return
-        function = site.scope.function()
-        if function is not None and "process_index" in site.text(function.node):
-            return  # each process takes its own rows of them
+        if _takes_own_rows(site):
+            return
         if guard(site.program, site.file, site.call) is None:
             message = (
                 f"`{made.by}` makes a row for each device of all processes, and pmap maps over the "
@@ -232,6 +231,15 @@ class LocalAndGlobalCounts(Rule):
             takers += [site.text(call.func)] if isinstance(call, ast.Call) else []
         names = [taker.rpartition(".")[2] for taker in takers]
         return " ".join([function.name if function is not None else "", product.name, *names])
+
+
+def _takes_own_rows(site: Site) -> bool:
+    """Whether the function around indexes something by the process: each takes its own rows of what is for all."""
+    function = site.scope.function()
+    return function is not None and any(
+        isinstance(part, ast.Subscript) and "process_index" in site.text(part.slice)
+        for part in ast.walk(function.node)
+    )
 
 
 def _asserted(site: Site) -> ast.expr | None:
