@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.model.values import Api, Constant, Function, Place, Value, options
+from shardlint.model.values import Api, Constant, Function, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
-from shardlint_rules.jit.optimizers import init_by_name, init_of
+from shardlint_rules.jit.optimizers import init_by_name, init_of, keeps_state, optimizer_by_name
 
 _LIKE = tuple(f"jax.numpy.{name}" for name in ("zeros_like", "ones_like", "full_like", "empty_like"))
 SHAPED = tuple(f"jax.numpy.{name}" for name in ("zeros", "ones", "empty", "full"))
@@ -23,6 +23,11 @@ _PARTS = (
     "flax.core.freeze",
     "flax.core.unfreeze",
 )
+
+
+BESIDE = "the optimizer's state, beside the parameters,"
+"""What is made like arrays that the result holds too: the program then runs on their devices."""
+_CREATE = "flax.training.train_state.TrainState.create"
 
 
 def makes_fresh(site: Site, node: ast.expr | ast.FunctionDef, by_name: bool = False) -> str | None:
@@ -47,10 +52,17 @@ def _of_function(site: Site, place: Place, by_name: bool) -> str | None:
 def _of_value(site: Site, value: Value, by_name: bool) -> str | None:
     if isinstance(value, Api):
         return f"the result of {value.name.rpartition('.')[2]}" if value.name in _LIKE else None
+    bound: set[str] = set()
+    if isinstance(value, Transformed) and value.api.name == "functools.partial" and value.call is not None:
+        bound = set(value.call.keywords)
+        if len(value.call.positional) > 1 or value.call.open_positional or value.call.open_keywords:
+            return None
+        value = value.inner
     if not isinstance(value, Function):
         return None
     args = value.node.args
-    body = _Body(site, value.place.file, {arg.arg for arg in (*args.posonlyargs, *args.args)}, by_name)
+    names = {arg.arg for arg in (*args.posonlyargs, *args.args)} - bound
+    body = _Body(site, value.place.file, names, by_name)
     returned = body.result(value)
     return body.made(returned) if returned is not None else None
 
@@ -90,7 +102,9 @@ class _Body:
         return None
 
     def made(self, node: ast.expr) -> str | None:
-        """What a returned expression makes of shapes alone, in words."""
+        """What a returned expression makes of shapes alone, in words; of a train state, what is made so in it."""
+        if isinstance(node, ast.Call) and self._keeps_moments(node):
+            return BESIDE
         if not isinstance(node, ast.Call) or any(keyword.arg != "dtype" for keyword in node.keywords):
             return None
         if (
@@ -110,6 +124,17 @@ class _Body:
         if callee.name == "jax.tree.map" and len(node.args) == 2 and self._given(node.args[1]):
             return _of_function(self.site, Place(self.file, node.args[0]), self.by_name)
         return None
+
+    def _keeps_moments(self, node: ast.Call) -> bool:
+        """Whether it is `TrainState.create` of what is given, with an optimizer that keeps arrays like it."""
+        callee = self._value(node.func)
+        given = {keyword.arg: keyword.value for keyword in node.keywords}
+        if not isinstance(callee, Api) or callee.name != _CREATE or not {"params", "tx"} <= given.keys():
+            return False
+        tx = Place(self.file, given["tx"])
+        keeps = keeps_state(self.site, self.site.program.evaluator.value(tx))
+        named = keeps is not True and self.by_name and optimizer_by_name(self.site, tx)
+        return self._given(given["params"]) and (keeps is True or named)
 
     def _value(self, node: ast.expr) -> Value:
         return self.site.program.evaluator.value(Place(self.file, node))

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety, Uses
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit.fresh import makes_fresh
+from shardlint_rules.jit.fresh import BESIDE, makes_fresh
 from shardlint_rules.jit.placed import PLACED_WORDS, placed_around, placed_later
 from shardlint_rules.jit.reads import calls_of
 from shardlint_rules.mesh.axis_types import makes_explicit_meshes
@@ -28,7 +28,8 @@ class JitInitLosesSharding(Rule):
 
     ## What it does
     Reports `jax.jit(optimizer.init)(params)`, `jax.jit(jnp.zeros_like)(x)` and functions that do no more than that,
-    without `out_shardings`, called with arrays that are sharded. Possible: of what only its name calls an optimizer.
+    without `out_shardings`, called with arrays that are sharded. Also `TrainState.create`, whose moments come back
+    whole on every device beside the parameters. Possible: of what only its name calls an optimizer.
 
     ## Why it hurts
     The zeros depend on shapes only, so the compiled program reads none of its arguments and knows nothing of their
@@ -76,9 +77,11 @@ class JitInitLosesSharding(Rule):
             return
         yield site.finding(
             site.syntax,
-            "the result depends on no array, so it takes no sharding from one",
-            f"On {site.release('jax')} {words} comes back whole on one device, or under jax.set_mesh whole on "
-            f"every one.",
+            "the moments depend on no array, so they take no sharding from one"
+            if words == BESIDE
+            else "the result depends on no array, so it takes no sharding from one",
+            f"On {site.release('jax')} {words} comes back whole on "
+            + ("every device." if words == BESIDE else "one device, or under jax.set_mesh whole on every one."),
             help="call it outside of jit, where zeros_like keeps the sharding, or give the jit out_shardings",
             fix=self._fix(site, known[0]) if form != "optimizer-by-name" else None,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,

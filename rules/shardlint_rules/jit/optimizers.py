@@ -47,15 +47,19 @@ def _keeps(site: Site, value: Value, depth: int) -> bool | None:
 _NAMED = regex(r"(^|_)(tx|optim|optimi[sz]er|optax_tx|grad(ient)?_transform(ation)?)$")
 
 
+def optimizer_by_name(site: Site, place: Place) -> bool:
+    """Whether an expression is called an optimizer, and is nothing else that is known."""
+    if not isinstance(place.node, ast.expr) or not _NAMED.search(last_name(place.node).lower()):
+        return False
+    return all(isinstance(one, Parameter | Unknown) for one in options(site.program.evaluator.value(place)))
+
+
 def init_by_name(site: Site, place: Place) -> bool:
-    """Whether an expression is the `init` of what is called an optimizer, and is nothing else that is known."""
+    """Whether an expression is the `init` of what is called an optimizer."""
     node = place.node
     if not isinstance(node, ast.Attribute) or node.attr != "init":
         return False
-    if not _NAMED.search(last_name(node.value).lower()):
-        return False
-    found = options(site.program.evaluator.value(Place(place.file, node.value)))
-    return all(isinstance(one, Parameter | Unknown) for one in found)
+    return optimizer_by_name(site, Place(place.file, node.value))
 
 
 def init_of(site: Site, place: Place) -> bool | None:
