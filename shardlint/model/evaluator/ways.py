@@ -23,6 +23,8 @@ _TURNS = 16
 # Inside of these an array has other dimensions than outside.
 _RESHAPING = ("jax.vmap", "equinox.filter_vmap", "flax.nnx.vmap", "jax.pmap", "jax.shard_map", "jax.lax.scan")
 _ELSEWHERE = ast.If | ast.IfExp | ast.While | ast.Match | ast.Try | ast.BoolOp
+# What may never be gone through to its end, as generators are not, is none of its loops.
+_OUTSIDE = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | ast.GeneratorExp
 _LEAVING = ast.Break | ast.Continue | ast.Return | ast.Raise | ast.Assert
 _Loop = tuple[ast.expr, ast.expr]
 """What a loop goes over, and its target."""
@@ -81,11 +83,12 @@ class Ways:
         around = _outermost(scope) or place.file.module
         turns = 0
         for way in found or (None,):
+            if way is not None and way.turn and tested(place.file, place.node):
+                continue  # the leaf may not get here
             known = list(islice(self._turns(place, way), _TURNS - turns))
             turns += len(known)
             for one in known or ([way] if way is not None else []):
-                if not one.turn or known or not tested(place.file, place.node):
-                    yield around, one
+                yield around, one
 
     # loops
 
@@ -156,7 +159,6 @@ class Ways:
                 given = Environment(_Given(self.evaluator, called, arguments))
                 yield Way(given, (end.place, *(way.calls if way is not None else ())))
 
-
     def _at_leaves(self, scope: Scope, end: End, level: int) -> Iterator[Way]:
         """The ways to a function that `jax.tree.map` runs: one for each leaf that is known."""
         mapped = end.wrappers[-1] if end.wrappers else None
@@ -201,11 +203,11 @@ def _loops(file: FileFacts, node: ast.AST) -> Iterator[_Loop]:
             if any(isinstance(part, _LEAVING) for part in ast.walk(outer)):
                 break
             found.append((outer.iter, outer.target))
-        elif isinstance(outer, ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp):
+        elif isinstance(outer, ast.ListComp | ast.SetComp | ast.DictComp):
             if len(outer.generators) > 1 or outer.generators[0].ifs or inner is outer.generators[0]:
                 break
             found.append((outer.generators[0].iter, outer.generators[0].target))
-        elif isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef | _ELSEWHERE):
+        elif isinstance(outer, _OUTSIDE | _ELSEWHERE):
             break
         inner = outer
     return reversed(found)
