@@ -53,6 +53,7 @@ SETTINGS = {
     "extend": "Another settings file, whose settings hold where this one says nothing; paths count from this one.",
     "baseline": "The file of known findings, relative to the settings file; .shardlint-baseline.json without.",
     "jit-decorators": "Dotted names of the project's own functions that trace what they are given.",
+    "mesh-makers": "Dotted names of the project's own functions that return a mesh, and its axes in order.",
 }
 
 

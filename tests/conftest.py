@@ -17,6 +17,7 @@ from typing import IO
 
 import pytest
 
+from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.model import Program
 from shardlint.model.values import Value
 from shardlint.rules_api import registry
@@ -96,9 +97,9 @@ def write(tmp_path: Path) -> Write:
 class Asked:
     """A project, and questions about places in it, by the text that stands there."""
 
-    def __init__(self, root: Path, jit_decorators: tuple[str, ...] = ()) -> None:
+    def __init__(self, root: Path, own: OwnNames = NO_OWN_NAMES) -> None:
         self.root = root
-        self.program = Program(root, None, jit_decorators)
+        self.program = Program(root, None, own)
 
     def file(self, name: str) -> FileFacts:
         facts = self.program.project.facts(self.root / name)
@@ -131,8 +132,8 @@ class Asked:
 def ask(write: Write) -> Callable[..., Asked]:
     """A project from the text of a.py and of other files."""
 
-    def make(text: str = "", files: dict[str, str] | None = None, **kwargs: tuple[str, ...]) -> Asked:
-        return Asked(write({"a.py": text, **(files or {})}), **kwargs)
+    def make(text: str = "", files: dict[str, str] | None = None, own: OwnNames = NO_OWN_NAMES) -> Asked:
+        return Asked(write({"a.py": text, **(files or {})}), own)
 
     return make
 

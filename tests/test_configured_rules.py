@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from shardlint.config.certainty import Certainty
@@ -48,3 +50,56 @@ def test_names_that_collide_in_some_configurations(
     assert [one.certainty for file in report.reports for one in file.findings] == (
         [certainty] if certainty is not None else []
     )
+
+
+OWN_MESH = """\
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+{imported}
+
+mesh = {made}
+weights = NamedSharding(mesh, P("data", "{axis}"))
+with {made}:
+    x = jax.lax.with_sharding_constraint(jax.numpy.zeros(8), P("{axis}"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("imported", "made"),
+    [
+        ("from meshes import build", "build(cfg, devices)"),
+        ("import meshes", "meshes.build()"),
+        ("from meshes import Config", "Config.from_flags(flags)"),
+        ("from acme.topology import lay_out", "lay_out()"),
+    ],
+)
+def test_meshes_of_own_makers(write: Write, imported: str, made: str) -> None:
+    meshes = """\
+        import registry
+
+        def build(cfg=None, devices=None):
+            return registry.lookup("mesh")(devices)
+
+        class Config:
+            @classmethod
+            def from_flags(cls, flags):
+                return registry.lookup("mesh")(flags)
+
+            def build(self):
+                return None
+        """
+    makers = [
+        f"'{name}' = ['data', 'model']" for name in ("meshes.build", "meshes.Config.from_flags", "acme.topology.lay_out")
+    ]
+    text = OWN_MESH.format(imported=imported, made=made, axis="modle")
+    root = write({"meshes.py": meshes, "a.py": text, "b.py": OWN_MESH.format(imported=imported, made=made, axis="model")})
+    assert _axes_told(root) == []
+    (root / "shardlint.toml").write_text("[mesh-makers]\n" + "\n".join(makers))
+    assert _axes_told(root) == [("a.py", 6), ("a.py", 8)]
+
+
+def _axes_told(root: Path) -> list[tuple[str, int]]:
+    report = check([root], Options(select=("SL301",)))
+    for file in report.reports:
+        assert all(one.label.endswith('has no axis "modle"') for one in file.findings)
+    return [(file.path.name, file.source.position(one.start)[0]) for file in report.reports for one in file.findings]

@@ -32,6 +32,7 @@ certainty = "possible"
 pedantic = true
 exclude = ["vendored/"]
 jit-decorators = ["proj.utils.traced"]
+mesh-makers = {"proj.mesh.make" = ["data"]}
 targets = {jax = "0.8", equinox = "0.13.8"}
 per-file-ignores = {"tests/*" = ["SL2"]}
 extend = "base.toml"

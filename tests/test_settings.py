@@ -44,11 +44,13 @@ jax = "0.8"
 "tests/**" = ["SL2"]
 [verify]
 anything = 1
+[mesh-makers]
+"tools.mesh" = ["data", "model"]
 """
     root = write({"shardlint.toml": text})
     expected = Settings(
         ("SL2", "silent"), ("SL203",), Certainty.POSSIBLE, True, ("gen/",), {"jax": "0.8"}, {"tests/**": ("SL2",)}, ("tools.fast",),
-        root / "shardlint.toml",
+        root / "shardlint.toml", mesh_makers={"tools.mesh": ("data", "model")},
     )  # fmt: skip
     assert find_settings(root) == expected
     head, _, tables = text.partition("[targets]")
@@ -128,6 +130,8 @@ def test_the_table_counts_however_toml_lets_it_be_written(write: Write, table: s
         ("targets = {jax = 'new'}", "is not a version"),
         ("per-file-ignores = ['a']", "write a table such as"),
         ("per-file-ignores = {'a' = 'SL2'}", "per-file-ignores.a is 'SL2'; write a list"),
+        ("mesh-makers = ['make']", 'write a table such as {"mylib.mesh.make" = ["data", "model"]}'),
+        ("mesh-makers = {make = 'data'}", 'write a list of strings such as ["data", "model"]'),
         ("jit-decorators = 'f'", 'write a list of strings such as ["mylib.utils.my_jit"]'),
     ],
 )

@@ -9,6 +9,7 @@ from typing import Any
 
 from shardlint.config.certainty import DEFAULT, Certainty
 from shardlint.config.meant import meant
+from shardlint.config.own_names import OwnNames
 
 
 class BadSettings(Exception):
@@ -39,6 +40,8 @@ class Settings:
     """Rules besides those that are selected, or on by default."""
     baseline: str = ""
     """The file of known findings, relative to the settings file."""
+    mesh_makers: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Dotted names of the project's own functions that return a mesh, with the names of its axes in order."""
     given: bool = False
     """Whether the command line names the file: its patterns are relative to the current folder."""
 
@@ -46,6 +49,11 @@ class Settings:
     def folder(self) -> Path:
         """The folder that patterns are relative to."""
         return Path.cwd() if self.given or self.path is None else self.path.parent
+
+    @property
+    def own_names(self) -> OwnNames:
+        """What the settings say of the project's own functions."""
+        return OwnNames(frozenset(self.jit_decorators), self.mesh_makers)
 
     @property
     def name(self) -> str:
@@ -61,6 +69,7 @@ _EXAMPLES = {
     "targets": '{jax = "0.8"}',
     "per-file-ignores": '{"tests/**" = ["SL2"]}',
     "jit-decorators": '["mylib.utils.my_jit"]',
+    "mesh-makers": '{"mylib.mesh.make" = ["data", "model"]}',
     "extend-select": '["SL654"]',
     "extend": '"../shardlint.toml"',
     "baseline": '".shardlint-baseline.json"',
@@ -170,6 +179,13 @@ def _read(path: Path, key: str, value: object) -> object:
                 return {
                     str(pattern): _strings(path, f"{key}.{pattern}", codes, '["SL2"]')
                     for pattern, codes in value.items()
+                }
+            raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
+        case "mesh-makers":
+            if isinstance(value, dict):
+                return {
+                    str(name): _strings(path, f"{key}.{name}", axes, '["data", "model"]')
+                    for name, axes in value.items()
                 }
             raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
     return _strings(path, key, value, _EXAMPLES[key])

@@ -54,7 +54,7 @@ def explain(path: Path, line: int, cell: int | None = None) -> Iterator[str]:
         raise LookupError(f"{path} has {len(source.line_starts)} lines, so no line {line}")
     settings = find_settings(absolute.parent)
     root = project_root(absolute)
-    program = Program(root, jit_decorators=settings.jit_decorators)
+    program = Program(root, own=settings.own_names)
     targets = find_targets(root, {}, settings.targets, settings.name)
     releases = (
         f"{name} {show(targets.found[name].release)} ({targets.found[name].source})" for name in _SHOWN

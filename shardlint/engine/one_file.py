@@ -100,7 +100,7 @@ class Checker:
         gone: frozenset[Need] = frozenset()
         for key, scope in self._scopes.items():
             project, moved = again(scope.program.project, overlay, changed, files.get(key[1]))
-            program = Program(project.root, overlay, scope.settings.jit_decorators, project)
+            program = Program(project.root, overlay, scope.settings.own_names, project)
             after._scopes[key] = replace(scope, program=program)
             gone |= moved
         return after, gone | frozenset(changed)
@@ -183,7 +183,7 @@ class Checker:
         )
         sure = least(options, settings)
         asked = [rule for rule in rules if wanted(rule, sure)]
-        program = Program(root, self._overlay, settings.jit_decorators)
+        program = Program(root, self._overlay, settings.own_names)
         program.project.answers.update(self._answers.get(key, {}))
         return _Scope(
             settings,

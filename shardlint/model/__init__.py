@@ -8,6 +8,7 @@ from copy import copy
 from pathlib import Path
 from typing import TypeVar, cast
 
+from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.evaluator.callers import Callers
 from shardlint.model.evaluator.evaluate import Evaluator
@@ -46,12 +47,12 @@ class Program:
         self,
         root: Path,
         overlay: dict[Path, Source] | None = None,
-        jit_decorators: tuple[str, ...] = (),
+        own: OwnNames = NO_OWN_NAMES,
         project: Project | None = None,
     ) -> None:
         self.project = project or Project(root, overlay)
         self._answers: Memo[Hashable, object] = Memo(self.project.needs)
-        self.jit_decorators = frozenset(jit_decorators)
+        self.own = own
         self.needs = self.project.needs
         self._meshes: Memo[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Memo(self.needs)
         self._start()
@@ -59,7 +60,7 @@ class Program:
     def _start(self) -> None:
         self._learned: list[object] = []
         """What holds parsed trees, or was learned from them."""
-        self.evaluator = self._learning(Evaluator(self.project, self.jit_decorators))
+        self.evaluator = self._learning(Evaluator(self.project, self.own))
         self.flow = self._learning(Flow(self.project, self.evaluator))
         self.tracing = self._learning(Tracing(self.flow))
         self.contexts = self._learning(Contexts(self.evaluator, self.flow))

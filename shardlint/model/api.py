@@ -91,6 +91,7 @@ def canonical(name: str) -> str:
 
 # What a project's own jit decorator, named in the settings, is known as.
 USER_JIT = "the project's own jit"
+USER_MESH = "the project's own mesh"
 
 # What gives a list of devices.
 DEVICE_LISTS = ("jax.devices", "jax.local_devices")

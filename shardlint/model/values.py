@@ -6,6 +6,7 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from shardlint.config.own_names import OwnNames
 from shardlint.syntax import Binding, FileFacts, Scope
 
 if TYPE_CHECKING:
@@ -258,6 +259,8 @@ class CallArguments:
 
 class Values(Protocol):
     """Who tells what expressions are: the evaluator, or a view of it that assumes what is most likely."""
+
+    own: OwnNames
 
     def rests_on_call(self) -> None:
         """Say that the answer being made may be another where a call in sight is looked at."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from shardlint.config.own_names import OwnNames
 from tests.conftest import Asked
 
 Ask = Callable[..., Asked]
@@ -264,14 +265,23 @@ def test_a_jit_of_their_own_named_in_the_settings(ask: Ask) -> None:
     text = "from tools import fast\n@fast\ndef f(): here()\n@fast(donate=True)\ndef g(): here()\n"
     files = {"tools.py": "def fast(fn=None, **kw): return compiled(fn)"}
     assert ask(text, files).traced() == "unknown"
-    told = ask(text, files, jit_decorators=("tools.fast",))
+    told = ask(text, files, own=OwnNames(frozenset({"tools.fast"})))
     assert (told.traced(), told.traced(nth=1)) == ("always", "always")
+
+
+def test_a_method_named_in_the_settings_and_a_namesake_inside_a_function(ask: Ask) -> None:
+    text = "from tools import Tools, make\n@Tools.fast\ndef f(): here()\n@make()\ndef g(): here()\n"
+    method = "class Tools:\n    @staticmethod\n    def fast(fn): return compiled(fn)\n"
+    inner = "def make():\n    def fast(fn): return compiled(fn)\n    return fast\n"
+    own = OwnNames(frozenset({"tools.Tools.fast"}))
+    told = ask(text, {"tools.py": f"{method}{inner}"}, own=own)
+    assert (told.traced(), told.traced(nth=1)) == ("always", "unknown")
 
 
 def test_a_jit_of_a_library_named_in_the_settings(ask: Ask) -> None:
     text = "import lib\n@lib.fast\ndef f(): here()\n"
     assert ask(text).traced() == "unknown"
-    assert ask(text, jit_decorators=("lib.fast",)).traced() == "always"
+    assert ask(text, own=OwnNames(frozenset({"lib.fast"}))).traced() == "always"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import ast
 import builtins
 from collections.abc import Callable, Hashable
 
+from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.model import api
 from shardlint.model.evaluator import parts
 from shardlint.model.evaluator.annotations import annotated
@@ -58,9 +59,9 @@ _BUILTINS = frozenset(dir(builtins))
 class Evaluator:
     """Evaluates expressions of a project's files. Results are remembered, in a call those that ask nothing of it."""
 
-    def __init__(self, project: Project, jit_decorators: frozenset[str] = frozenset()) -> None:
+    def __init__(self, project: Project, own: OwnNames = NO_OWN_NAMES) -> None:
         self.project = project
-        self.jit_decorators = jit_decorators
+        self.own = own
         self._known: Memo[Hashable, Value] = Memo(project.needs)
         self._same: Memo[ast.AST, Value] = Memo(project.needs)
         """What expressions of functions are in every call."""
@@ -399,7 +400,7 @@ class Evaluator:
 
     def _entered(self, place: Place, env: Environment | None) -> Value:
         value = self.value(place, env)
-        if isinstance(value, CallResult) and value.api in ("jax.sharding.Mesh", "jax.make_mesh"):
+        if isinstance(value, CallResult) and value.api in ("jax.sharding.Mesh", "jax.make_mesh", api.USER_MESH):
             return value  # Mesh.__enter__ returns the mesh
         return Unknown("what a context manager returned")
 
@@ -426,10 +427,9 @@ class Evaluator:
     def _defined(self, place: Place) -> Value:
         node = place.node
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
-        if self.jit_decorators:
-            dotted = f"{self.project.module_name(place.file.path)}.{node.name}"
-            if dotted in self.jit_decorators:
-                return Api(api.USER_JIT, dotted)
+        own = self.linker.own_function(place.file, node)
+        if own is not None:
+            return own
         result: Value = self.function(place.file, node)
         for decorator in reversed(node.decorator_list):
             result = self.decorated(Place(place.file, decorator), result)

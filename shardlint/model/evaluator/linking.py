@@ -62,7 +62,21 @@ class Linker:
 
     def library(self, dotted: str) -> Api:
         """A dotted name of a library, under its canonical name."""
-        return Api(api.USER_JIT if dotted in self.evaluator.jit_decorators else api.canonical(dotted), dotted)
+        return self.own(dotted) or Api(api.canonical(dotted), dotted)
+
+    def own_function(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef) -> Api | None:
+        """A function of the project, or a method, that the settings say something of."""
+        own, home = self.evaluator.own, file.home(node)
+        if not (own.jits or own.meshes) or home.kind not in ("module", "class"):
+            return None
+        name = f"{home.name}.{node.name}" if home.kind == "class" else node.name
+        return self.own(f"{self.evaluator.project.module_name(file.path)}.{name}")
+
+    def own(self, dotted: str) -> Api | None:
+        """A function that the settings say something of."""
+        own = self.evaluator.own
+        name = api.USER_JIT if dotted in own.jits else api.USER_MESH if dotted in own.meshes else None
+        return Api(name, dotted) if name is not None else None
 
     def _module_value(self, path: Path | None) -> Value | None:
         if path is None:

@@ -22,7 +22,7 @@ from shardlint.model.values import (
     options,
 )
 
-MESH_MAKERS = ("jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.AbstractMesh")
+MESH_MAKERS = ("jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.AbstractMesh", api.USER_MESH)
 SHARDINGS = (
     "jax.sharding.NamedSharding",
     "jax.sharding.PositionalSharding",
@@ -75,6 +75,9 @@ def mesh_of(value: Value, evaluator: Values) -> Mesh | None:
     if not isinstance(value, CallResult) or value.api not in MESH_MAKERS or value.call is None:
         return None
     call = value.call
+    if value.api == api.USER_MESH:
+        axes = evaluator.own.meshes[value.by.written] if isinstance(value.by, Api) else ()
+        return Mesh(value.api, axes, (None,) * len(axes), "unknown", call.place)
     signature = api.SIGNATURES[value.api]
     names_at = call.get("axis_names", signature)
     names = _axis_names(evaluator.value(names_at, call.environment)) if names_at else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from shardlint.model import api
 from shardlint.model.mesh.meshes import MESH_MAKERS, AxisTypes, Mesh, mesh_of
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import of_definition
@@ -17,8 +18,13 @@ from shardlint.syntax import FileFacts
 if TYPE_CHECKING:
     from shardlint.model import Program
 
-_WORDS = tuple(name.rpartition(".")[2] for name in MESH_MAKERS)
 _DEPTH = 4
+
+
+def _words(program: Program) -> tuple[str, ...]:
+    """The last parts of the names of what makes a mesh."""
+    names = (*(name for name in MESH_MAKERS if name != api.USER_MESH), *program.own.meshes)
+    return tuple(dict.fromkeys(name.rpartition(".")[2] for name in names))
 
 
 @dataclass(frozen=True)
@@ -37,7 +43,7 @@ def shared_meshes(program: Program, path: Path, axis_types: AxisTypes) -> tuple[
     (`mesh or default_mesh()`), and that are made only on demand of a flag which no call gives.
     """
     found: list[SharedMesh] = []
-    for file in program.project.calling(path, _WORDS):
+    for file in program.project.calling(path, _words(program)):
         if file is None:
             return ()
         if any(part.startswith("bench") for part in file.path.relative_to(program.project.root).parts):
@@ -54,7 +60,7 @@ def shared_meshes(program: Program, path: Path, axis_types: AxisTypes) -> tuple[
 
 
 def _made(program: Program, file: FileFacts) -> Iterator[ast.Call]:
-    for word in _WORDS:
+    for word in _words(program):
         for node in file.mentions(word):
             call = file.parent(node)
             if isinstance(call, ast.Call) and call.func is node:
@@ -186,7 +192,7 @@ def _ever_given(program: Program, file: FileFacts, function: ast.FunctionDef, fl
 
 def made_meshes(program: Program, path: Path, tests: bool) -> Iterator[Mesh | None]:
     """The meshes made in files that run with one, those of tests or all others; None where one cannot be told."""
-    for file in program.project.holding(path, tuple(f"{word}(" for word in _WORDS)):
+    for file in program.project.holding(path, tuple(f"{word}(" for word in _words(program))):
         if file is None:
             yield None
             return
@@ -211,7 +217,7 @@ def named_meshes(program: Program, file: FileFacts) -> tuple[NamedMesh, ...]:
 
 
 def _named(program: Program, path: Path) -> Iterator[NamedMesh]:
-    for file in program.project.calling(path, _WORDS):
+    for file in program.project.calling(path, _words(program)):
         if file is None:
             return
         for call in _made(program, file):
