@@ -6,6 +6,7 @@ import ast
 import contextlib
 import gc
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import textwrap
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType, SimpleNamespace
-from typing import IO
+from typing import IO, Any
 
 import pytest
 
@@ -213,3 +214,30 @@ def ends() -> Iterator[None]:
     finally:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         signal.signal(signal.SIGVTALRM, before)
+
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# No sandbox, for in containers there is none to be had; and no calls home.
+_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
+_OPTIONS += ["--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic"]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """The browser that SHARDLINT_TEST_BROWSER names, Playwright's own, or an installed Chromium."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as started:
+        found = os.environ.get("SHARDLINT_TEST_BROWSER")
+        try:
+            launched = started.chromium.launch(executable_path=found, args=_OPTIONS)
+        except playwright.Error as error:
+            if found:
+                raise
+            found = next(filter(None, map(shutil.which, _NAMES)), None)
+            if found is None:
+                pytest.skip(
+                    f"no browser: playwright install chromium, or apt-get install chromium ({error.name})"
+                )
+            launched = started.chromium.launch(executable_path=found, args=_OPTIONS)
+        yield launched
+        launched.close()

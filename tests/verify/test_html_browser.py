@@ -1,12 +1,7 @@
-"""The HTML page in a real headless browser: it renders, sorts, filters and shows no script error.
-
-The browser is the one that SHARDLINT_TEST_BROWSER names, Playwright's own, or an installed Chromium.
-"""
+"""The HTML page in a real headless browser: it renders, sorts, filters and shows no script error."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -28,30 +23,6 @@ MESHES = [
     {"data": 2, "model": 4},
     {"data": 64, "model": 32},
 ]
-_NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
-# No sandbox, for in containers there is none to be had; and no calls home.
-_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--disable-background-networking"]
-_OPTIONS += ["--disable-component-update", "--disable-sync", "--no-first-run", "--disable-quic"]
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as started:
-        found = os.environ.get("SHARDLINT_TEST_BROWSER")
-        try:
-            launched = started.chromium.launch(executable_path=found, args=_OPTIONS)
-        except playwright.Error as error:
-            if found:
-                raise
-            found = next(filter(None, map(shutil.which, _NAMES)), None)
-            if found is None:
-                pytest.skip(
-                    f"no browser: playwright install chromium, or apt-get install chromium ({error.name})"
-                )
-            launched = started.chromium.launch(executable_path=found, args=_OPTIONS)
-        yield launched
-        launched.close()
-
 
 Open = Callable[..., Any]
 
