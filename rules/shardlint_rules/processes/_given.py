@@ -1,4 +1,4 @@
-"""Where a name or an attribute has its value from: what the calls in sight give a parameter, what a class keeps in a field."""
+"""What the calls in sight give a parameter or a field, and what a class keeps in one. Shared by rules."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model import Program
 from shardlint.model.evaluator.callers import moved
+from shardlint.model.reach import lookup
 from shardlint.model.values import Place
 from shardlint.syntax import FileFacts, Scope
 
@@ -15,14 +16,15 @@ _CALLS = 20
 
 def given(program: Program, file: FileFacts, scope: Scope, name: str) -> Iterator[Place]:
     """The expressions that the calls in sight give a parameter of a function. There may be others."""
-    known = program.callers.calls(file, scope)
-    if known is None or not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+    if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
         return
-    function, ends = known
+    owner = scope.parent.node if isinstance(scope.parent.node, ast.ClassDef) else None
+    makes = owner is not None and scope.node.name == "__init__"
+    ends = program.flow.in_sight(file, owner if makes and owner is not None else scope.node)
     arguments = scope.node.args
     names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
     static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in scope.node.decorator_list)
-    if function.owner is not None and not static:
+    if owner is not None and not static:
         names = names[1:]
     for end in ends.found[:_CALLS]:
         if end.kind != "called" or moved(end):
@@ -51,3 +53,27 @@ def kept(file: FileFacts, node: ast.Attribute) -> Place | None:
         if isinstance(target, ast.Attribute) and file.text(target) == written
     ]
     return Place(file, values[0]) if len(values) == 1 else None
+
+
+def given_field(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[Place]:
+    """What the calls in sight that make an object of the class around give a field of it, `self.x`."""
+    around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+    if around is None or not isinstance(node.value, ast.Name) or node.value.id != "self":
+        return
+    fields = [
+        one.target.id
+        for one in around.body
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+    ]
+    if node.attr in fields:
+        for end in program.flow.in_sight(file, around).found[:_CALLS]:
+            if end.kind == "called" and not moved(end):
+                place = program.evaluator.arguments(end.place).get(node.attr, tuple(fields))
+                if place is not None:
+                    yield place
+        return
+    held = kept(file, node)
+    if held is not None and isinstance(held.node, ast.Name):
+        bindings, scope = lookup(file, held.node, held.node.id)
+        if scope is not None and [one.kind for one in bindings] == ["param"]:
+            yield from given(program, file, scope, held.node.id)

@@ -29,10 +29,11 @@ class OrderDiffersByProcess(Rule):
 
     ## What it does
     Reports, where each process takes its part by its index (`files[process_index()::process_count()]`,
-    `np.array_split(files, n)[process_index()]`, `itertools.islice`, `if k % n == process_index()` over `enumerate`), that the list is a set, the listing of a folder
-    that nobody sorted (`os.listdir`, `glob.glob`, `Path.glob`), or shuffled without a seed; and loops over such a list
-    that make a call which all processes must make together (`sync_global_devices(name)`). Possible: sets that devices
-    are collected in, in a function that asks them for their process.
+    `np.array_split(files, n)[process_index()]`, `itertools.islice`, `if k % n == process_index()` in a loop over
+    `enumerate(files)`), that the list is a set, the listing of a folder that nobody sorted (`os.listdir`, `glob.glob`,
+    `Path.glob`), or shuffled without a seed, also where a call in sight gives it; and loops over such a list that make
+    a call which all processes must make together (`sync_global_devices(name)`). Possible: sets that devices are
+    collected in, in a function that asks them for their process.
 
     ## Why it hurts
     Each process takes its part of another order: some files are read twice and others never, and nothing says so. In a
