@@ -8,7 +8,7 @@ from shardlint.model import Program
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.processes._given import given, kept
+from shardlint_rules.processes.given import given, kept
 
 _DEPTH = 4
 _LISTINGS = ("os.listdir", "os.scandir", "glob.glob", "glob.iglob", "tensorflow.io.gfile.listdir")

@@ -10,7 +10,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.processes._given import given, given_field
+from shardlint_rules.processes.given import given, given_field
 
 _COUNTS = ("jax.process_count", "jax.host_count")
 

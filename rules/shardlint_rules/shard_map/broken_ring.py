@@ -131,7 +131,8 @@ def _meant_to_close(site: Site, size: str) -> str:
     if not functions or any(_LINE.search(site.text(one)) for one in functions):
         return ""
     classes = [one for one in outer if isinstance(one, ast.ClassDef)]
-    named = next((one.name for one in (*functions, *classes) if _RING.search(one.name)), "")
+    names = [one.name for one in functions] + [one.name for one in classes]
+    named = next((name for name in names if _RING.search(name)), "")
     if any(_LINE.search(one.name) for one in classes):
         return ""
     if named:
