@@ -11,7 +11,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing, differing
-from shardlint_rules.processes.starting import short
+from shardlint_rules.processes.starting import at, short
 
 _BARRIER = "jax.experimental.multihost_utils.sync_global_devices"
 _METADATA = "jax.experimental.xla_metadata.set_xla_metadata"
@@ -76,7 +76,7 @@ class NamesDifferByProcess(Rule):
 
     def _finding(self, site: Site, node: ast.expr, found: Differing) -> Finding:
         source = f"`{short(found.place)}`"
-        where = "" if found.place.line == node.lineno else f" (line {found.place.line})"
+        where = at(found.place, site.file, node)
         form, says, harm = self._says(site)
         sure = site.api == _BARRIER
         return site.finding(
