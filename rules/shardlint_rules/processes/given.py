@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
+from shardlint.model.ends import End
 from shardlint.model.evaluator.callers import moved
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
@@ -15,7 +16,7 @@ _CALLS = 20
 
 
 def given(program: Program, file: FileFacts, scope: Scope, name: str) -> Iterator[Place]:
-    """The expressions that the calls in sight give a parameter of a function. There may be others."""
+    """The expressions that the calls in sight, but those of tests, give a parameter. There may be others."""
     if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
         return
     owner = scope.parent.node if isinstance(scope.parent.node, ast.ClassDef) else None
@@ -27,11 +28,16 @@ def given(program: Program, file: FileFacts, scope: Scope, name: str) -> Iterato
     if owner is not None and not static:
         names = names[1:]
     for end in ends.found[:_CALLS]:
-        if end.kind != "called" or moved(end):
+        if end.kind != "called" or moved(end) or _tests(program, file, end):
             continue
         place = program.evaluator.arguments(end.place).get(name, tuple(names))
         if place is not None and isinstance(place.node, ast.expr):
             yield place
+
+
+def _tests(program: Program, file: FileFacts, end: End) -> bool:
+    """Whether a call is that of a test, which one process runs."""
+    return end.place.file is not file and program.project.is_test(end.place.file.path)
 
 
 def given_by_all(program: Program, file: FileFacts, scope: Scope, name: str) -> list[Place] | None:
@@ -79,7 +85,7 @@ def given_field(program: Program, file: FileFacts, node: ast.Attribute) -> Itera
     ]
     if node.attr in fields:
         for end in program.flow.in_sight(file, around).found[:_CALLS]:
-            if end.kind == "called" and not moved(end):
+            if end.kind == "called" and not moved(end) and not _tests(program, file, end):
                 place = program.evaluator.arguments(end.place).get(node.attr, tuple(fields))
                 if place is not None:
                     yield place
