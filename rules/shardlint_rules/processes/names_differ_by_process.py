@@ -23,8 +23,8 @@ class NamesDifferByProcess(Rule):
     """What all processes must agree in is made of the time or of a random number, so each has its own.
 
     ## What it does
-    Reports a time, a random number, a uuid or the id of a process, also through names, helpers, f-strings, arguments that
-    calls in sight give, and fields of configurations and their defaults, in
+    Reports a time, a random number, a uuid or the id of a process, also through names, helpers, f-strings, arguments
+    that calls in sight give, and fields of configurations and their defaults, in
 
     - the name of a barrier: `sync_global_devices(f"saved {time.time()}")`;
     - what becomes part of the compiled program: `set_xla_metadata(...)`;
