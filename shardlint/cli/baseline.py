@@ -21,7 +21,7 @@ def record(paths: Sequence[Path], options: Options, add: bool, cached: bool) -> 
     """
 
     report = check(paths, options, cached=cached)
-    places = Places(config=options.config)
+    places = Places(config=options.config, given=paths)
     found = chosen(paths, options, places)
     lines = list(skipped(report))
     new = 0

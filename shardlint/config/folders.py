@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+from collections.abc import Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +24,11 @@ MARKERS = ("pyproject.toml", "setup.py", "setup.cfg", "shardlint.toml", ".git", 
 class Places:
     """Answers for folders, by absolute path; remembered."""
 
-    def __init__(self, tree: Tree | None = None, config: Path | None = None) -> None:
+    def __init__(
+        self, tree: Tree | None = None, config: Path | None = None, given: Iterable[Path] = ()
+    ) -> None:
         self.tree = tree or Tree()
+        self._named = sorted({real(path) for path in given if os.path.isdir(path)}, key=len)
         self._given = given_settings(config) if config is not None else None
         self._settings: dict[str, Settings] = {}
         self._marked: dict[str, str | None] = {}
@@ -49,10 +53,15 @@ class Places:
         return known
 
     def root(self, folder: str) -> str:
-        """The project a folder is in: the nearest marked folder at or above it, else the folder of its top package."""
+        """The project a folder is in: the nearest marked folder at or above it.
+
+        Where none is marked, the folder that was named for the run, so that its files find each other; and of a package
+        the folder it lies in.
+        """
         marked = self._nearest(folder)
         if marked is not None:
             return marked
+        folder = next((one for one in self._named if _holds_folder(one, folder)), folder)
         while os.path.isfile(os.path.join(folder, "__init__.py")) and os.path.dirname(folder) != folder:
             folder = os.path.dirname(folder)
         return folder
@@ -80,6 +89,10 @@ class Places:
         if listed is not None:
             return not listed.names.isdisjoint(names)
         return any(os.path.exists(os.path.join(folder, name)) for name in names)
+
+
+def _holds_folder(outer: str, inner: str) -> bool:
+    return inner == outer or inner.startswith(outer.rstrip(os.sep) + os.sep)
 
 
 def scope_key(settings: Settings, root: str) -> ScopeKey:

@@ -259,7 +259,8 @@ def sites(
         for syntax, named, form, triggered in _at(program, file, node, index):
             for rule in triggered:
                 key = id(syntax), rule.code, 0 if form != "partial" else 1
-                if rule in asking and key not in found:
+                # What is called says more than a keyword it is given.
+                if rule in asking and (key not in found or found[key].form == "keyword"):
                     found[key] = Site(program, file, syntax, named, form, targets, rule, index.least)
     yield from sorted(
         found.values(),

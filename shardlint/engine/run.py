@@ -43,7 +43,7 @@ def check(
     """
     if stdin is not None:
         return _text(options, *stdin)
-    places = Places(config=options.config)
+    places = Places(config=options.config, given=paths)
     report = Report()
     with timed("finding files"):
         found = chosen(paths, options, places)

@@ -43,10 +43,14 @@ class End:
 
 @dataclass
 class Ends:
-    """All the ends found. `cut` says that following was stopped before all was seen."""
+    """All the ends found. `cut` says that following was stopped before all was seen.
+
+    With `every` it is not stopped where one is lost sight of: asked for is what calls there are, not that they are all.
+    """
 
     found: list[End] = field(default_factory=list)
     cut: bool = False
+    every: bool = False
 
     @property
     def complete(self) -> bool:
@@ -60,6 +64,8 @@ class Ends:
 
     def stops(self, wrappers: tuple[Wrapper, ...]) -> bool:
         """Whether following a function further, through these wrappers, could prove nothing more."""
+        if self.every:
+            return self.cut
         return self.lost or (not self.complete and any(wrapper.effect == "staged" for wrapper in wrappers))
 
     def add(self, end: End) -> None:

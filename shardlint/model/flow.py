@@ -41,6 +41,7 @@ class Flow:
         self.project = project
         self.evaluator = evaluator
         self._ends: Memo[ast.AST, Ends] = Memo(project.needs)
+        self._seen: Memo[ast.AST, Ends] = Memo(project.needs)
 
     def ends(self, file: FileFacts, node: ast.AST) -> Ends:
         """Where the function or lambda defined by `node` is called."""
@@ -50,28 +51,34 @@ class Flow:
             return self._found(node, lambda ends: self._definition(file, node, ends))
         return Ends()
 
-    def _found(self, node: ast.AST, follow: Callable[[Ends], None]) -> Ends:
+    def _found(self, node: ast.AST, follow: Callable[[Ends], None], every: bool = False) -> Ends:
         """The ends of a node, followed once. Asked for on its own way, those found so far."""
-        if node in self._ends:
-            return self._ends[node]
-        ends = Ends()
-        self._ends.begin(node, ends)
+        known = self._seen if every else self._ends
+        if node in known:
+            return known[node]
+        ends = Ends(every=every)
+        known.begin(node, ends)
 
         def whole() -> Ends:
             follow(ends)
             return ends
 
-        return self._ends.make(node, whole)
+        return known.make(node, whole)
 
     def class_ends(self, file: FileFacts, node: ast.ClassDef) -> Ends:
         """Where a class is called, that is, its instances are made."""
+        return self._found(node, lambda ends: self._class(file, node, ends))
 
-        def follow(ends: Ends) -> None:
-            for decorator in node.decorator_list:
-                ends.add(End("escaped", Place(file, decorator), (), "a class decorator may call it"))
-            self._name(file, node, node.name, (), ends, 0)
+    def in_sight(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) -> Ends:
+        """The calls of a function or class that can be seen, also where there may be others."""
+        if isinstance(node, ast.ClassDef):
+            return self._found(node, lambda ends: self._class(file, node, ends), every=True)
+        return self._found(node, lambda ends: self._definition(file, node, ends), every=True)
 
-        return self._found(node, follow)
+    def _class(self, file: FileFacts, node: ast.ClassDef, ends: Ends) -> None:
+        for decorator in node.decorator_list:
+            ends.add(End("escaped", Place(file, decorator), (), "a class decorator may call it"))
+        self._name(file, node, node.name, (), ends, 0)
 
     def calls(self, place: Place) -> Ends:
         """Where what an expression makes (`jax.jit(f)`) is called."""

@@ -74,7 +74,7 @@ def fix(
     Raises `BadSettings` and `UnknownRule`. A file that cannot be read, fixed or written is reported; the others go on.
     """
     report = FixReport()
-    places = Places(config=options.config)
+    places = Places(config=options.config, given=paths)
     found = chosen(paths, options, places)
     report.passed_by(found)
     report.root = Checker(options, places=places).root

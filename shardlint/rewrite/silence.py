@@ -43,7 +43,7 @@ def silence(report: Report, options: Options, reason: str) -> Silenced:
         source = file.source
         try:
             after = source.replaced(with_comments(file, reason))
-            left = _left(file.path, after, options)
+            left = _left(file.path, after, options, Path(report.root(file.path)))
             if left:
                 raise Unreadable(f"no comment at these places silences {', '.join(left)}")
             write_atomically(file.path, after.encode(), expected=source.encode())
@@ -57,10 +57,10 @@ def silence(report: Report, options: Options, reason: str) -> Silenced:
     return done
 
 
-def _left(path: Path, after: Source, options: Options) -> list[str]:
+def _left(path: Path, after: Source, options: Options, root: Path) -> list[str]:
     """The rules that still find something, or that find something new about the comments."""
     overlay = {Path(os.path.realpath(path)): after}
-    checker = Checker(options, overlay, Places(config=options.config))
+    checker = Checker(options, overlay, Places(config=options.config, given=[root]))
     outcome = checker.check_file(path, after.encode())
     found = outcome.report.findings if outcome.report is not None else []
     return sorted({one.rule.code for one in found if one.rule.code not in ("SL002", "SL003")})

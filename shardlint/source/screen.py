@@ -33,7 +33,8 @@ _TAKEN = tuple(
 _LIBRARIES = tuple(text for library in ("jax", "flax", "equinox", "haliax") for text in _MENTIONS[library])
 _SHARDED = (b"harding", *_MENTIONS["mesh"])
 ANY = "any"
-"""For a file that imports one of the libraries, or names one and speaks of meshes or shardings."""
+"""For a file that imports one of the libraries, names one and speaks of meshes or shardings, or sets flags of XLA."""
+_FLAGS = b"XLA_FLAGS"
 
 Words = Mapping[str, Mapping[str, tuple[bytes, ...] | None]]
 """Identifiers to look for: for each library they may be of, the texts of which one must stand in the file too (None:
@@ -151,7 +152,7 @@ class Texts(dict[bytes, bool]):
         taken, named, sharded = (
             any(map(self.__getitem__, texts)) for texts in (_TAKEN, _LIBRARIES, _SHARDED)
         )
-        return taken or (named and sharded)
+        return taken or (named and sharded) or self[_FLAGS]
 
     @cached_property
     def _lines(self) -> bytes:

@@ -8,6 +8,7 @@ from shardlint.model import Program
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, Place, options
 from shardlint.syntax import FileFacts, last_name
+from shardlint_rules.processes.given import given, kept
 
 _DEPTH = 4
 _LISTINGS = ("os.listdir", "os.scandir", "glob.glob", "glob.iglob", "tensorflow.io.gfile.listdir")
@@ -44,6 +45,9 @@ def unordered(program: Program, place: Place, depth: int = 0) -> str | None:
             return _call(program, file, node, depth)
         case ast.Name(id=name):
             return _bound(program, file, node, name, depth)
+        case ast.Attribute():
+            held = kept(file, node)
+            return unordered(program, held, depth + 1) if held is not None else None
     return None
 
 
@@ -54,6 +58,11 @@ def _settled(element: ast.expr) -> bool:
 
 def _bound(program: Program, file: FileFacts, node: ast.Name, name: str, depth: int) -> str | None:
     bindings, scope = lookup(file, node, name)
+    if scope is not None and [one.kind for one in bindings] == ["param"]:
+        if f"{name}.sort(" in file.text(scope.node):
+            return None
+        told = (unordered(program, place, depth + 1) for place in given(program, file, scope, name))
+        return next((one for one in told if one is not None), None)
     if not bindings or scope is None or any(one.value is None or one.kind != "assign" for one in bindings):
         return None
     around = file.text(scope.node) if scope.kind != "module" else file.source.text

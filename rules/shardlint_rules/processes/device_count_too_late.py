@@ -48,7 +48,8 @@ class DeviceCountTooLate(Rule):
     ## What it does
     Reports, after a statement that has started the backend,
 
-    - `os.environ["XLA_FLAGS"] = ...` and its like (`setdefault`, `update`, `putenv`);
+    - `os.environ["XLA_FLAGS"] = ...` and its like (`setdefault`, `update`, `putenv`), also in a function of which every
+      call in sight comes too late;
     - `jax.config.update("jax_num_cpu_devices", n)` and `"jax_platforms"`, `chex.set_n_cpu_devices(n)`,
       `numpyro.set_host_device_count(n)`;
 
@@ -115,14 +116,38 @@ class DeviceCountTooLate(Rule):
         )
 
     def _flags(self, site: Site, found: Setting) -> Iterator[Finding]:
+        if found.keeps_only or _about_flags(site):
+            return
         started = started_before(site, Place(site.file, site.syntax))
-        if started is None or found.keeps_only or _about_flags(site):
+        if started is None:
+            yield from self._called_too_late(site)
             return
         yield site.finding(
             site.syntax,
             "the backend has started",
             f"XLA_FLAGS were read when {told(site, started)} started the backend: this changes nothing any more.",
             help="set them before anything asks for a device or makes an array",
+        )
+
+    def _called_too_late(self, site: Site) -> Iterator[Finding]:
+        """A function that sets them, where each call of it in sight comes after the start of the backend."""
+        function = site.scope.function()
+        if function is None or not isinstance(function.node, ast.FunctionDef):
+            return
+        ends = site.program.flow.in_sight(site.file, function.node)
+        calls = [end.place for end in ends.found if end.kind == "called" and not end.wrappers]
+        calls = [place for place in calls if not site.program.project.is_test(place.file.path)]
+        found = [started_before(site, place) for place in calls]
+        first = next(iter(found), None)
+        if first is None or None in found:
+            return
+        where = f"{calls[0].file.path.name}:{calls[0].line}"
+        yield site.finding(
+            site.syntax,
+            f"the backend has started when {where} calls this",
+            f"XLA_FLAGS were read when {told(site, first)} started the backend, before {where} calls "
+            f"`{function.name}`: this changes nothing any more.",
+            help="call it before anything asks for a device or makes an array, imports of modules that do so included",
         )
 
     def _read_already(self, site: Site, found: Setting) -> Iterator[Finding]:

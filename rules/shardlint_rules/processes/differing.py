@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from shardlint.model import Program
 from shardlint.model.process.processes import assigned
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Function, Place, options
+from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, options
 from shardlint.syntax import FileFacts, last_name
+from shardlint_rules.processes.given import given
 
 _DEPTH = 5
 _TIMES = ("time.time", "time.time_ns", "time.perf_counter", "time.monotonic", "time.strftime", "time.ctime")
@@ -85,7 +86,10 @@ def differing(program: Program, place: Place, depth: int = 0) -> Differing | Non
         case ast.Call():
             return _call(program, file, node, depth)
         case ast.Name(id=name):
-            bindings, _ = lookup(file, node, name)
+            bindings, scope = lookup(file, node, name)
+            if scope is not None and [one.kind for one in bindings] == ["param"]:
+                told = (differing(program, one, depth + 1) for one in given(program, file, scope, name))
+                return next((one for one in told if one is not None), None)
             if (
                 len(bindings) == 1
                 and bindings[0].kind in ("assign", "walrus")
@@ -94,9 +98,11 @@ def differing(program: Program, place: Place, depth: int = 0) -> Differing | Non
                 return differing(program, Place(file, bindings[0].value), depth + 1)
             return None
         case ast.Attribute(value=ast.Name(id="self")):
-            return _stored(program, file, node, depth)
+            return _stored(program, file, node, depth) or _field(program, file, node, depth)
         case ast.Attribute(value=inner, attr="hex" | "int" | "name" | "year" | "microsecond"):
             return differing(program, Place(file, inner), depth)
+        case ast.Attribute():
+            return _field(program, file, node, depth)
         case ast.JoinedStr(values=parts):
             inner_parts = [one.value for one in parts if isinstance(one, ast.FormattedValue)]
             return _any(program, file, inner_parts, depth)
@@ -147,3 +153,43 @@ def _stored(program: Program, file: FileFacts, node: ast.Attribute, depth: int) 
     cls = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
     values = list(assigned(file, cls, node.attr)) if cls is not None else []
     return differing(program, Place(file, values[0]), depth + 1) if len(values) == 1 else None
+
+
+def _field(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Differing | None:
+    """A field of an object whose making is in sight: what it is given, or its default."""
+    for option in options(program.followed(program.value(file, node.value))):
+        if not isinstance(option, CallResult) or not isinstance(option.by, ClassValue) or option.call is None:
+            continue
+        cls = option.by.place
+        fields = {
+            one.target.id: one.value
+            for one in getattr(cls.node, "body", ())
+            if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+        }
+        if node.attr not in fields or option.call.open_keywords:
+            continue
+        place = option.call.get(node.attr, tuple(fields))
+        if place is not None:
+            return differing(program, place, depth + 1)
+        default = fields[node.attr]
+        return _default(program, cls.file, default, depth) if default is not None else None
+    return None
+
+
+def _default(program: Program, file: FileFacts, default: ast.expr, depth: int) -> Differing | None:
+    """The default of a field, which `default_factory` may make."""
+    made = default.keywords if isinstance(default, ast.Call) else []
+    factory = next((one.value for one in made if one.arg == "default_factory"), None)
+    if factory is None:
+        return differing(program, Place(file, default), depth + 1)
+    if isinstance(factory, ast.Lambda):
+        return differing(program, Place(file, factory.body), depth + 1)
+    for option in options(program.value(file, factory)):
+        what = _drawn(file, option.name) if isinstance(option, Api) else None
+        if what is not None:
+            return Differing(Place(file, factory), what)
+        if isinstance(option, Function) and not isinstance(option.node, ast.Lambda):
+            returns = option.place.file.walked(option.place.file.scope(option.node)).returns
+            if len(returns) == 1 and returns[0].value is not None:
+                return differing(program, Place(option.place.file, returns[0].value), depth + 1)
+    return None

@@ -11,7 +11,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing, differing
-from shardlint_rules.processes.starting import short
+from shardlint_rules.processes.starting import at, short
 
 _BARRIER = "jax.experimental.multihost_utils.sync_global_devices"
 _METADATA = "jax.experimental.xla_metadata.set_xla_metadata"
@@ -23,7 +23,8 @@ class NamesDifferByProcess(Rule):
     """What all processes must agree in is made of the time or of a random number, so each has its own.
 
     ## What it does
-    Reports a time, a random number, a uuid or the id of a process, also through names, helpers and f-strings, in
+    Reports a time, a random number, a uuid or the id of a process, also through names, helpers, f-strings, arguments
+    that calls in sight give, and fields of configurations and their defaults, in
 
     - the name of a barrier: `sync_global_devices(f"saved {time.time()}")`;
     - what becomes part of the compiled program: `set_xla_metadata(...)`;
@@ -76,7 +77,7 @@ class NamesDifferByProcess(Rule):
 
     def _finding(self, site: Site, node: ast.expr, found: Differing) -> Finding:
         source = f"`{short(found.place)}`"
-        where = "" if found.place.line == node.lineno else f" (line {found.place.line})"
+        where = at(found.place, site.file, node)
         form, says, harm = self._says(site)
         sure = site.api == _BARRIER
         return site.finding(

@@ -29,10 +29,11 @@ class OrderDiffersByProcess(Rule):
 
     ## What it does
     Reports, where each process takes its part by its index (`files[process_index()::process_count()]`,
-    `np.array_split(files, n)[process_index()]`, `itertools.islice`), that the list is a set, the listing of a folder
-    that nobody sorted (`os.listdir`, `glob.glob`, `Path.glob`), or shuffled without a seed; and loops over such a list
-    that make a call which all processes must make together (`sync_global_devices(name)`). Possible: sets that devices
-    are collected in, in a function that asks them for their process.
+    `np.array_split(files, n)[process_index()]`, `itertools.islice`, `if k % n == process_index()` in a loop over
+    `enumerate(files)`), that the list is a set, the listing of a folder that nobody sorted (`os.listdir`, `glob.glob`,
+    `Path.glob`), or shuffled without a seed, also where a call in sight gives it; and loops over such a list that make
+    a call which all processes must make together (`sync_global_devices(name)`). Possible: sets that devices are
+    collected in, in a function that asks them for their process.
 
     ## Why it hurts
     Each process takes its part of another order: some files are read twice and others never, and nothing says so. In a
@@ -210,6 +211,31 @@ def _listed(file: FileFacts, node: ast.expr) -> ast.expr | None:
         return split.args[0] if last_name(split.func) in _SPLITTING and split.args else None
     if isinstance(parent, ast.Call) and last_name(parent.func) == "islice" and parent.args[0] is not inner:
         return parent.args[0]
+    if isinstance(parent, ast.Compare) and len(parent.ops) == 1 and isinstance(parent.ops[0], ast.Eq):
+        return _counted(file, parent)
+    return None
+
+
+def _counted(file: FileFacts, test: ast.Compare) -> ast.expr | None:
+    """The list of `enumerate` of which those are taken whose number is, modulo the count, that of the process."""
+    for side in (test.left, test.comparators[0]):
+        match side:
+            case ast.BinOp(op=ast.Mod(), left=ast.Name(id=number)):
+                pass
+            case _:
+                continue
+        for outer in file.ancestors(test):
+            loops = [outer] if isinstance(outer, ast.For | ast.comprehension) else []
+            loops += getattr(outer, "generators", [])
+            for loop in loops:
+                match loop.target, loop.iter:
+                    case (
+                        ast.Tuple(elts=[ast.Name(id=name), _]),
+                        ast.Call(func=ast.Name(id="enumerate"), args=[listed, *_]),
+                    ) if name == number:
+                        return listed
+            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+                break
     return None
 
 

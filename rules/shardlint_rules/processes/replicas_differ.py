@@ -13,7 +13,7 @@ from shardlint_rules.processes._own_data import own_data
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing
 from shardlint_rules.processes.replicated import splits_nothing, whole
-from shardlint_rules.processes.starting import short
+from shardlint_rules.processes.starting import at, short
 
 _TO_GLOBAL = "jax.experimental.multihost_utils.host_local_array_to_global_array"
 _MAKERS = {
@@ -68,7 +68,7 @@ class ReplicasDiffer(Rule):
 
     def _finding(self, site: Site, given: ast.expr, found: Differing) -> Finding:
         put = site.api == "jax.device_put"
-        where = "" if found.place.line == given.lineno else f" (line {found.place.line})"
+        where = at(found.place, site.file, given)
         says = "raises AssertionError" if put else "makes copies that differ, and nothing is raised"
         return site.finding(
             given,

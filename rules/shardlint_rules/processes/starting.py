@@ -7,6 +7,7 @@ import ast
 from shardlint.model.process.backend import Backend, Started
 from shardlint.model.values import Place
 from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts
 
 _CATCHING = ("RuntimeError", "Exception", "BaseException")
 
@@ -32,6 +33,13 @@ def short(place: Place) -> str:
     """The text of a place on one line, cut where it is long."""
     text = " ".join(place.text().split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def at(place: Place, file: FileFacts, node: ast.expr) -> str:
+    """Where a place is, behind its text: nothing, if that is the line of a node."""
+    if place.file is not file:
+        return f" ({place.file.path.name}:{place.line})"
+    return "" if place.line == node.lineno else f" (line {place.line})"
 
 
 def caught(site: Site) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 from shardlint.model.reach import lookup
 from shardlint.model.values import Function
@@ -20,6 +21,8 @@ class Ring:
     first: str
     count: ast.expr
     size: ast.expr | None
+    given: Mapping[str, str] = field(default_factory=dict)
+    """How the arguments of the helper that makes it are written where it is called, by its parameters."""
 
     def text(self, node: ast.expr) -> str:
         """How a part of it is written."""
@@ -51,20 +54,20 @@ class Ring:
     @property
     def devices(self) -> str:
         """How many devices it is over, as it is written."""
-        if self.size is not None:
-            return self.text(self.size)
-        whole = isinstance(self.count, ast.BinOp) and self.left_out == "last"
-        return (
-            self.text(self.count.left)
-            if whole and isinstance(self.count, ast.BinOp)
-            else self.text(self.count)
-        )
+        written = self.text(self.size) if self.size is not None else self._counted()
+        return self.given.get(written, written)
+
+    def _counted(self) -> str:
+        if isinstance(self.count, ast.BinOp) and self.left_out == "last":
+            return self.text(self.count.left)
+        return self.text(self.count)
 
 
 def ring_of(site: Site, node: ast.expr) -> Ring | None:
     """The comprehension that is given, where its name is bound once, or a helper of the project returns it."""
     file = site.file
-    for _ in range(3):
+    arguments: dict[str, str] = {}
+    for _ in range(4):
         match node:
             case ast.Name():
                 bindings, _ = lookup(file, node, node.id)
@@ -77,6 +80,7 @@ def ring_of(site: Site, node: ast.expr) -> Ring | None:
                 value = site.program.value(file, node.func)
                 if not isinstance(value, Function) or not isinstance(value.node, ast.FunctionDef):
                     return None
+                arguments = _arguments(file, node, value)
                 file = value.place.file
                 returns = file.walked(file.scope(value.node)).returns
                 given = returns[0].value if len(returns) == 1 else None
@@ -85,7 +89,19 @@ def ring_of(site: Site, node: ast.expr) -> Ring | None:
                 node = given
             case _:
                 break
-    return _read(file, node)
+    ring = _read(file, node)
+    return replace(ring, given=arguments) if ring is not None and arguments else ring
+
+
+def _arguments(file: FileFacts, call: ast.Call, function: Function) -> dict[str, str]:
+    """How the arguments of a call are written, by the parameters of the function."""
+    if not isinstance(function.node, ast.FunctionDef):
+        return {}
+    names = [one.arg for one in (*function.node.args.posonlyargs, *function.node.args.args)]
+    if function.owner is not None and names[:1] in (["self"], ["cls"]):
+        names = names[1:]
+    given = {name: file.text(one) for name, one in zip(names, call.args, strict=False)}
+    return given | {one.arg: file.text(one.value) for one in call.keywords if one.arg is not None}
 
 
 def _read(file: FileFacts, node: ast.expr) -> Ring | None:

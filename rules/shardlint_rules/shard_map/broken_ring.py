@@ -10,6 +10,7 @@ from shardlint.model.values import Constant, Items
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
 from shardlint_rules.shard_map._rings import Ring, ring_of
 
 # What tells that every device is meant to be reached, and that the ends are left open on purpose.
@@ -125,20 +126,35 @@ class BrokenRing(Rule):
 
 def _meant_to_close(site: Site, size: str) -> str:
     """What tells that a shift without `%` is to come around: its function's name, or as many turns as devices."""
-    functions = [one for one in site.file.ancestors(site.call) if isinstance(one, ast.FunctionDef)]
+    outer = list(site.file.ancestors(site.call))
+    functions = [one for one in outer if isinstance(one, ast.FunctionDef)]
     if not functions or any(_LINE.search(site.text(one)) for one in functions):
         return ""
-    named = next((one.name for one in functions if _RING.search(one.name)), "")
+    classes = [one for one in outer if isinstance(one, ast.ClassDef)]
+    names = [one.name for one in functions] + [one.name for one in classes]
+    named = next((name for name in names if _RING.search(name)), "")
+    if any(_LINE.search(one.name) for one in classes):
+        return ""
     if named:
         return f"`{named}` is what it is in"
     for node in ast.walk(functions[-1]):
-        match node:
-            case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[turns])):
-                pass
-            case ast.Call(func=ast.Attribute(attr="fori_loop"), args=[_, turns, *_]):
-                pass
-            case _:
-                continue
-        if site.text(turns) in (size, f"{size} - 1"):
+        turns = _turns(node)
+        if turns is not None and site.text(turns) in (size, f"{size} - 1"):
             return f"it is done in a loop of {site.text(turns)} turns"
     return ""
+
+
+def _turns(node: ast.AST) -> ast.expr | None:
+    """How many turns a loop takes."""
+    match node:
+        case ast.For(iter=ast.Call(func=ast.Name(id="range"), args=[turns])):
+            return turns
+        case ast.Call(func=ast.Attribute(attr="fori_loop"), args=[_, turns, *_]):
+            return turns
+        case ast.Call(func=ast.Attribute(attr="scan"), keywords=keywords):
+            length = next((one.value for one in keywords if one.arg == "length"), None)
+            over = node.args[2] if len(node.args) > 2 else None
+            if length is None and isinstance(over, ast.Call) and last_name(over.func) == "arange":
+                length = over.args[0] if len(over.args) == 1 else None
+            return length
+    return None

@@ -37,13 +37,13 @@ class FirstShardOnly(Rule):
     name = "first-shard-only"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    triggers = (Calls("jax.tree.map", file_says=("pmap",)), Calls(_UNREPLICATE))
+    triggers = (Calls("jax.tree.map", file_says=("[0]",)), Calls(_UNREPLICATE))
     forms = ("call",)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
-        given = taken_first(site) if site.api != _UNREPLICATE else next(iter(site.call.args), None)
+        given = taken_first(site, read=True) if site.api != _UNREPLICATE else next(iter(site.call.args), None)
         made = per_device(site.program, site.file, given) if given is not None else None
         if made is None or made.function is None or given is None or _same_everywhere(site, made):
             return

@@ -12,7 +12,8 @@ from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted
 from shardlint.model.values import Api, Constant, Function, Items, Place, Value, options
 from shardlint.rules_api.site import Site
-from shardlint.syntax import Binding, FileFacts
+from shardlint.syntax import Binding, FileFacts, last_name
+from shardlint_rules.processes.given import given_by_all
 
 PMAP = "jax.pmap"
 REPLICATE = ("flax.jax_utils.replicate", "jax.device_put_replicated")
@@ -21,6 +22,7 @@ _RESTORE = ("flax.training.checkpoints.restore_checkpoint",)
 _OF_ARRAY = frozenset(
     "shape dtype ndim size sharding mean sum max min any all item addressable_shards".split()
 )
+_READING = ("asarray", "array", "device_get", "float")
 _DEPTH = 6
 
 
@@ -45,6 +47,8 @@ def per_device(program: Program, file: FileFacts, node: ast.AST, depth: int = 0)
             bindings, _ = lookup(file, node, node.id)
             found = [_bound(program, file, one, depth + 1) for one in bindings]
             return found[0] if found and None not in found else None
+        case ast.Attribute(value=ast.Name(id="self")):
+            return _field(program, file, node, depth)
         case ast.Attribute() if node.attr not in _OF_ARRAY:
             inner = per_device(program, file, node.value, depth + 1)
             return replace(inner, path=(*inner.path, node.attr)) if inner is not None else None
@@ -54,6 +58,33 @@ def per_device(program: Program, file: FileFacts, node: ast.AST, depth: int = 0)
         case ast.Call():
             return _called(program, file, node, depth)
     return None
+
+
+def _field(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> PerDevice | None:
+    """What a class binds `self.x` to, where that has an entry for each device wherever it does so."""
+    around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+    written = file.text(node)
+    found: list[PerDevice | None] = []
+    for statement in ast.walk(around) if around is not None else ():
+        if isinstance(statement, ast.AugAssign | ast.AnnAssign) and file.text(statement.target) == written:
+            return None
+        for target in statement.targets if isinstance(statement, ast.Assign) else ():
+            parts = target.elts if isinstance(target, ast.Tuple) else [target]
+            for at, part in enumerate(parts):
+                if file.text(part) == written and isinstance(statement, ast.Assign):
+                    index = at if isinstance(target, ast.Tuple) else None
+                    found.append(_assigned(program, file, statement.value, index, depth + 1))
+    return found[0] if found and None not in found else None
+
+
+def _assigned(
+    program: Program, file: FileFacts, value: ast.expr, index: int | None, depth: int
+) -> PerDevice | None:
+    found = per_device(program, file, value, depth)
+    if index is not None and found is not None:
+        whole = found.by == "pmap" and not found.path and found.index is None
+        found = replace(found, index=index) if whole else None
+    return found if found is not None and _split(program, found) else None
 
 
 def _called(program: Program, file: FileFacts, call: ast.Call, depth: int) -> PerDevice | None:
@@ -98,17 +129,16 @@ def _returned(program: Program, file: FileFacts, node: ast.FunctionDef, depth: i
 
 
 def _bound(program: Program, file: FileFacts, binding: Binding, depth: int) -> PerDevice | None:
+    if binding.kind == "param":
+        places = given_by_all(program, file, binding.scope, binding.name)
+        told = [per_device(program, one.file, one.node, depth + 1) for one in places or ()]
+        return told[0] if told and None not in told else None
     if binding.value is None:
         return None
     if binding.kind == "assign" or (binding.kind == "walrus"):
-        found = per_device(program, file, binding.value, depth)
-        return found if found is not None and _split(program, found) else None
+        return _assigned(program, file, binding.value, None, depth)
     if binding.kind == "unpack" and binding.index is not None:
-        found = per_device(program, file, binding.value, depth)
-        if found is None or found.by != "pmap" or found.path or found.index is not None:
-            return None
-        found = replace(found, index=binding.index)
-        return found if _split(program, found) else None
+        return _assigned(program, file, binding.value, binding.index, depth)
     return None
 
 
@@ -143,17 +173,19 @@ def pmapped_calls(site: Site) -> Iterator[ast.Call]:
             yield end.place.node
 
 
-def taken_first(site: Site) -> ast.expr | None:
-    """The tree of which `jax.tree.map(lambda x: x[0], tree)` takes the first entries."""
+def taken_first(site: Site, read: bool = False) -> ast.expr | None:
+    """The tree of which `jax.tree.map(lambda x: x[0], tree)` takes the first entries, or `read`s them to the host."""
     call = site.call
     if len(call.args) != 2 or call.keywords:
         return None
     match call.args[0]:
-        case ast.Lambda(
-            args=ast.arguments(args=[ast.arg(arg=name)]),
-            body=ast.Subscript(value=ast.Name(id=taken), slice=ast.Constant(value=0)),
-        ) if name == taken:
-            return call.args[1]
+        case ast.Lambda(args=ast.arguments(args=[ast.arg(arg=name)]), body=body):
+            # `np.asarray(x[0])`, `jax.device_get(x[0])`, `float(x[0])`
+            while read and isinstance(body, ast.Call) and len(body.args) == 1 and last_name(body.func) in _READING:
+                body = body.args[0]
+            match body:
+                case ast.Subscript(value=ast.Name(id=taken), slice=ast.Constant(value=0)) if name == taken:
+                    return call.args[1]
     return None
 
 

@@ -18,7 +18,8 @@ class PerShardStatistics(Rule):
     ## What it does
     Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of
     an argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
-    Possible: a mean, sum or variance with `keepdims=True`, as a normalisation takes it.
+    Possible: a mean, sum or variance that meets the dimension again, with `keepdims=True` or otherwise, as a
+    normalisation takes it; a `softmax` whose result alone is summed over the axis.
 
     ## Why it hurts
     Each device sees its own piece of the dimension: each is normalised, sorted or added up by itself, and the pieces
@@ -44,23 +45,31 @@ class PerShardStatistics(Rule):
         """One finding for each place."""
         done: set[ast.AST] = set()
         for ran, event, node in events(site, "along a split dimension"):
-            if node in done or ran.mapped.api != "jax.shard_map" or _communicates(ran, event):
+            if node in done or ran.mapped.api != "jax.shard_map":
+                continue
+            later = _communicates(ran, event)
+            if later and not _normalised_alone(ran, event):
                 continue
             done.add(node)
-            sure = not event.note.endswith(("?", "+"))
+            sure = not event.note.endswith(("?", "+")) and not later
             again = event.note.endswith("+")
             yield site.finding(
                 node,
                 f"along a dimension that is split over {shown(event.axes)}{elsewhere(site, event)}",
                 f"On {site.release('jax')} each device does this to its own piece of the dimension, and nothing in "
-                f"the body communicates over {shown(event.axes)}.",
+                f"the body communicates over {shown(event.axes)}."
+                if not later
+                else f"On {site.release('jax')} each device normalises its own piece of the dimension by itself: "
+                f"nothing of what it divides by goes over {shown(event.axes)}.",
                 help="leave the dimension whole in in_specs, or reduce over the axis too",
                 certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
-                form="" if sure else "normalised" if again else "last",
+                form="" if sure else "normalised" if again else "reduced-later" if later else "last",
                 why=""
                 if sure
-                else "keepdims puts the result over the dimension again"
+                else "it meets the dimension again"
                 if again
+                else "the sums over the axis come after it, and no maximum goes over it"
+                if later
                 else "the spec's last entry is taken for the last dimension",
             )
 
@@ -71,3 +80,17 @@ def _communicates(ran: Ran, event: Event) -> bool:
         other.kind == "collective" and set(other.axes) & set(event.axes) and other.note != "axis_index"
         for other in ran.events
     ) or any(other.kind == "collective" and not other.axes for other in ran.events)
+
+
+def _normalised_alone(ran: Ran, event: Event) -> bool:
+    """Whether a softmax is by each device's own maximum and sum: nothing but sums goes over the axis, and no `exp`."""
+    if event.note.rstrip("?") not in ("softmax", "log_softmax"):
+        return False
+    over = [
+        other.note
+        for other in ran.events
+        if other.kind == "collective" and (set(other.axes) & set(event.axes) or not other.axes)
+    ]
+    parts = [other for other in ran.events if other.kind == "along a split dimension" and other is not event]
+    merged = any(other.note.rstrip("?") == "logsumexp" for other in parts)
+    return not merged and all(name in ("psum", "pmean", "axis_index", "axis_size") for name in over)

@@ -8,13 +8,13 @@ from collections.abc import Iterable, Iterator
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Axis, Event
 from shardlint.model.values import Function, Parameter
-from shardlint.rules_api.rule import Calls
+from shardlint.rules_api.rule import Calls, Keywords
 from shardlint.rules_api.site import Site
 
 MAPPING = (
     Calls("jax.shard_map", "jax.pmap"),
     # A helper of the project that maps: it is told by the specs that it is given.
-    Calls("jax.sharding.PartitionSpec", file_says=("in_specs",)),
+    Keywords("in_specs"),
 )
 
 
@@ -29,27 +29,10 @@ def runs(site: Site) -> tuple[Ran, ...]:
 
 def mapping_call(site: Site) -> tuple[ast.Call, str] | None:
     """The call that maps, and its form: the site's own, or that of a helper of the project."""
-    if site.api != "jax.sharding.PartitionSpec":
+    if site.form != "keyword":
         return site.call, site.form
-    outer = site.program.of_node(("helper", site.call), lambda: _helper(site))
-    return (outer, "call") if outer is not None else None
-
-
-def _helper(site: Site) -> ast.Call | None:
-    """The call of a helper that the site's spec is the first one in."""
-    for outer in site.file.ancestors(site.call):
-        if isinstance(outer, ast.stmt):
-            return None
-        if isinstance(outer, ast.Call) and any(one.arg == "in_specs" for one in outer.keywords):
-            specs = next(one.value for one in outer.keywords if one.arg == "in_specs")
-            calls = [one for one in ast.walk(specs) if isinstance(one, ast.Call)]
-            helper = isinstance(site.value(outer.func), Function)
-            return outer if helper and calls and min(calls, key=_position) is site.call else None
-    return None
-
-
-def _position(node: ast.Call) -> tuple[int, int]:
-    return node.lineno, node.col_offset
+    helper = isinstance(site.value(site.call.func), Function)
+    return (site.call, "call") if helper else None
 
 
 def events(site: Site, *kinds: str) -> Iterator[tuple[Ran, Event, ast.AST]]:

@@ -12,6 +12,7 @@ from shardlint.model.signatures import Parameters, parameters_of
 from shardlint.model.values import Function, Items, Table, Transformed, Value
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map._keys import keys_not_told
 from shardlint_rules.shard_map._named import named_for, plain
 from shardlint_rules.shard_map._seen import Seen, returns_one_array, seen_calls
 from shardlint_rules.shard_map.runs import MAPPING, mapping_call, runs
@@ -22,8 +23,9 @@ class ShardMapArity(Rule):
 
     ## What it does
     Reports a tuple of `in_specs` with more or fewer entries than the function takes arguments (bound self, `partial`
-    and defaults counted), and `out_specs` of another length, or with other keys, than what the function returns. So
-    does it where a call of the mapped function gives another number of arguments, or unpacks another number of results.
+    and defaults counted), a dict of specs without a key that the function reads of that argument, and
+    `out_specs` of another length, or with other keys, than what the function returns. So does it where a call of the
+    mapped function gives another number of arguments, or unpacks another number of results.
     Possible: out specs whose names or comments tell that they stand in another order than the results
     (`out_specs=(out_spec, cache_spec)` for `return cache, out`), and one spec that is named for one of several results.
 
@@ -127,6 +129,15 @@ class ShardMapArity(Rule):
         count = len(specs.items)
         most = None if takes.star else len(takes.positional)
         if takes.required <= count and (most is None or count <= most):
+            for name, key, line in keys_not_told(takes, specs):
+                yield site.finding(
+                    _node(site, one, "in_specs"),
+                    f"no spec for `{name}[{key!r}]`, which is read at {_written_in(site, one.inner)}{line}",
+                    f"On {site.release('jax')} a call raises: with this key the argument is another tree than its "
+                    "specs (ValueError), and without it there is nothing to read (KeyError).",
+                    help=f"give {key!r} a spec, or one spec for the whole of `{name}`",
+                )
+                return  # one is enough
             return
         yield site.finding(
             _node(site, one, "in_specs"),
@@ -195,6 +206,13 @@ class ShardMapArity(Rule):
 def _node(site: Site, one: Mapped, name: str) -> ast.AST:
     place = one.settings.keywords.get(name)
     return place.node if place is not None and place.file is site.file else site.call
+
+
+def _written_in(site: Site, function: Value) -> str:
+    while isinstance(function, Transformed):
+        function = function.inner
+    file = function.place.file if isinstance(function, Function) else site.file
+    return "line " if file is site.file else f"{file.path.name}:"
 
 
 def _several(count: int, what: str) -> str:

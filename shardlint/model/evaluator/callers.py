@@ -46,7 +46,7 @@ class Callers:
 
     def seen(self, value: Parameter) -> list[Value]:
         """What the calls in sight give a parameter, each as it is written there. There may be others."""
-        known = self._calls(value)
+        known = self.calls(value.place.file, value.place.file.home(value.place.node), every=True)
         if known is None:
             return []
         function, ends = known
@@ -83,15 +83,15 @@ class Callers:
         """The function whose parameter it is, and where it is called."""
         return self.calls(value.place.file, value.place.file.home(value.place.node))
 
-    def calls(self, file: FileFacts, scope: Scope) -> tuple[Function, Ends] | None:
+    def calls(self, file: FileFacts, scope: Scope, every: bool = False) -> tuple[Function, Ends] | None:
         """A function, and where it is called; a class where its instances are made, for its `__init__`."""
         if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
             return None
         owner = ClassValue(Place(file, scope.parent.node)) if scope.parent.kind == "class" else None
         if owner is not None and scope.node.name == "__init__":
-            ends = self.flow.class_ends(file, owner.node)
+            ends = self.flow.in_sight(file, owner.node) if every else self.flow.class_ends(file, owner.node)
         else:
-            ends = self.flow.ends(file, scope.node)
+            ends = self.flow.in_sight(file, scope.node) if every else self.flow.ends(file, scope.node)
         return Function(Place(file, scope.node), owner is not None, owner), ends
 
     def _argument(self, function: Function, end: End, name: str) -> Value:

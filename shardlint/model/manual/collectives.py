@@ -20,7 +20,7 @@ from shardlint.model.manual.varying import (
     each,
     leaves,
 )
-from shardlint.model.values import Place
+from shardlint.model.values import Parameter, Place
 
 if TYPE_CHECKING:
     from shardlint.model.manual.local_calls import LocalCalls
@@ -123,13 +123,19 @@ class Collectives:
 
 
 def _reduced(leaf: Leaf, over: Axes, kind: str, place: Place) -> Leaf:
+    unsure = frozenset(axis for axis in leaf.over - over if any(_may_be(axis, one) for one in over))
     return replace(
         leaf.plain(),
-        over=leaf.over - over,
-        firm=leaf.firm - over,
-        maybe=leaf.maybe - over,
+        over=leaf.over - over - unsure,
+        firm=leaf.firm - over - unsure,
+        maybe=(leaf.maybe - over) | unsure,
         reduced=leaf.reduced | over,
         kind=kind,
         spec=None,
         origin=place if kind == "gathered" else leaf.origin,
     )
+
+
+def _may_be(one: Axis, other: Axis) -> bool:
+    """Whether two axes that are told apart may be one: a parameter may name any."""
+    return isinstance(one, Parameter) or isinstance(other, Parameter)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from shardlint.model import api
 from shardlint.model.manual.collectives import COLLECTIVES
 from shardlint.model.manual.varying import (
+    ALONG,
     HIDDEN,
     NONE,
     NOTHING,
@@ -23,6 +24,7 @@ from shardlint.model.manual.varying import (
     combined,
     each,
     either,
+    kept_kind,
     kept_spec,
     leaves,
 )
@@ -151,7 +153,7 @@ class LibraryCalls:
             return combined(values, "sum")
         if last in _SPREADS and whole:
             return combined(values, "std")
-        self._along(last, given, named, place)
+        kind = self._along(last, given, named, place)
         if last in ("maximum", "clip") and given and isinstance(given[0], Leaf) and given[0].kind == "sum":
             if all(isinstance(one, Known) for one in (*given[1:], *named.values())):
                 return given[0]  # a count that is kept from being 0
@@ -164,16 +166,23 @@ class LibraryCalls:
         ):
             return Known(Unknown("made in the body"))
         result = self.calls.still_random(combined(values), *values)
+        if kind:
+            return replace(result, kind=kind)
+        if last in _ELEMENTWISE or last == "expand_dims":
+            result = replace(result, kind=kept_kind(values) or result.kind)
         return replace(result, spec=kept_spec(values)) if last in _ELEMENTWISE else result
 
-    def _along(self, last: str, given: list[Local], named: Named, place: Place) -> None:
-        """Note what goes along one dimension of an argument as it came, if that dimension is split."""
+    def _along(self, last: str, given: list[Local], named: Named, place: Place) -> str:
+        """Note what goes along one dimension of an argument as it came, if that dimension is split.
+
+        The kind of a statistic that drops the dimension, which is noted where it meets the dimension again.
+        """
         kept = named.get("keepdims")
         again = isinstance(kept, Known) and kept.value == Constant(True) and "axis" in named
-        if last not in _ALONG and not (again and last in _STATISTICS):
-            return
+        if last not in _ALONG and last not in _STATISTICS:
+            return ""
         if not given or not isinstance(given[0], Leaf) or given[0].spec is None:
-            return
+            return ""
         axis = named.get("axis") or (
             given[1] if len(given) > 1 and last not in ("top_k",) else Known(Constant(_ALONG.get(last)))
         )
@@ -184,8 +193,12 @@ class LibraryCalls:
         index = at + len(spec) if isinstance(at, int) and last_one else at
         if isinstance(index, int) and 0 <= index < len(spec) and spec[index]:
             note = f"{last}?" if last_one else last
+            if last in _STATISTICS and not again:
+                self.calls.body.along.append((place, spec[index], given[0]))
+                return f"{ALONG} {len(self.calls.body.along) - 1}"
             note += "" if last in _ALONG else "+"
             self.calls.note("along a split dimension", place, tuple(spec[index]), given[0], note)
+        return ""
 
     def _random(self, last: str, given: list[Local], named: Named, place: Place) -> Local:
         key = named.get("key") or (given[0] if given else NOTHING)

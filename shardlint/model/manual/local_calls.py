@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 Named = dict[str, Local]
 # What an object of an unseen class does to its arguments, by the names that optimizers and states give it.
+_METHODS = frozenset("mean sum std var max min argmax argmin cumsum cumprod".split())
 _PURE_METHODS = frozenset(("update", "apply_gradients", "apply_updates", "replace", "_replace"))
 
 
@@ -231,9 +232,7 @@ class LocalCalls:
                 and isinstance(given[0].value, Constant)
             ):
                 return base.get(given[0].value.value) or combined([base])
-        if name in ("mean", "sum", "std", "var", "argmax", "argmin", "cumsum", "cumprod") and isinstance(
-            base, Leaf
-        ):
+        if name in _METHODS and isinstance(base, Leaf):
             return self.library.call(f"jax.numpy.{name}", [base, *given], named, place)
         if name in ("astype", "block_until_ready") and isinstance(base, Leaf):
             return base

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model.manual.local_calls import LocalCalls
 from shardlint.model.manual.varying import (
+    ALONG,
     HIDDEN,
     NOTHING,
     Axes,
@@ -27,6 +28,7 @@ from shardlint.model.manual.varying import (
     Tree,
     combined,
     either,
+    kept_kind,
     kept_spec,
 )
 from shardlint.model.values import (
@@ -60,6 +62,8 @@ class LocalValues(ABC):
         self.summed = summed
         self.events: list[Event] = []
         self.cancelled: set[int] = set()
+        self.along: list[tuple[Place, Axes, Leaf]] = []
+        """Statistics that dropped a split dimension: where, the axes it was split over, and what of."""
         self.chain: list[Place] = []
         self.calls = LocalCalls(self)
         self.branches = 0
@@ -167,8 +171,20 @@ class LocalValues(ABC):
                 scale = isinstance(other, Known) and isinstance(other.value, Constant)
                 if scale and isinstance(one, Leaf) and one.kind in ("mean", "sum"):
                     kind = one.kind
+        self._met_again(left, right)
+        kind = kind or kept_kind((left, right))
         result = self.calls.still_random(combined([left, right], kind), left, right)
-        return result if isinstance(op, ast.MatMult) else replace(result, spec=kept_spec((left, right)))
+        spec = _product(left, right) if isinstance(op, ast.MatMult) else kept_spec((left, right))
+        return replace(result, spec=spec)
+
+    def _met_again(self, left: Local, right: Local) -> None:
+        """Note a statistic along a split dimension that meets what has this dimension still."""
+        for one, other in ((left, right), (right, left)):
+            if not isinstance(one, Leaf) or not one.kind.startswith(ALONG):
+                continue
+            place, axes, of = self.along[int(one.kind.removeprefix(ALONG))]
+            if isinstance(other, Leaf) and any(axes <= part for part in other.spec or ()):
+                self.calls.note("along a split dimension", place, tuple(axes), of, "met+")
 
     def _subscript(self, file: FileFacts, node: ast.Subscript, frame: Frame) -> Local:
         whole = self.expression(file, node.value, frame)
@@ -197,6 +213,8 @@ class LocalValues(ABC):
             bound = self.bound(base, node.attr)
             inner = self.calls.member(base.value, node.attr)
             return bound or replace(base.plain(), value=inner if isinstance(inner, CallResult) else None)
+        if isinstance(base, Leaf) and node.attr in ("T", "mT") and base.spec is not None and len(base.spec) == 2:
+            return replace(base.plain(), spec=base.spec[::-1])
         return base.plain() if isinstance(base, Leaf) else combined([base])
 
     def bound(self, base: Leaf, name: str) -> Local | None:
@@ -305,6 +323,15 @@ class LocalValues(ABC):
                 base = frame.find(name)
                 if base is not None and not isinstance(base, Known):
                     frame.names[name] = combined([base, value])
+
+
+def _product(left: Local, right: Local) -> tuple[Axes, ...] | None:
+    """How a matrix product is split, of arrays whose specs name their dimensions."""
+    one = left.spec if isinstance(left, Leaf) else None
+    two = right.spec if isinstance(right, Leaf) else None
+    if one is None or two is None or len(one) < 2 or len(two) != 2:
+        return None
+    return (*one[:-1], two[1])
 
 
 def _told(value: Value) -> bool:

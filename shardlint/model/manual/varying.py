@@ -17,6 +17,7 @@ Axis = str | Parameter
 """A mesh axis: its name, or the parameter that gives the name."""
 Axes = frozenset[Axis]
 NONE: Axes = frozenset()
+ALONG = "along"
 
 
 class Local:
@@ -33,8 +34,9 @@ class Leaf(Local):
     depends on the way taken. `open` says that it went through code that is not seen, which may reduce anything, and
     `firm` are the axes along which something that did not go through it varies all the same. `reduced` are the axes
     some collective reduced it over on the way. `kind` is "mean", "sum", "mask", "gathered" or "key" while it still is
-    just that; `traced` says that it comes of an argument of the body. `marks` are the events (by number) that this
-    value is still right about: dividing it takes them off. `origin` is where it came to vary.
+    just that, or "along" and a number for a statistic along a split dimension that it dropped; `traced` says that it
+    comes of an argument of the body. `marks` are the events (by number) that this value is still right about: dividing
+    it takes them off. `origin` is where it came to vary.
     """
 
     over: Axes = NONE
@@ -184,9 +186,19 @@ def combined(values: Iterable[Local], kind: str = "") -> Leaf:
 
 
 def kept_spec(values: Iterable[Local]) -> tuple[Axes, ...] | None:
-    """How what is computed element by element is split: as the arrays it is made of, where they are split alike."""
-    specs = {one.spec for one in values if isinstance(one, Leaf)}
+    """How what is computed element by element is split: as the arrays it is made of, where they are split alike.
+
+    A statistic that dropped a dimension is repeated along it.
+    """
+    specs = {one.spec for one in values if isinstance(one, Leaf) and not one.kind.startswith(ALONG)}
     return specs.pop() if len(specs) == 1 else None
+
+
+def kept_kind(values: Iterable[Local]) -> str:
+    """What one array still is after arithmetic with constants: a statistic along a dimension that it dropped."""
+    arrays = [one for one in values if not isinstance(one, Known)]
+    one = arrays[0] if len(arrays) == 1 else None
+    return one.kind if isinstance(one, Leaf) and one.kind.startswith(ALONG) else ""
 
 
 def _origin(found: list[Leaf]) -> Place | None:

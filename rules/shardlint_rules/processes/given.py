@@ -1,0 +1,97 @@
+"""What the calls in sight give a parameter or a field, and what a class keeps in one. Shared by rules."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model import Program
+from shardlint.model.ends import End
+from shardlint.model.evaluator.callers import moved
+from shardlint.model.reach import lookup
+from shardlint.model.values import Place
+from shardlint.syntax import FileFacts, Scope
+
+_CALLS = 20
+
+
+def given(program: Program, file: FileFacts, scope: Scope, name: str) -> Iterator[Place]:
+    """The expressions that the calls in sight, but those of tests, give a parameter. There may be others."""
+    if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef) or scope.parent is None:
+        return
+    owner = scope.parent.node if isinstance(scope.parent.node, ast.ClassDef) else None
+    makes = owner is not None and scope.node.name == "__init__"
+    ends = program.flow.in_sight(file, owner if makes and owner is not None else scope.node)
+    arguments = scope.node.args
+    names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+    static = any(isinstance(one, ast.Name) and one.id == "staticmethod" for one in scope.node.decorator_list)
+    if owner is not None and not static:
+        names = names[1:]
+    for end in ends.found[:_CALLS]:
+        if end.kind != "called" or moved(end) or _tests(program, file, end):
+            continue
+        place = program.evaluator.arguments(end.place).get(name, tuple(names))
+        if place is not None and isinstance(place.node, ast.expr):
+            yield place
+
+
+def _tests(program: Program, file: FileFacts, end: End) -> bool:
+    """Whether a call is that of a test, which one process runs."""
+    return end.place.file is not file and program.project.is_test(end.place.file.path)
+
+
+def given_by_all(program: Program, file: FileFacts, scope: Scope, name: str) -> list[Place] | None:
+    """The expressions that all calls of a function give a parameter; None where there may be other calls."""
+    if not isinstance(scope.node, ast.FunctionDef) or (scope.parent is not None and scope.parent.kind == "class"):
+        return None
+    ends = program.flow.ends(file, scope.node)
+    called = [end for end in ends.found if end.kind == "called"]
+    if not ends.complete or not called or len(called) > _CALLS or any(moved(end) for end in called):
+        return None
+    found = list(given(program, file, scope, name))
+    return found if len(found) == len(called) else None
+
+
+def kept(file: FileFacts, node: ast.Attribute) -> Place | None:
+    """What a class binds `self.x` to, where it does so once and sorts nothing in place."""
+    scope = file.home(node)
+    around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+    function = scope.function()
+    if around is None or function is None or not isinstance(node.value, ast.Name):
+        return None
+    written = f"{node.value.id}.{node.attr}"
+    text = file.text(around)
+    if f"{written}.sort(" in text or f"sorted({written}" in text:
+        return None
+    values = [
+        statement.value
+        for statement in ast.walk(around)
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None
+        for target in (statement.targets if isinstance(statement, ast.Assign) else [statement.target])
+        if isinstance(target, ast.Attribute) and file.text(target) == written
+    ]
+    return Place(file, values[0]) if len(values) == 1 else None
+
+
+def given_field(program: Program, file: FileFacts, node: ast.Attribute) -> Iterator[Place]:
+    """What the calls in sight that make an object of the class around give a field of it, `self.x`."""
+    around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+    if around is None or not isinstance(node.value, ast.Name) or node.value.id != "self":
+        return
+    fields = [
+        one.target.id
+        for one in around.body
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)
+    ]
+    if node.attr in fields:
+        for end in program.flow.in_sight(file, around).found[:_CALLS]:
+            if end.kind == "called" and not moved(end) and not _tests(program, file, end):
+                place = program.evaluator.arguments(end.place).get(node.attr, tuple(fields))
+                if place is not None:
+                    yield place
+        return
+    held = kept(file, node)
+    if held is not None and isinstance(held.node, ast.Name):
+        bindings, scope = lookup(file, held.node, held.node.id)
+        if scope is not None and [one.kind for one in bindings] == ["param"]:
+            yield from given(program, file, scope, held.node.id)
