@@ -21,7 +21,7 @@ from shardlint.run.forced import forced
 from shardlint.run.functions import Function, function_of
 from shardlint.run.rematerialised import gathered_to_be_cut
 from shardlint.source.patterns import regex
-from shardlint.verify.facts import Array, Program, Warned
+from shardlint.verify.facts import Array, Product, Program, Warned
 from shardlint.verify.inside.hlo import Read, read
 from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
@@ -64,6 +64,8 @@ class Compiled:
     digest: str
     divided: frozenset[str] | None = None
     """The mesh axes that split one of its products; None where that cannot be told."""
+    weights_only: bool = False
+    """Whether its products are split along weights, or what these have in common with the batch, and nowhere else."""
 
     @property
     def devices(self) -> int:
@@ -158,6 +160,7 @@ def _compiled(path: Path) -> Compiled | None:
         frozenset(unplaced if module.partitions > 1 else ()),
         hashlib.sha256(original.encode()).hexdigest()[:16],
         divided,
+        divided is not None and _weights_only(made),
     )
 
 
@@ -168,9 +171,20 @@ def _divided(made: Read, before: str) -> frozenset[str] | None:
     )
     if not products or products != len(made.products) or "SPMDFullToShardShape" in before:
         return None
-    # A gradient may be split for the state of an optimizer, and what it is the gradient of is not.
+    return frozenset(name for one in _forward(made) for name in (*one.free, *one.reduced, *one.batch))
+
+
+def _weights_only(made: Read | None) -> bool:
+    kinds = {one.parallelism for one in _forward(made)} if made is not None else set()
+    return "tensor" in kinds and not kinds & {"data", "hybrid"}
+
+
+def _forward(made: Read) -> list[Product]:
+    """Products that are not of a gradient: that may be split for the state of an optimizer, where what it is the
+    gradient of is not.
+    """
     first = [one for one in made.products if not one.text.endswith(("(backward)", "(recomputed)"))]
-    return frozenset(name for one in first or made.products for name in (*one.free, *one.reduced, *one.batch))
+    return first or made.products
 
 
 def _parts(path: Path) -> tuple[Path | None, Path | None, Path | None]:

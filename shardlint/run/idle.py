@@ -16,8 +16,10 @@ from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, line
 from shardlint.run.rules import different
 from shardlint.run.run import Run, is_state
+from shardlint.source.patterns import regex
 from shardlint.verify.facts import Array
 
+_DATA = regex(r"(?i)(data|batch|dp|fsdp|ddp|hsdp|replica|zero)(_|\b|\d)")
 _WORK = 2**16
 _PART = 8
 _LEAST = 256
@@ -62,6 +64,8 @@ def _in_products(
             continue
         for compiled in different(each):
             mesh, split = compiled.program.mesh, compiled.divided
+            if found := _along_weights(one, compiled, made):
+                return found
             free = {name: size for name, size in mesh.items() if size > 1 and split is not None and name not in split}
             copies = math.prod(free.values())
             # An axis for another day, beside a larger one that does the work, is no mistake.
@@ -72,6 +76,16 @@ def _in_products(
             if leaves:
                 return _found(one, leaves, free, False)
     return None
+
+
+def _along_weights(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:
+    """A training step whose work is split along the weights alone, also over an axis that by its name is the batch's."""
+    axes = {name: size for name, size in compiled.program.mesh.items() if size > 1 and _DATA.match(name)}
+    if not compiled.weights_only or not axes or not any(is_state(leaf, compiled) for leaf in compiled.arguments):
+        return None
+    whole = {leaf.where for leaf in compiled.arguments if _whole(leaf, compiled, math.prod(axes.values()))}
+    leaves = [leaf for leaf in one["taken"] if leaf["name"] in whole and array(leaf) not in made]
+    return _found(one, leaves, axes, False, batch=True) if leaves else None
 
 
 def _whole(leaf: Array, one: Compiled, copies: int) -> bool:
@@ -97,7 +111,7 @@ def _in_regions(one: dict[str, Any], made: set[str]) -> Found | None:
     return _found(one, leaves, facts["axes"], facts["pmap"]) if leaves and copies**2 >= one["devices"] else None
 
 
-def _found(one: dict[str, Any], leaves: list[dict[str, Any]], free: Mapping[str, int], pmap: bool) -> Found:
+def _found(one: dict[str, Any], leaves: list[dict[str, Any]], free: Mapping[str, int], pmap: bool, batch: bool = False) -> Found:
     leaves = sorted(leaves, key=lambda leaf: -leaf["bytes"])[:6]
     axes, copies = " and ".join(map(repr, free)), math.prod(free.values())
     name = repr(next(iter(free))) if len(free) == 1 else str(tuple(free))
@@ -109,11 +123,14 @@ def _found(one: dict[str, Any], leaves: list[dict[str, Any]], free: Mapping[str,
         f"name {name} in the in_specs of the batch" if facts else
         f"place the batch first: jax.device_put(x, NamedSharding(mesh, P({name})))"
     )  # fmt: skip
-    comes = "comes the same" if pmap else "comes whole"
-    return Found(
-        "replicated", one["name"], first(one["lines"]),
+    message = (
+        f"no device has its own part of the batch: {leaves[0]['name']} {array(leaves[0])} comes whole to each, and what "
+        f"{one['name']} multiplies is split over {axes} along the weights alone" if batch else
         f"{copies} devices do the same work: nothing that {one['name']} multiplies is split over {axes}, and "
-        f"{leaves[0]['name']} {array(leaves[0])} {comes} to each",
+        f"{leaves[0]['name']} {array(leaves[0])} comes {'the same' if pmap else 'whole'} to each"
+    )  # fmt: skip
+    return Found(
+        "replicated", one["name"], first(one["lines"]), message,
         tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves), advice,
         sum(leaf["bytes"] for leaf in leaves), code="SL235", see=tuple(see),
     )  # fmt: skip
