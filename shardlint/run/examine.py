@@ -119,7 +119,8 @@ def _all(
     found += placement.from_one_device(functions, run)
     found += placement.on_one_device(functions, run)
     batches = list(devices.batch_whole(events, compiled, large))
-    told = {one.function for one in (*found, *batches) if one.kind in ("replicated", "unused-axis", "one-device", "gathered")}
+    kinds = ("replicated", "unused-axis", "one-device", "gathered")
+    told = {one.function for one in (*found, *batches) if one.kind in kinds}
     batches += idle(functions, run, events, told)
     codes = {(one.line.file, one.line.line): one.code for one in devices.left_behind(events, large, set())}
     found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]

@@ -1,4 +1,4 @@
-"""Work that several devices do alike: nothing that a function multiplies is split over an axis, and its batch lies whole.
+"""Work that several devices do alike: nothing that a function multiplies is split over an axis, and its batch is whole.
 
 Told by the products themselves, and not by how arrays lie: what lies whole may be cut by a constraint, and the state of
 an optimizer may be split (ZeRO-1) where no batch is.
@@ -79,7 +79,7 @@ def _in_products(
 
 
 def _along_weights(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:
-    """A training step whose work is split along the weights alone, also over an axis that by its name is the batch's."""
+    """A training step whose work is split along the weights alone, even over an axis that its name gives the batch."""
     axes = {name: size for name, size in compiled.program.mesh.items() if size > 1 and _DATA.match(name)}
     if not compiled.weights_only or not axes or not any(is_state(leaf, compiled) for leaf in compiled.arguments):
         return None
@@ -111,7 +111,9 @@ def _in_regions(one: dict[str, Any], made: set[str]) -> Found | None:
     return _found(one, leaves, facts["axes"], facts["pmap"]) if leaves and copies**2 >= one["devices"] else None
 
 
-def _found(one: dict[str, Any], leaves: list[dict[str, Any]], free: Mapping[str, int], pmap: bool, batch: bool = False) -> Found:
+def _found(
+    one: dict[str, Any], leaves: list[dict[str, Any]], free: Mapping[str, int], pmap: bool, batch: bool = False
+) -> Found:
     leaves = sorted(leaves, key=lambda leaf: -leaf["bytes"])[:6]
     axes, copies = " and ".join(map(repr, free)), math.prod(free.values())
     name = repr(next(iter(free))) if len(free) == 1 else str(tuple(free))
@@ -124,8 +126,8 @@ def _found(one: dict[str, Any], leaves: list[dict[str, Any]], free: Mapping[str,
         f"place the batch first: jax.device_put(x, NamedSharding(mesh, P({name})))"
     )  # fmt: skip
     message = (
-        f"no device has its own part of the batch: {leaves[0]['name']} {array(leaves[0])} comes whole to each, and what "
-        f"{one['name']} multiplies is split over {axes} along the weights alone" if batch else
+        f"no device has its own part of the batch: {leaves[0]['name']} {array(leaves[0])} comes whole to each, and "
+        f"what {one['name']} multiplies is split over {axes} along the weights alone" if batch else
         f"{copies} devices do the same work: nothing that {one['name']} multiplies is split over {axes}, and "
         f"{leaves[0]['name']} {array(leaves[0])} comes {'the same' if pmap else 'whole'} to each"
     )  # fmt: skip

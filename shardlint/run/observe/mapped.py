@@ -84,7 +84,8 @@ def called_pmap(jax: Any) -> dict[str, Any] | None:
             code = inspect.unwrap(function).__code__
             static = set(found.get("static_broadcasted_tuple") or ())
             names = (*code.co_varnames[: code.co_argcount], *(f"args[{at}]" for at in range(99)))
-            taken = {name: one for at, (name, one) in enumerate(zip(names, frame.f_locals["args"], strict=False)) if at not in static}
+            given = enumerate(zip(names, frame.f_locals["args"], strict=False))
+            taken = {name: one for at, (name, one) in given if at not in static}
             paths = [
                 name + jax.tree_util.keystr(path)
                 for name, one in (*taken.items(), *sorted(frame.f_locals["kwargs"].items()))

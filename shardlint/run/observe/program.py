@@ -35,11 +35,11 @@ def product(eqn: Any) -> int:
     if eqn.primitive.name == "dot_general":
         (contracted, _), _ = eqn.params["dimension_numbers"]
         shape = eqn.invars[0].aval.shape
-        return math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[at] for at in contracted)
+        return int(math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[at] for at in contracted))
     if eqn.primitive.name == "conv_general_dilated":
         kernel = eqn.invars[1].aval.shape
         out = eqn.params["dimension_numbers"].rhs_spec[0]
-        return math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel) // max(1, kernel[out])
+        return int(math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel)) // max(1, int(kernel[out]))
     return 0
 
 

@@ -92,7 +92,7 @@ def parts(jax: Any, one: Any) -> list[Any]:
     """A sample of what each device holds of an array that is split, or of a row for each that the host has."""
     sharding = getattr(one, "sharding", None)
     if sharding is None or len(sharding.device_set) < 2:
-        shape = getattr(one, "shape", ())
+        shape = tuple(getattr(one, "shape", ()))
         rows = list(one) if len(shape) > 1 and shape[0] == jax.local_device_count() else []
         samples = [_sample(jax, row) for row in rows]
     elif len({str(shard.index) for shard in one.addressable_shards}) < 2:
