@@ -21,8 +21,8 @@ from shardlint.run.forced import forced
 from shardlint.run.functions import Function, function_of
 from shardlint.run.rematerialised import gathered_to_be_cut
 from shardlint.source.patterns import regex
-from shardlint.verify.facts import Array, Program, Warned
-from shardlint.verify.inside.hlo import read
+from shardlint.verify.facts import Array, Product, Program, Warned
+from shardlint.verify.inside.hlo import Read, read
 from shardlint.verify.inside.hlo.axes import Axes, tiling
 from shardlint.verify.inside.hlo.module import Instruction, Module, parse, split, value_at
 from shardlint.verify.inside.hlo.shapes import Shape, arrays
@@ -62,6 +62,10 @@ class Compiled:
     program: Program
     unplaced: frozenset[str]
     digest: str
+    divided: frozenset[str] | None = None
+    """The mesh axes that split one of its products; None where that cannot be told."""
+    weights_only: bool = False
+    """Whether its products are split along weights, or what these have in common with the batch, and nowhere else."""
 
     @property
     def devices(self) -> int:
@@ -105,11 +109,12 @@ def _compiled(path: Path) -> Compiled | None:
     replicas = _count(module, "replica_count")
     mesh = _mesh(path, original if "sdy.mesh" in module.header else "", module)
     collectives, warned = [], []
-    local = module
+    local, divided, made = module, None, None
     if after is not None:
         axes = mesh or {"": module.partitions}
-        made = read(after.read_text("utf-8", "replace"), axes, original=original)
-        local = made.module
+        text = before.read_text("utf-8", "replace") if before is not None else ""
+        made = read(after.read_text("utf-8", "replace"), axes, before=text, original=original)
+        local, divided = made.module, _divided(made, text)
         # Without a mesh they run over an axis without a name.
         collectives = [
             replace(one, axes=tuple(name for name in one.axes if name)) for one in made.collectives
@@ -125,7 +130,10 @@ def _compiled(path: Path) -> Compiled | None:
     elif replicas > 1:
         local = module
         collectives = read(original, {"replicas": replicas}).collectives
-    chosen = parse(before.read_text("utf-8", "replace")) if before is not None else module
+    chosen = (
+        made.before if made is not None and before is not None
+        else parse(before.read_text("utf-8", "replace")) if before is not None else module
+    )  # fmt: skip
     final = _header(end) if end is not None else ""
     leaves = tuple(_arrays(path, module, chosen, local, final, Axes(mesh) if mesh else None))
     if replicas > 1:
@@ -151,7 +159,32 @@ def _compiled(path: Path) -> Compiled | None:
         program,
         frozenset(unplaced if module.partitions > 1 else ()),
         hashlib.sha256(original.encode()).hexdigest()[:16],
+        divided,
+        divided is not None and _weights_only(made),
     )
+
+
+def _divided(made: Read, before: str) -> frozenset[str] | None:
+    """The axes that split a product; None where one is not known, or a region divides the work itself."""
+    products = sum(
+        one.opcode in ("dot", "convolution") for each in made.module.computations.values() for one in each
+    )
+    if not products or products != len(made.products) or "SPMDFullToShardShape" in before:
+        return None
+    return frozenset(name for one in _forward(made) for name in (*one.free, *one.reduced, *one.batch))
+
+
+def _weights_only(made: Read | None) -> bool:
+    kinds = {one.parallelism for one in _forward(made)} if made is not None else set()
+    return "tensor" in kinds and not kinds & {"data", "hybrid"}
+
+
+def _forward(made: Read) -> list[Product]:
+    """Products that are not of a gradient: that may be split for the state of an optimizer, where what it is the
+    gradient of is not.
+    """
+    first = [one for one in made.products if not one.text.endswith(("(backward)", "(recomputed)"))]
+    return first or made.products
 
 
 def _parts(path: Path) -> tuple[Path | None, Path | None, Path | None]:

@@ -12,6 +12,7 @@ from shardlint.run import layouts, placement, rules
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
 from shardlint.run.functions import Function
+from shardlint.run.idle import idle
 from shardlint.run.observed import devices, names, regions, requests, taken
 from shardlint.run.observed import events as seen
 from shardlint.run.observed.events import Events
@@ -19,7 +20,7 @@ from shardlint.run.recompiled import recompiled
 from shardlint.run.run import Run
 from shardlint.verify.facts import Line
 
-_LEAST = 4096
+_LEAST = 256
 _MOST = 2**20
 _SHARE = 64
 
@@ -117,9 +118,13 @@ def _all(
     found += placement.unused_axes(run)
     found += placement.from_one_device(functions, run)
     found += placement.on_one_device(functions, run)
+    batches = list(devices.batch_whole(events, compiled, large))
+    kinds = ("replicated", "unused-axis", "one-device", "gathered")
+    told = {one.function for one in (*found, *batches) if one.kind in kinds}
+    batches += idle(functions, run, events, told)
     codes = {(one.line.file, one.line.line): one.code for one in devices.left_behind(events, large, set())}
     found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
-    return [*found, *devices.batch_whole(events, compiled, large), *_seen(found, events, large)]
+    return [*found, *batches, *_seen(found, events, large)]
 
 
 def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]:

@@ -62,7 +62,8 @@ def _brought(of: str, axes: str, one: Compiled) -> bool:
     if any(leaf.axes is None and leaf.copies < one.partitions for leaf in taken):
         return True
     batch = {name for leaf in taken for names in leaf.axes or () for name in names}
-    return set(axes.replace("'", "").split(" and ")) <= batch
+    # A batch that comes whole is split inside, by a constraint: over which axes is not known here.
+    return not batch or set(axes.replace("'", "").split(" and ")) <= batch
 
 
 def _least(one: Compiled, run: Run) -> int:

@@ -60,8 +60,10 @@ def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:
             continue
         largest = max((one for one, _ in found), key=lambda one: one.bytes)
         names = tuple(dict.fromkeys(axis for one, _ in found for axis in one.axes))
-        of = next(filter(None, (_argument(instruction) for _, instruction in found)), "")
-        words = [instruction.op_name for _, instruction in found]
+        # What little is moved beside it says nothing of the rest.
+        most = [instruction for one, instruction in found if one.moved * 2 >= largest.moved]
+        of = next(filter(None, map(_argument, most)), "")
+        words = [instruction.op_name for instruction in most]
         brought = of and not any("dot_general" in word or "transpose(" in word for word in words)
         cut = brought or any(word.rpartition("/")[2] in _CUTS for word in words)
         text = f"{'a part of ' + of if of else largest.array}|{' and '.join(map(repr, names))}|{of}"

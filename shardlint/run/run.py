@@ -29,7 +29,8 @@ class Run:
 
     def _note(self, one: Compiled) -> None:
         for leaf in one.program.arrays:
-            if self.is_large(leaf, one) and leaf.copies < one.partitions:
+            # By its size when whole: beside much that lies whole, what a device holds of a split array is little.
+            if self.is_large(leaf, one, leaf.bytes_whole) and leaf.copies < one.partitions:
                 self._paths.setdefault(leaf.array, set()).add(leaf.where)
                 for devices in (one.partitions, 0):
                     if leaf.role == "in" and is_state(leaf, one):
@@ -37,10 +38,12 @@ class Run:
                     if key := last_key(leaf.where):
                         self._named.setdefault((leaf.array, key, devices), (one, leaf))
 
-    def is_large(self, leaf: Array, one: Compiled) -> bool:
-        """Whether an array is worth a word: by itself, and beside the others its function holds."""
+    def is_large(self, leaf: Array, one: Compiled, size: int = 0) -> bool:
+        """Whether an array is worth a word: by itself, and beside the others its function holds. It counts with `size`,
+        or with what a device holds of it.
+        """
         held = max(sum(each.bytes for each in part) for part in (one.arguments, one.results))
-        return leaf.bytes_whole >= self.limit and leaf.bytes >= _SHARE * held
+        return leaf.bytes_whole >= self.limit and (size or leaf.bytes) >= _SHARE * held
 
     def is_whole(self, leaf: Array, one: Compiled) -> bool:
         """Whether an array is large and lies whole on every device."""

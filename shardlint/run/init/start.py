@@ -92,8 +92,10 @@ def _python_of(words: Sequence[str]) -> str:
 
 def _told(functions: Sequence[Function], file: Path, options: Sequence[str]) -> Iterator[str]:
     good = [one for one in functions if not one.broken]
-    names = ", ".join(one.name for one in good) or "none"
-    yield f"wrote {file}: {len(good)} fixture{'' if len(good) == 1 else 's'} ({names}), which pass"
+    names = ", ".join(one.name for one in good)
+    several = "" if len(good) == 1 else "s"
+    passing = f"{len(good)} fixture{several} ({names}), which pass{'' if several else 'es'}"
+    yield f"wrote {file}: {passing if good else 'no fixture that passes'}"
     if good:
         again = shlex.join(["shardlint", "verify", str(file), *options])
         yield f"review it, and the goldens in {golden_path(f'{file}::x').parent}; then: {again}"

@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import Any
 
-from . import processes, program, region
+from . import again, mapped, processes, program, region
 from .frames import place, stack
 from .sink import quiet, write
 from .taken import taken
@@ -80,6 +80,7 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
         "work": program.work(jaxpr),
         "lines": lines,
         "regions": [],
+        "again": [],
         "pmap": pmap,
         "moves": program.only_moves(jaxpr),
         "whole": [],
@@ -89,6 +90,8 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
             for v in jaxpr.invars
         ),
     }
+    if facts["name"] == "_fun":
+        _by_pmap(facts)
     if "SHARDLINT_RUN_PROCESS" in os.environ:
         facts["digest"] = processes.digest(computation)
     computations[computation] = facts
@@ -100,6 +103,7 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
         seen = region.judge(eqn, lines, half, counts)
         facts["whole"] += _wholes(eqn, jaxpr, seen)
         facts["regions"].append(seen)
+        facts["again"].append(again.note(eqn, lines, half, counts, jaxpr))
         if seen["seen"]:
             write("region", **seen)
     if pmap:
@@ -119,6 +123,16 @@ def _look_for_taken(jaxpr: Any, donated: Any, facts: dict[str, Any]) -> None:
             "donated-inside", inner=one["inner"], name=facts["name"], defined=facts["defined"], lines=one["lines"],
             arguments=shown[:4], count=len(shown), bytes=size,
         )  # fmt: skip
+
+
+@quiet
+def _by_pmap(facts: dict[str, Any]) -> None:
+    """The names that the user gave to what `pmap` runs."""
+    import jax
+
+    known = mapped.called_pmap(jax)
+    if known is not None and len(known["arguments"]) == len(facts["arguments"]):
+        facts.update(known)
 
 
 def _wholes(eqn: Any, jaxpr: Any, seen: dict[str, Any]) -> list[Any]:

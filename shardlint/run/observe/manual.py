@@ -7,10 +7,12 @@ taken for varying may still be equal everywhere (a ring of `ppermute`): such one
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from . import program
 from .frames import of_traceback, place
 from .rings import rings
 from .sums import all_slices, collective, other_rows
@@ -31,6 +33,8 @@ from .values import (
     only_counts,
     scan_counts,
 )
+
+_DRAWN = 4
 
 
 def walk(jaxpr: Any, values: Sequence[Value], region: Region) -> list[Value]:
@@ -86,8 +90,11 @@ def _special(eqn: Any, name: str, taken: list[Value], region: Region, consumers:
         joined = _join(taken)
         lines = tuple(map(tuple, region.lines(eqn)[:4]))
         return [Value(joined.over, joined.given, lines, joined.loose)] * len(eqn.outvars)
+    if name == "sort" and any(value.random for value in taken):
+        return None  # a permutation, or the numbers in order: drawn all the same
     if name in ENDS_RANDOM:
         joined = _join(taken)
+        region.multiplied(eqn, joined, program.product(eqn))
         return [replace(joined, random=())] * len(eqn.outvars)
     if name in ("sub", "add", "add_any"):
         all_slices(eqn, region)
@@ -133,7 +140,7 @@ def _same_numbers(eqn: Any, taken: list[Value], region: Region) -> None:
     for at, value in enumerate(taken):
         if not value.random or not value.given or value.loose or hasattr(eqn.invars[at], "val"):
             continue
-        if getattr(eqn.invars[at].aval, "shape", None) != shape:
+        if not _several(tuple(getattr(eqn.invars[at].aval, "shape", ())), shape):
             continue
         others = [
             each
@@ -145,6 +152,14 @@ def _same_numbers(eqn: Any, taken: list[Value], region: Region) -> None:
         missing = sorted({axis for each in others for axis in each.over} - value.over)
         if missing:
             region.tell("same-random", eqn, list(map(list, value.random)), axes=missing)
+
+
+def _several(drawn: tuple[int, ...], shape: tuple[int, ...]) -> bool:
+    """Whether random numbers are drawn for each element of a shape, or for each row of it: one number for all of a
+    device's data may be meant.
+    """
+    fits = len(drawn) == len(shape) and all(one in (1, part) for one, part in zip(drawn, shape, strict=True))
+    return fits and math.prod(drawn) >= _DRAWN
 
 
 def _nested(eqn: Any, name: str, taken: list[Value], region: Region) -> list[Value] | None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from typing import Any
 
-from .frames import is_user, user_line
+from .frames import is_user, user_line, walk
 from .sink import quiet, write
 
 _lines: dict[str, list[Any]] = {}
@@ -68,6 +69,31 @@ def line_of(source: str) -> list[Any] | None:
 def only_pmap() -> list[Any] | None:
     """The line of the `pmap`, where there is one."""
     return _pmaps[0] if len(set(map(tuple, _pmaps))) == 1 else None
+
+
+def called_pmap(jax: Any) -> dict[str, Any] | None:
+    """Of the `pmap` that is being called: the function it was given, and its arguments by their paths. Where `pmap` is
+    a jit of a `shard_map` of a function of jax, the program itself knows neither.
+    """
+    for frame in walk(sys._getframe(1)):
+        if frame.f_code.co_name == "wrapped" and frame.f_code.co_filename.endswith("pmap.py"):
+            found = inspect.getclosurevars(frame.f_locals["infer_params"]).nonlocals
+            function = found["wrapped_fun"].f
+            while isinstance(function, functools.partial):
+                function = function.func
+            code = inspect.unwrap(function).__code__
+            static = set(found.get("static_broadcasted_tuple") or ())
+            names = (*code.co_varnames[: code.co_argcount], *(f"args[{at}]" for at in range(99)))
+            given = enumerate(zip(names, frame.f_locals["args"], strict=False))
+            taken = {name: one for at, (name, one) in given if at not in static}
+            paths = [
+                name + jax.tree_util.keystr(path)
+                for name, one in (*taken.items(), *sorted(frame.f_locals["kwargs"].items()))
+                for path, _ in jax.tree_util.tree_flatten_with_path(one)[0]
+            ]
+            line = [code.co_filename, code.co_firstlineno, code.co_name]
+            return {"name": code.co_name, "defined": line if is_user(line[0]) else None, "arguments": paths}
+    return None
 
 
 def of_function(name: str, file: str) -> list[Any] | None:

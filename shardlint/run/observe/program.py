@@ -27,28 +27,20 @@ def operations(jaxpr: Any, times: int = 1, manual: int = 1) -> Iterator[tuple[An
 
 def work(jaxpr: Any) -> int:
     """Multiplications of matrices and convolutions in a program, in all."""
-    total = 0
-    for eqn, times, manual in operations(jaxpr):
-        if eqn.primitive.name == "dot_general":
-            (contracted, _), _ = eqn.params["dimension_numbers"]
-            shape = eqn.invars[0].aval.shape
-            total += (
-                times
-                * manual
-                * math.prod(eqn.outvars[0].aval.shape)
-                * math.prod(shape[at] for at in contracted)
-            )
-        elif eqn.primitive.name == "conv_general_dilated":
-            kernel = eqn.invars[1].aval.shape
-            out = eqn.params["dimension_numbers"].rhs_spec[0]
-            total += (
-                times
-                * manual
-                * math.prod(eqn.outvars[0].aval.shape)
-                * math.prod(kernel)
-                // max(1, kernel[out])
-            )
-    return total
+    return sum(times * manual * product(eqn) for eqn, times, manual in operations(jaxpr))
+
+
+def product(eqn: Any) -> int:
+    """How much an operation multiplies, where it is a product of matrices or a convolution."""
+    if eqn.primitive.name == "dot_general":
+        (contracted, _), _ = eqn.params["dimension_numbers"]
+        shape = eqn.invars[0].aval.shape
+        return int(math.prod(eqn.outvars[0].aval.shape) * math.prod(shape[at] for at in contracted))
+    if eqn.primitive.name == "conv_general_dilated":
+        kernel = eqn.invars[1].aval.shape
+        out = eqn.params["dimension_numbers"].rhs_spec[0]
+        return int(math.prod(eqn.outvars[0].aval.shape) * math.prod(kernel)) // max(1, int(kernel[out]))
+    return 0
 
 
 def nbytes(one: Any) -> int:

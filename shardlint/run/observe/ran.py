@@ -9,13 +9,13 @@ import functools
 import weakref
 from typing import Any
 
-from . import replicas
+from . import again, replicas
 from .frames import stack
 from .lowered import executables
 from .program import nbytes, spec_text
 from .sink import quiet, write
 
-_LEAST = 4096
+_LEAST = 256
 _MOST = 400
 _first: dict[Any, list[Any]] = {}
 _ran: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -66,6 +66,7 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
         for at, one in enumerate(args[:_MOST])
         if nbytes(one) >= _LEAST
     ]
+    again.look(jax, known.pop("again", ()), args, known["regions"])
     equal = replicas.equal_rows(jax, names, args) if _has_pmap(known) else []
     return {"known": known, "taken": taken, "lines": lines, "equal": equal}
 
@@ -97,6 +98,7 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
             moves=known["moves"],
             taken=before["taken"],
             given=given,
+            idle=_idle(known),
         )
     if any(not each.get("checked") for each in known["regions"]):
         at_call = {"name": known["name"], "defined": known["defined"], "lines": before["lines"]}
@@ -106,6 +108,16 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
             collectives = sum(each["collectives"] for each in known["regions"])
             for found in replicas.parted(jax, results, names, before["equal"]):
                 write("parted", collectives=collectives, regions=_lines_of(known), **at_call, **found)
+
+
+def _idle(known: dict[str, Any]) -> dict[str, Any]:
+    """The axes along which all devices multiply the same, where regions do most of what a program multiplies."""
+    regions = [each for each in known["regions"] if each.get("work")]
+    if not regions or sum(each["work"] for each in regions) * 10 < known["work"] * 9:
+        return {}
+    axes = set(regions[0]["idle"]).intersection(*(each["idle"] for each in regions))
+    sizes = {name: size for each in regions for name, size in each["axes"].items() if name in axes}
+    return {"axes": sizes, "made": regions[0]["made"], "pmap": regions[0]["pmap"]} if sizes else {}
 
 
 def _lines_of(known: dict[str, Any]) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -49,12 +50,19 @@ def _source_of(eqn: Any) -> str:
     return _source(inner(eqn.params.get("jaxpr", eqn.params.get("call_jaxpr"))))
 
 
-def judge(eqn: Any, lines: list[Any], half: str = "", counts: frozenset[int] = frozenset()) -> dict[str, Any]:
+def judge(
+    eqn: Any,
+    lines: list[Any],
+    half: str = "",
+    counts: frozenset[int] = frozenset(),
+    equal: frozenset[int] = frozenset(),
+) -> dict[str, Any]:
     """What was seen in a region, and where it was made and called; `half` says which half of a gradient it may be,
-    `counts` which of its arguments are constants that only count.
+    `counts` which of its arguments are constants that only count, `equal` which hold the same on all devices.
     """
     pmap = eqn.primitive.name == "xla_pmap"
     taken, given, sizes, checked = _of_pmap(eqn) if pmap else of_shard_map(eqn)
+    taken = [frozenset() if at in equal else axes for at, axes in enumerate(taken)]
     body = inner(eqn.params["call_jaxpr" if pmap else "jaxpr"])
     info = getattr(body, "debug_info", None) or getattr(eqn.params.get("jaxpr"), "debug_info", None)
     source = str(getattr(info, "func_src_info", "") or "")
@@ -68,9 +76,12 @@ def judge(eqn: Any, lines: list[Any], half: str = "", counts: frozenset[int] = f
     region = judge_body(
         body, taken, given, sizes, checked, called, info, pmap, differentiated, parts, half == "second", counts
     )
+    products = [(much, over) for much, over in region.products.values() if much]
     return {
         "seen": region.seen,
-        "function": source.split(" at ")[0],
+        "function": source.split(" at ")[0] if place(source) else "",
+        "work": sum(much for much, _ in products) * math.prod(sizes.values()),
+        "idle": sorted(frozenset(sizes).difference(*(over for _, over in products))) if products else [],
         "defined": place(source),
         "made": made_at,
         "called": called[:4],
@@ -142,6 +153,11 @@ def _result(
         reduced = eqn is not None and region.collectives
         if reduced:
             region.seen.append({"what": "equal", "axes": equal, **facts})
+
+
+def taken_by(eqn: Any) -> list[Names]:
+    """The axes that each argument of a region is split over."""
+    return (_of_pmap(eqn) if eqn.primitive.name == "xla_pmap" else of_shard_map(eqn))[0]
 
 
 def of_shard_map(eqn: Any) -> tuple[list[Names], list[Names], dict[str, int], bool]:

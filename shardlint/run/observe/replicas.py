@@ -21,7 +21,7 @@ def unequal(jax: Any, results: Sequence[Any], names: Sequence[str]) -> Iterator[
             if sample is None:
                 break
             known = first.setdefault(key, (shard.device, sample))
-            if known[1] is not sample and not _same(known[1], sample):
+            if known[1] is not sample and not same(known[1], sample):
                 yield {
                     "result": names[at] if at < len(names) else f"[{at}]", "shape": list(one.shape),
                     "dtype": str(one.dtype), "pair": [known[0].id, shard.device.id],
@@ -36,7 +36,7 @@ def equal_rows(jax: Any, names: Sequence[str], args: Sequence[Any]) -> list[tupl
     found: list[tuple[Any, ...]] = []
     for at, one in _largest(args):
         rows = _rows(jax, one)
-        if rows and all(_same(rows[0], row) for row in rows[1:]):
+        if rows and all(same(rows[0], row) for row in rows[1:]):
             name = names[at] if at < len(names) else f"argument {at}"
             found.append((tuple(one.shape), str(one.dtype), name, bool((rows[0] == rows[0][:1]).all())))
     return found
@@ -57,7 +57,7 @@ def parted(
         if not rows:
             continue
         empty = all(each[3] for each in like)
-        if all(_same(rows[0], row) for row in rows[1:]):
+        if all(same(rows[0], row) for row in rows[1:]):
             kept = kept or not empty
             continue
         name = names[at] if at < len(names) else f"[{at}]"
@@ -70,7 +70,7 @@ def parted(
 def rows_differ(jax: Any, one: Any) -> bool:
     """Whether the rows of an array that has one for each device are not the same."""
     rows = _rows(jax, one)
-    return bool(rows) and not all(_same(rows[0], row) for row in rows[1:])
+    return bool(rows) and not all(same(rows[0], row) for row in rows[1:])
 
 
 def _rows(jax: Any, one: Any) -> list[Any]:
@@ -86,6 +86,20 @@ def _rows(jax: Any, one: Any) -> list[Any]:
         return []
     rows = [_sample(jax, shard.data) for shard in shards]
     return [] if any(row is None for row in rows) else rows
+
+
+def parts(jax: Any, one: Any) -> list[Any]:
+    """A sample of what each device holds of an array that is split, or of a row for each that the host has."""
+    sharding = getattr(one, "sharding", None)
+    if sharding is None or len(sharding.device_set) < 2:
+        shape = tuple(getattr(one, "shape", ()))
+        rows = list(one) if len(shape) > 1 and shape[0] == jax.local_device_count() else []
+        samples = [_sample(jax, row) for row in rows]
+    elif len({str(shard.index) for shard in one.addressable_shards}) < 2:
+        return []
+    else:
+        samples = [_sample(jax, shard.data) for shard in one.addressable_shards]
+    return [] if any(sample is None for sample in samples) else samples
 
 
 def _largest(arrays: Sequence[Any]) -> list[tuple[int, Any]]:
@@ -105,7 +119,8 @@ def _sample(jax: Any, data: Any) -> Any:
     return flat[::step][:_SAMPLE]
 
 
-def _same(one: Any, other: Any) -> bool:
+def same(one: Any, other: Any) -> bool:
+    """Whether two samples hold the same numbers, but for rounding."""
     import numpy as np
 
     if one.shape != other.shape:

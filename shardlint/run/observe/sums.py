@@ -121,7 +121,7 @@ def other_rows(eqn: Any, taken: Sequence[Value], region: Region) -> None:
     """A lookup by numbers that are the same on all devices, in a table of which each has other rows."""
     split = region.dimensions.get(_root(eqn.invars[0], region))
     numbers = taken[1]
-    if not split or not numbers.given or numbers.loose or hasattr(eqn.invars[1], "val"):
+    if not split or not numbers.given or numbers.loose or numbers.random or hasattr(eqn.invars[1], "val"):
         return
     shape = eqn.invars[0].aval.shape
     for at in eqn.params["dimension_numbers"].start_index_map:

@@ -69,6 +69,13 @@ class Region:
     dimensions: dict[Any, list[frozenset[str]]] = field(default_factory=dict)
     """The axes that split each dimension of an argument."""
     told: set[Any] = field(default_factory=set)
+    products: dict[int, tuple[int, Names]] = field(default_factory=dict)
+    """Of each product of matrices how much it multiplies, and the axes along which that differs."""
+
+    def multiplied(self, eqn: Any, value: Value, much: int) -> None:
+        """Take down a product."""
+        over = self.products.get(id(eqn), (0, NONE))[1] | value.over
+        self.products[id(eqn)] = (much, frozenset(self.sizes) if value.loose else over)
 
     def tell(self, what: str, eqn: Any, lines: list[Any] | None = None, **facts: Any) -> None:
         """Take down what was seen at an operation, once a line."""
@@ -98,7 +105,13 @@ def only_counts(constant: Any) -> bool:
     """
     aval = getattr(constant, "aval", None)
     kind = getattr(getattr(aval, "dtype", None), "kind", "")
-    return kind in "iub" and 0 < int(getattr(aval, "size", 0)) <= _COUNTS
+    return kind in "iub" and 0 < int(getattr(aval, "size", 0)) <= _COUNTS and not is_key(aval)
+
+
+def is_key(aval: Any) -> bool:
+    """Whether an array is a key for random numbers, or several: typed, or the two or four words of one."""
+    dtype, shape = getattr(aval, "dtype", None), getattr(aval, "shape", ())
+    return str(dtype).startswith("key<") or (str(dtype) == "uint32" and tuple(shape[-1:]) in ((2,), (4,)))
 
 
 def axes_of(eqn: Any) -> tuple[str, ...]:

@@ -39,7 +39,8 @@ def manual(events: Events) -> Iterator[Found]:
 
 def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     what, axes = seen["what"], " and ".join(map(repr, seen["axes"]))
-    name, place = region["function"] or "the mapped function", first(seen["lines"])
+    name = region["function"] or (function(seen["lines"][0]) if seen["lines"] else "the mapped function")
+    place = first(seen["lines"])
     made = line(region["made"]) if region["made"] else Line()
     axis = repr(seen["axes"][0]) if len(seen["axes"]) == 1 else str(tuple(seen["axes"]))
     see = tuple(

@@ -379,15 +379,19 @@ class _Code:
         if isinstance(value, jax.sharding.NamedSharding):
             parts = ", ".join(repr(part) for part in value.spec)
             return f"NamedSharding(mesh, PartitionSpec({parts}))"
+        if isinstance(value, jax.sharding.PartitionSpec):
+            self.imports.add("jax")
+            return f"jax.sharding.PartitionSpec({', '.join(map(repr, value))})"
         if type(value).__name__ == "UnspecifiedValue":
             return "None"
+        if isinstance(value, dict):
+            inside = "{" + ", ".join(f"{_literal(key)!r}: {self.of(one)}" for key, one in value.items()) + "}"
+            return inside if type(value) is dict else f"{self.known(type(value))}({inside})"
         if made is not None and (told := made.of(value)) is not None:
             self.imports |= told[1]
             return f"not_negative({told[0]})" if _never_negative(value) else str(told[0])
         if isinstance(value, (jax.Array, jax.numpy.ndarray)) or hasattr(value, "__array__"):
             return self.array(value)
-        if type(value) is dict:
-            return "{" + ", ".join(f"{_literal(key)!r}: {self.of(one)}" for key, one in value.items()) + "}"
         if isinstance(value, tuple) and hasattr(value, "_fields"):
             name = self.known(type(value))
             return (

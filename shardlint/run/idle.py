@@ -1,0 +1,138 @@
+"""Work that several devices do alike: nothing that a function multiplies is split over an axis, and its batch is whole.
+
+Told by the products themselves, and not by how arrays lie: what lies whole may be cut by a constraint, and the state of
+an optimizer may be split (ZeRO-1) where no batch is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, array, first, line
+from shardlint.run.rules import different
+from shardlint.run.run import Run, is_state
+from shardlint.source.patterns import regex
+from shardlint.verify.facts import Array
+
+_DATA = regex(r"(?i)(data|batch|dp|fsdp|ddp|hsdp|replica|zero)(_|\b|\d)")
+_WORK = 2**16
+_PART = 8
+_LEAST = 256
+
+
+def idle(functions: Sequence[Sequence[Compiled]], run: Run, events: Events, told: set[str]) -> Iterator[Found]:
+    """Functions whose devices do the same; those of `told` are known to already."""
+    ran = [one for one in events.of("ran") if one["lines"]]
+    least = max(_WORK, max((one["work"] for one in ran), default=0) // _PART)
+    made = {array(leaf) for one in ran for leaf in one["given"]}
+    used = _used(run)
+    seen = set()
+    for one in ran:
+        if one["work"] < least or one["name"] in told or one["devices"] < 2:
+            continue
+        place = first(one["lines"])
+        found = _in_regions(one, made) or _in_products(one, functions, made, used)
+        if found is not None and place not in seen:
+            seen.add(place)
+            yield found
+
+
+def _used(run: Run) -> Mapping[tuple[tuple[str, int], ...], set[str]]:
+    """The axes of each mesh that something is split over, anywhere in the program."""
+    found: dict[tuple[tuple[str, int], ...], set[str]] = defaultdict(set)
+    for one in run.spread:
+        names = found[tuple(one.program.mesh.items())]
+        names |= {name for leaf in one.program.arrays for axes in leaf.axes or () for name in axes}
+        names |= {name for moved in one.program.collectives for name in moved.axes}
+    return found
+
+
+def _in_products(
+    one: dict[str, Any], functions: Sequence[Sequence[Compiled]], made: set[str], used: Mapping[Any, set[str]]
+) -> Found | None:
+    """Of what the compiler partitioned: the axes that split none of its products."""
+    if not one["defined"]:
+        return None
+    file, number, _ = one["defined"]
+    for each in functions:
+        if each[0].function.line.file != file or each[0].function.line.line != number:
+            continue
+        for compiled in different(each):
+            mesh, split = compiled.program.mesh, compiled.divided
+            if found := _along_weights(one, compiled, made):
+                return found
+            free = {name: size for name, size in mesh.items() if size > 1 and split is not None and name not in split}
+            copies = math.prod(free.values())
+            # An axis for another day, beside a larger one that does the work, is no mistake.
+            if not free or (copies**2 < compiled.partitions and not used[tuple(mesh.items())] & set(free)):
+                continue
+            whole = {leaf.where for leaf in compiled.arguments if _whole(leaf, compiled, copies)}
+            leaves = [leaf for leaf in one["taken"] if leaf["name"] in whole and array(leaf) not in made]
+            if leaves:
+                return _found(one, leaves, free, False)
+    return None
+
+
+def _along_weights(one: dict[str, Any], compiled: Compiled, made: set[str]) -> Found | None:
+    """A training step whose work is split along the weights alone, even over an axis that its name gives the batch."""
+    axes = {name: size for name, size in compiled.program.mesh.items() if size > 1 and _DATA.match(name)}
+    if not compiled.weights_only or not axes or not any(is_state(leaf, compiled) for leaf in compiled.arguments):
+        return None
+    whole = {leaf.where for leaf in compiled.arguments if _whole(leaf, compiled, math.prod(axes.values()))}
+    leaves = [leaf for leaf in one["taken"] if leaf["name"] in whole and array(leaf) not in made]
+    return _found(one, leaves, axes, False, batch=True) if leaves else None
+
+
+def _whole(leaf: Array, one: Compiled, copies: int) -> bool:
+    """Whether an argument could be split among the devices that do the same, and lies whole; state may."""
+    return (
+        leaf.copies == one.partitions and len(leaf.shape) > 0 and leaf.shape[0] % copies == 0
+        and leaf.bytes_whole >= _LEAST and not is_state(leaf, one)
+    )  # fmt: skip
+
+
+def _in_regions(one: dict[str, Any], made: set[str]) -> Found | None:
+    """Of manual regions: the axes along which what they multiply does not differ."""
+    facts = one.get("idle") or {}
+    if not facts:
+        return None
+    copies = math.prod(facts["axes"].values())
+    leaves = [
+        leaf
+        for leaf in one["taken"]
+        if leaf["shape"] and leaf["shape"][0] % copies == 0 and array(leaf) not in made and leaf["bytes"] >= _LEAST
+        and (facts["pmap"] or leaf["devices"] < 2 or leaf["held"] == leaf["bytes"])
+    ]
+    return _found(one, leaves, facts["axes"], facts["pmap"]) if leaves and copies**2 >= one["devices"] else None
+
+
+def _found(
+    one: dict[str, Any], leaves: list[dict[str, Any]], free: Mapping[str, int], pmap: bool, batch: bool = False
+) -> Found:
+    leaves = sorted(leaves, key=lambda leaf: -leaf["bytes"])[:6]
+    axes, copies = " and ".join(map(repr, free)), math.prod(free.values())
+    name = repr(next(iter(free))) if len(free) == 1 else str(tuple(free))
+    facts = one.get("idle") or {}
+    see = [("defined", line(one["defined"]))] if one["defined"] else []
+    see += [("mapped", line(facts["made"]))] if facts.get("made") else []
+    advice = (
+        "give each device its own part: x.reshape(devices, -1, *x.shape[1:])" if pmap else
+        f"name {name} in the in_specs of the batch" if facts else
+        f"place the batch first: jax.device_put(x, NamedSharding(mesh, P({name})))"
+    )  # fmt: skip
+    message = (
+        f"no device has its own part of the batch: {leaves[0]['name']} {array(leaves[0])} comes whole to each, and "
+        f"what {one['name']} multiplies is split over {axes} along the weights alone" if batch else
+        f"{copies} devices do the same work: nothing that {one['name']} multiplies is split over {axes}, and "
+        f"{leaves[0]['name']} {array(leaves[0])} comes {'the same' if pmap else 'whole'} to each"
+    )  # fmt: skip
+    return Found(
+        "replicated", one["name"], first(one["lines"]), message,
+        tuple(f"{leaf['name']} {array(leaf)}" for leaf in leaves), advice,
+        sum(leaf["bytes"] for leaf in leaves), code="SL235", see=tuple(see),
+    )  # fmt: skip

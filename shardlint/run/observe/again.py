@@ -1,0 +1,53 @@
+"""Regions once more when they first run: arguments that are split by their specs, and hold the same on all devices.
+
+A key that was copied for each device is another part for each by its spec, and the same key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from . import region, replicas
+from .sink import quiet, write
+from .values import is_key
+
+
+def note(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], jaxpr: Any) -> tuple[Any, ...] | None:
+    """What is kept of a region until it runs: which arguments of the program it takes as split."""
+    taken = region.taken_by(eqn)
+    numbers = {variable: at for at, variable in enumerate(jaxpr.invars)}
+    split = {
+        at: numbers[atom]
+        for at, (atom, axes) in enumerate(zip(eqn.invars, taken, strict=False))
+        if axes and not hasattr(atom, "val") and atom in numbers
+    }
+    return (eqn, lines, half, counts, split) if split else None
+
+
+@quiet
+def look(jax: Any, kept: Sequence[Any], args: Sequence[Any], seen: list[dict[str, Any]]) -> None:
+    """Judge regions by what their arguments hold; what that says of random numbers is told, and the axes along which
+    nothing differs are noted in `seen`.
+    """
+    for at, one in enumerate(kept):
+        if one is None:
+            continue
+        eqn, lines, half, counts, split = one
+        equal = frozenset(number for number, of in split.items() if of < len(args) and _equal(jax, args[of]))
+        if not equal:
+            continue
+        found = region.judge(eqn, lines, half, counts, equal)
+        random = [each for each in found["seen"] if each["what"] in ("same-random", "same-parts")]
+        if random:
+            write("region", **{**found, "seen": random})
+        seen[at]["idle"] = found["idle"]
+
+
+def _equal(jax: Any, one: Any) -> bool:
+    """Whether all devices hold the same. What is one number throughout says nothing, but of a key."""
+    key = is_key(one)
+    parts = replicas.parts(jax, getattr(one, "_base_array", one))
+    if len(parts) < 2 or not all(replicas.same(parts[0], part) for part in parts[1:]):
+        return False
+    return key or (parts[0].size > 1 and not bool((parts[0] == parts[0][:1]).all()))
