@@ -1,7 +1,7 @@
 # `make demo` shows check, fix and verify on a small project. `make test` runs everything that must hold.
 # Both make their own environment, .venv, with the newest Python present (or PYTHON=...).
 
-.PHONY: demo test matrix bench growth recall docs clean
+.PHONY: demo test matrix bench growth recall docs site clean
 
 demo: .venv/demo
 	@.venv/bin/python scripts/demo.py
@@ -27,6 +27,10 @@ recall: .venv/dev
 
 docs: .venv/dev
 	@.venv/bin/python scripts/docs.py
+
+# The documentation as a site, in build/site/html; it needs no server and asks no other host.
+site: .venv/dev
+	@.venv/bin/python scripts/docs_site.py
 
 .venv/demo: pyproject.toml
 	@sh scripts/environment.sh .venv demo -e '.[verify]' optax
