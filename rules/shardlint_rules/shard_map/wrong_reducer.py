@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
-from shardlint.model.manual.varying import leaves
+from shardlint.model.manual.mapped import Ran
+from shardlint.model.manual.varying import Event, leaves
+from shardlint.model.values import Parameter
 from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.shard_map.runs import MAPPING, devices, elsewhere, events, shown
 
 
 class WrongReducer(Rule):
-    """Means of the shards are added up, or spreads and masked means averaged.
+    """Means of the shards are added up, spreads and masked means averaged, or sums divided by another count.
 
     ## What it does
     Follows the values of a `shard_map` or `pmap` body and reports `psum` of a mean over one device's data, where the
-    sum is returned and never divided. Possible: `pmean` of a standard deviation, a variance or a mean with `where=`.
+    sum is returned and never divided. Possible: `pmean` of a standard deviation, a variance or a mean with `where=`;
+    a `psum` over some axes of the mesh that is divided by `jax.device_count()`, and one over all devices of a `pmap`
+    that is divided by `jax.local_device_count()`.
 
     ## Why it hurts
     The sum of eight means is eight times the mean. The mean of masked means weighs a shard with one valid
-    element like one with a thousand, and the mean of standard deviations is smaller than that of all data. Nothing
-    raises, also with the check on.
+    element like one with a thousand, and the mean of standard deviations is smaller than that of all data. On a 4 x 2
+    mesh a sum over the four, divided by all eight, is half the mean; with two processes a sum over all devices, divided
+    by those of one process, is twice the mean. Nothing raises, also with the check on.
 
     ## Evidence
     Run on jax 0.4.38 to 0.12 with 8 devices: `psum(mean(x))` gives 252 where the mean is 31.5, `pmean` of a masked mean
@@ -36,7 +42,7 @@ class WrongReducer(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
-        done = set()
+        done: set[ast.AST] = set()
         for ran, event, node in events(site, "sum of means"):
             number = ran.events.index(event)
             if node in done or not any(number in leaf.marks for leaf in leaves(ran.result)):
@@ -49,6 +55,7 @@ class WrongReducer(Rule):
                 "gives the mean of its own data.",
                 help="write jax.lax.pmean, or divide sums: psum(sum) / psum(count)",
             )
+        yield from self._by_devices(site, done)
         for _, event, node in events(site, "mean of std", "mean of masked"):
             if node in done:
                 continue
@@ -67,3 +74,44 @@ class WrongReducer(Rule):
                 certainty=Certainty.POSSIBLE,
                 form=event.kind.rpartition(" ")[2],
             )
+
+    def _by_devices(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:
+        """Sums over some devices that are divided by the number of others."""
+        for ran, event, node in events(site, "sum by devices"):
+            if node in done or not self._still_wrong(site, ran, event):
+                continue
+            done.add(node)
+            count = "jax.device_count()" if event.note == "all" else "jax.local_device_count()"
+            told = (
+                f"the sum is over {devices(ran, event.axes)} devices, and {count} counts those along all axes."
+                if event.note == "all"
+                else f"the sum is over the devices of all processes, and {count} counts those of one."
+            )
+            yield site.finding(
+                node,
+                f"divides a sum over {shown(event.axes)} by {count}{elsewhere(site, event)}",
+                f"On {site.release('jax')} this is no mean: {told}",
+                help=f"write jax.lax.pmean, or divide by jax.lax.psum(1, {shown(event.axes)})",
+                certainty=Certainty.POSSIBLE,
+                form="by-devices",
+            )
+
+    def _still_wrong(self, site: Site, ran: Ran, event: Event) -> bool:
+        """Whether what was divided leaves the body so, and the count is another than that of the sum."""
+        if not event.axes or any(isinstance(axis, Parameter) for axis in event.axes):
+            return False
+        number = ran.events.index(event)
+        left = [leaf for leaf in leaves(ran.result) if number in leaf.marks]
+        if event.note == "local":
+            return bool(left) and ran.mapped.api == "jax.pmap"
+        place = ran.mapped.settings.get("mesh", ())
+        meshes = site.shardings.meshes(site.program.evaluator.value(place)) if place is not None else None
+        for mesh in meshes or ():
+            others = {
+                axis
+                for axis, size in zip(mesh.axis_names or (), mesh.sizes, strict=True)
+                if axis not in event.axes and size != 1
+            }
+            if not others or not any(others & (leaf.reduced - event.leaf.reduced) != others for leaf in left):
+                return False
+        return bool(meshes) and bool(left)

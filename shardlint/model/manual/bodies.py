@@ -116,7 +116,9 @@ class Body(LocalValues):
                 self.assign(file, node.target, self.expression(file, node.value, frame), frame)
             case ast.AugAssign():
                 before = self.expression(file, node.target, frame)
-                value = self.arithmetic(node.op, before, self.expression(file, node.value, frame))
+                value = self.arithmetic(
+                    node.op, before, self.expression(file, node.value, frame), Place(file, node)
+                )
                 self.assign(file, node.target, value, frame)
             case ast.Expr():
                 self.expression(file, node.value, frame)

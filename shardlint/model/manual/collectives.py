@@ -9,6 +9,7 @@ from shardlint.model.manual.varying import (
     HIDDEN,
     NONE,
     NOTHING,
+    SUMMED,
     Axes,
     Axis,
     Known,
@@ -109,7 +110,20 @@ class Collectives:
                     marks.append(self.calls.note("equal copies", place, twice, leaf, again))
                     break
         added = frozenset(marks)
-        return each(value, lambda leaf: replace(_reduced(leaf, over, "", place), marks=leaf.marks | added))
+        return each(
+            value,
+            lambda leaf: replace(
+                _reduced(leaf, over, self._summed(leaf, over) if name == "psum" else "", place),
+                marks=leaf.marks | added,
+            ),
+        )
+
+    def _summed(self, leaf: Leaf, over: Axes) -> str:
+        """The kind of a sum: over which axes, those of a sum that it adds up included."""
+        sums = self.calls.body.sums
+        before = sums[int(leaf.kind.removeprefix(SUMMED))] if leaf.kind.startswith(SUMMED) else NONE
+        sums.append(over | before)
+        return f"{SUMMED} {len(sums) - 1}"
 
     def _note(self, name: str, value: Local, over: Axes, place: Place) -> None:
         for leaf in leaves(value):

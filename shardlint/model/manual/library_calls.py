@@ -93,6 +93,9 @@ _SILENT = (
     "builtins.type",
 )
 
+# What asks the host, whatever the body is given.
+_NUMBERS = ("builtins.len", "jax.devices", "jax.local_devices", "jax.device_count", "jax.local_device_count")
+
 
 class LibraryCalls:
     """Applies library functions, for the calls of a body."""
@@ -120,6 +123,8 @@ class LibraryCalls:
             return self.calls.collectives.call(name.removeprefix("jax.lax."), given, named, place)
         if name in self._special:
             return self._special[name](given, named, place)
+        if name in _NUMBERS and all(isinstance(one, Known) for one in (*given, *named.values())):
+            return Known(self.calls.body.evaluator.value(place))
         transform = api.TRANSFORMS.get(name)
         if transform is not None and not transform.now and (given or "f" in named):
             rest = {k: v for k, v in named.items() if k != "f"}

@@ -16,6 +16,7 @@ from shardlint.model.manual.varying import (
     ALONG,
     HIDDEN,
     NOTHING,
+    SUMMED,
     Axes,
     Closure,
     Event,
@@ -64,6 +65,8 @@ class LocalValues(ABC):
         self.cancelled: set[int] = set()
         self.along: list[tuple[Place, Axes, Leaf]] = []
         """Statistics that dropped a split dimension: where, the axes it was split over, and what of."""
+        self.sums: list[Axes] = []
+        """The axes of each sum over devices."""
         self.chain: list[Place] = []
         self.calls = LocalCalls(self)
         self.branches = 0
@@ -100,6 +103,7 @@ class LocalValues(ABC):
                     node.op,
                     self.expression(file, node.left, frame),
                     self.expression(file, node.right, frame),
+                    Place(file, node),
                 )
             case ast.UnaryOp():
                 inner = self.expression(file, node.operand, frame)
@@ -154,7 +158,7 @@ class LocalValues(ABC):
                 return combined([self.expression(file, one, frame) for one in node.values])
         return Record(tuple(entries.items()))
 
-    def arithmetic(self, op: ast.operator, left: Local, right: Local) -> Local:
+    def arithmetic(self, op: ast.operator, left: Local, right: Local, place: Place) -> Local:
         """What an operator makes of two values."""
         if isinstance(left, Tree) and isinstance(right, Tree) and isinstance(op, ast.Add):
             return Tree(left.items + right.items)
@@ -174,8 +178,19 @@ class LocalValues(ABC):
         self._met_again(left, right)
         kind = kind or kept_kind((left, right))
         result = self.calls.still_random(combined([left, right], kind), left, right)
+        if isinstance(op, ast.Div | ast.FloorDiv):
+            result = self._divided(result, left, right, place)
         spec = _product(left, right) if isinstance(op, ast.MatMult) else kept_spec((left, right))
         return replace(result, spec=spec)
+
+    def _divided(self, result: Leaf, left: Local, right: Local, place: Place) -> Leaf:
+        """Note a sum over some axes that is divided by the number of all devices, or of those of a process."""
+        counted = _counted(self.evaluator, right.value) if isinstance(right, Known) else None
+        if counted is None or not isinstance(left, Leaf) or not left.kind.startswith(SUMMED):
+            return result
+        axes = self.sums[int(left.kind.removeprefix(SUMMED))]
+        number = self.calls.note("sum by devices", place, tuple(axes), left, counted)
+        return replace(result, marks=result.marks | {number})
 
     def _met_again(self, left: Local, right: Local) -> None:
         """Note a statistic along a split dimension that meets what has this dimension still."""
@@ -323,6 +338,18 @@ class LocalValues(ABC):
                 base = frame.find(name)
                 if base is not None and not isinstance(base, Known):
                     frame.names[name] = combined([base, value])
+
+
+def _counted(evaluator: Evaluator, value: Value) -> str | None:
+    """Which devices a number is that of: `jax.device_count()`, `len(jax.local_devices())`."""
+    if not isinstance(value, CallResult) or value.call is None or value.call.keywords:
+        return None
+    given = value.call.positional
+    if value.api == "builtins.len" and len(given) == 1:
+        listed = evaluator.value(given[0], value.call.environment)
+        name = listed.api if isinstance(listed, CallResult) and listed.call and not listed.call.positional else ""
+        return {"jax.devices": "all", "jax.local_devices": "local"}.get(name)
+    return {"jax.device_count": "all", "jax.local_device_count": "local"}.get(value.api) if not given else None
 
 
 def _product(left: Local, right: Local) -> tuple[Axes, ...] | None:

@@ -18,6 +18,7 @@ Axis = str | Parameter
 Axes = frozenset[Axis]
 NONE: Axes = frozenset()
 ALONG = "along"
+SUMMED = "summed"
 
 
 class Local:
@@ -34,9 +35,9 @@ class Leaf(Local):
     depends on the way taken. `open` says that it went through code that is not seen, which may reduce anything, and
     `firm` are the axes along which something that did not go through it varies all the same. `reduced` are the axes
     some collective reduced it over on the way. `kind` is "mean", "sum", "mask", "gathered" or "key" while it still is
-    just that, or "along" and a number for a statistic along a split dimension that it dropped; `traced` says that it
-    comes of an argument of the body. `marks` are the events (by number) that this value is still right about: dividing
-    it takes them off. `origin` is where it came to vary.
+    just that, "summed" and a number for a `psum`, "along" and one for a statistic along a split dimension that it
+    dropped; `traced` says that it comes of an argument of the body. `marks` are the events (by number) that this value
+    is still right about: dividing it takes them off. `origin` is where it came to vary.
     """
 
     over: Axes = NONE
