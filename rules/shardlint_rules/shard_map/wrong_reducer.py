@@ -91,7 +91,7 @@ class WrongReducer(Rule):
                 node,
                 f"divides a sum over {shown(event.axes)} by {count}{elsewhere(site, event)}",
                 f"On {site.release('jax')} this is no mean: {told}",
-                help=f"write jax.lax.pmean, or divide by jax.lax.psum(1, {shown(event.axes)})",
+                help=f"write jax.lax.pmean, or divide by the devices along {shown(event.axes)}: jax.lax.psum(1, axis)",
                 certainty=Certainty.POSSIBLE,
                 form="by-devices",
             )
