@@ -33,8 +33,8 @@ class RuleMatchesNothing(Rule):
 
     ## Evidence
     The proof shows the weights whole. Left alone: tables in files without layers, tables of which every pair or none
-    names a layer of the file, models whose layers all have a rule, and layers that are named in a file of which this one
-    imports something.
+    names a layer of the file, models whose layers all have a rule, and layers that are named in a file of
+    which this one imports something.
     """
 
     code = "SL330"
