@@ -39,6 +39,14 @@ _COMPARED: dict[type[ast.cmpop], Callable[[int, int], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
 }
+_MIRRORED: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Eq: ast.Eq,
+    ast.NotEq: ast.NotEq,
+    ast.Gt: ast.Lt,
+    ast.GtE: ast.LtE,
+    ast.Lt: ast.Gt,
+    ast.LtE: ast.GtE,
+}
 _DEPTH = 4
 
 
@@ -75,6 +83,10 @@ def one_of_it(program: Program, place: Place, depth: int = 0) -> Alone | None:
         case ast.Compare(left=left, ops=[op], comparators=[ast.Constant(value=int() as number)]):
             what, truth = _counted(program, place.file, left), _with_one(op, number)
             return Alone(truth, what, True) if what is not None and truth is not None else None
+        case ast.Compare(left=ast.Constant(value=int()) as left, ops=[op], comparators=[right]):
+            if type(op) in _MIRRORED:  # `1 < jax.process_count()`
+                turned = ast.Compare(right, [_MIRRORED[type(op)]()], [left])
+                return one_of_it(program, Place(place.file, turned), depth + 1)
         case ast.Call(func=func, args=[], keywords=[]):
             return _returned(program, program.value(place.file, func), depth) or _by_name(func)
         case ast.Name():

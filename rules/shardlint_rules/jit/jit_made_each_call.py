@@ -61,7 +61,8 @@ class JitMadeEachCall(Rule):
     Run on jax 0.4.38 to 0.12: three calls compile three times for lambdas, nested functions, partials,
     `jax.grad(f)`, `jax.vmap(f)` and bound methods; not for functions of a module. `eqx.filter_jit` keeps bound methods
     of Modules and filtered transforms. Left alone: what is kept in an attribute or a table, what runs once, tests, and
-    functions that close over what the loop makes.
+    functions that close over what the loop makes. A function defined above a
+    loop and jitted in each of its turns is traced once: it is the same function.
     """
 
     code = "SL234"
@@ -71,6 +72,7 @@ class JitMadeEachCall(Rule):
     likely = ("in-a-loop",)
     triggers = (Calls(*_JAX, *_OTHERS), Uses(*_JAX, *_OTHERS))
     fixes = "none"
+    bound = True
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a wrapper that is made and called again and again."""
@@ -82,7 +84,7 @@ class JitMadeEachCall(Rule):
         if not what or not _called_here(site, made) or _may_be_traced(site):
             return
         loop = loop_around(site.file, made)
-        if loop is not None:
+        if loop is not None and not _defined_outside(site, wrapped, loop):
             if not once_only(site.file, made, loop) and not _differs(site, made, wrapped, loop):
                 why = f"it is called in a loop at line {loop.lineno}"
                 yield self._finding(site, what, "each turn of the loop", why, "in-a-loop")
@@ -117,7 +119,9 @@ def _made(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
     if site.decorated is not None:
         return site.decorated, site.decorated  # `@jax.jit`, `@jax.jit(...)`, `@partial(jax.jit, ...)`
     if site.form == "call" and site.arguments.positional:
-        return site.call, site.arguments.positional[0].node
+        wrapped = site.arguments.positional[0].node
+        given = wrapped in site.call.args or site.file.parent(wrapped) in site.call.keywords
+        return (site.call, wrapped) if given else (None, None)  # a partial of jit may have it from elsewhere
     return None, None
 
 
@@ -145,6 +149,14 @@ def _fresh(site: Site, node: ast.AST) -> str:
         bound = all(isinstance(one, Function) and one.bound for one in found)
         return f"the bound method `{site.text(node)}`" if bound and _of_an_instance(node) else ""
     return ""
+
+
+def _defined_outside(site: Site, node: ast.AST, loop: Loop) -> bool:
+    """Whether it is a function that was defined before a loop: jitted in each turn, it is still the same."""
+    if not isinstance(node, ast.Name):
+        return False
+    found = [one for one in options(site.value(node)) if isinstance(one, Function)]
+    return bool(found) and not any(loop in site.file.ancestors(one.place.node) for one in found)
 
 
 def _of_an_instance(node: ast.Attribute) -> bool:

@@ -95,7 +95,7 @@ class UseAfterDonate(Rule):
 
     def _here(self, site: Site, use: Use) -> Iterator[Finding]:
         certainty = certainty_of(site, site.file, use)
-        if certainty is None:
+        if certainty is None or (use.again and _refilled(site.file, use)):
             return
         call = use.death.call
         name = written(site.file, read_object(use.node))
@@ -117,7 +117,7 @@ class UseAfterDonate(Rule):
 
     def _elsewhere(self, site: Site, file: FileFacts, use: Use) -> Iterator[Finding]:
         certainty = certainty_of(site, file, use)
-        if certainty is None:
+        if certainty is None or (use.again and _refilled(file, use)):
             return
         name = written(file, read_object(use.node))
         yield site.finding(
@@ -131,6 +131,19 @@ class UseAfterDonate(Rule):
             certainty=certainty,
             form=_form(use, certainty),
         )
+
+
+def _refilled(file: FileFacts, use: Use) -> bool:
+    """Whether a dictionary that is given again takes new arrays in the loop: `cache.update(outputs)`."""
+    loop = next((one for one in file.ancestors(use.node) if isinstance(one, ast.For | ast.While)), None)
+    given = written(file, read_object(use.node))
+    return loop is not None and any(
+        isinstance(one, ast.Call)
+        and isinstance(one.func, ast.Attribute)
+        and one.func.attr == "update"
+        and written(file, one.func.value) == given
+        for one in ast.walk(loop)
+    )
 
 
 def _form(use: Use, certainty: Certainty) -> str:

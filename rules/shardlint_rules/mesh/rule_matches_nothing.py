@@ -33,7 +33,8 @@ class RuleMatchesNothing(Rule):
 
     ## Evidence
     The proof shows the weights whole. Left alone: tables in files without layers, tables of which every pair or none
-    names a layer of the file, and models whose layers all have a rule.
+    names a layer of the file, models whose layers all have a rule, and layers that are named in a file of
+    which this one imports something.
     """
 
     code = "SL330"
@@ -109,7 +110,21 @@ def _speaks_of(pattern: str, layers: frozenset[str] | set[str]) -> bool:
 
 
 def _elsewhere(site: Site, table: ast.AST, names: frozenset[str]) -> bool:
-    """Whether the file says one of the names anywhere but in the table."""
+    """Whether the file says one of the names anywhere but in the table, or a file does that it imports."""
     start, end = site.file.span(table)
     text = site.file.source.text
-    return any(re.search(rf"\b{re.escape(one)}", text[:start] + text[end:]) for one in names)
+    said = re.compile("|".join(rf"\b{re.escape(one)}" for one in sorted(names)))
+    return any(said.search(one) for one in (text[:start] + text[end:], *_imported(site)))
+
+
+def _imported(site: Site) -> Iterator[str]:
+    """The texts of the project's files of which this one imports something: layers may come from there."""
+    project, path = site.program.project, site.file.path
+    for one in site.file.statements_beginning(r"from\b", ("from",)):
+        if not isinstance(one, ast.ImportFrom):
+            continue
+        module = one.module or ""
+        found = project.relative(path, one.level, module) if one.level else project.resolve(module, path)
+        facts = project.facts(found) if found is not None else None
+        if facts is not None:
+            yield facts.source.text

@@ -11,6 +11,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Place
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.processes._whole_otherwise import whole_otherwise
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.spread import spread
 
@@ -23,8 +24,9 @@ class AllgatherUntiled(Rule):
 
     ## What it does
     Reports `process_allgather(x)` without `tiled=True` where x is placed by a NamedSharding, comes from a jitted
-    function with out_shardings, stands under `if not x.is_fully_addressable:`, or is a parameter annotated as
-    `jax.Array`. Host data, which is what the default is for, is left alone.
+    function with out_shardings, stands under `if not x.is_fully_addressable:`, is a parameter annotated as
+    `jax.Array`, or stands as it is in the branch for one process (`device_get(x)` beside
+    `device_get(process_allgather(x))`). Host data, which is what the default is for, is left alone.
 
     ## Why it hurts
     With several processes it raises `ValueError: Gathering global non-fully-addressable arrays only supports
@@ -59,6 +61,7 @@ class AllgatherUntiled(Rule):
         why = spread(site, given) or _elsewhere_too(site, given)
         form = "" if why else "annotated"
         if not why and not _annotated(site, given):
+            yield from self._beside(site, given, tiled)
             return
         name = " ".join(site.text(given).split())
         yield site.finding(
@@ -71,6 +74,24 @@ class AllgatherUntiled(Rule):
             form=form,
             certainty=Certainty.PROVEN if why else Certainty.POSSIBLE,
             why="" if why else f"`{name}` is annotated as an array of jax's",
+        )
+
+    def _beside(self, site: Site, given: ast.expr, tiled: ast.expr | None) -> Iterator[Finding]:
+        """One finding where the same value stands ungathered for the case of one process."""
+        beside, fetched = whole_otherwise(site, given)
+        if not beside:
+            return
+        yield site.finding(
+            site.call,
+            "without tiled=True",
+            f"With one process `{beside}` stands here; with several this raises ValueError if "
+            f"`{site.text(given)}` lies over all of them, and has one axis more if it does not.",
+            help="write tiled=True",
+            fix=self._fix(site, tiled),
+            form="one-process" if fetched else "returned",
+            certainty=Certainty.POSSIBLE,
+            why="both ways should give the same, whole value"
+            + (", which `jax.device_get` takes from the devices" if fetched else ""),
         )
 
     def _fix(self, site: Site, tiled: ast.expr | None) -> Fix | None:

@@ -19,7 +19,7 @@ def alone(program: Program, place: Place) -> bool:
     for outer in file.ancestors(place.node):
         if isinstance(outer, ast.If | ast.IfExp) and inner is not outer.test:
             body = outer.body if isinstance(outer.body, list) else [outer.body]
-            if _one(program, file, outer.test) is (inner in body):
+            if asks_one(program, file, outer.test) is (inner in body):
                 return True
         if isinstance(inner, ast.stmt) and _left_before(program, file, outer, inner):
             return True
@@ -37,21 +37,21 @@ def _left_before(program: Program, file: FileFacts, outer: ast.AST, inner: ast.s
     return any(
         isinstance(before, ast.If)
         and isinstance(before.body[-1], ast.Return | ast.Raise | ast.Continue)
-        and _one(program, file, before.test) is False
+        and asks_one(program, file, before.test) is False
         for before in block[: block.index(inner)]
     )
 
 
-def _one(program: Program, file: FileFacts, test: ast.expr) -> bool | None:
+def asks_one(program: Program, file: FileFacts, test: ast.expr) -> bool | None:
     """What a condition is where there is one process; None where it asks for something else."""
     test = settled_expression(file, test)
     match test:
         case ast.UnaryOp(op=ast.Not(), operand=operand):
-            found = _one(program, file, operand)
+            found = asks_one(program, file, operand)
             return not found if found is not None else None
         case ast.BoolOp(op=op, values=values):
             for value in values:
-                if _one(program, file, value) is isinstance(op, ast.And):
+                if asks_one(program, file, value) is isinstance(op, ast.And):
                     return isinstance(op, ast.And)
             return None
         case ast.Compare(left=left, ops=[op], comparators=[right]):
