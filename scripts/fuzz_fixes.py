@@ -192,7 +192,7 @@ def wrong(outcome: FixedFile, marks: Sequence[bytes], before: Codes, after: Code
     if old.endswith(b"\n") != new.endswith(b"\n") or old.startswith(_BOM) != new.startswith(_BOM):
         return "the end or the byte order mark changed"
     made = collections.Counter(finding.rule.code for finding in outcome.done)
-    more = [code for code, count in made.items() if after[code] > before[code] - count]
+    more = [code for code, count in made.items() if after[code] > max(0, before[code] - count)]
     return f"left: {more}" if more else ""
 
 
