@@ -4,8 +4,8 @@
 
 Of each program: it parses after, a second run changes nothing, marked lines and line ends are byte for byte what they
 were, and no finding of a fix that was made is left. Of each kill: every file is the old or the new one, and the next
-run leaves nothing behind. Program N of a seed depends on nothing but the seed. Exit code: 0 nothing failed, 1 something
-did. Needs POSIX for the kills.
+run finishes what was begun and leaves nothing behind. Program N of a seed depends on nothing but the seed. Exit code:
+0 nothing failed, 1 something did. Needs POSIX for the kills.
 """
 
 from __future__ import annotations
@@ -95,12 +95,24 @@ _PATTERNS: tuple[tuple[tuple[str, ...], tuple[str, ...]], ...] = (
     ((), ("{v} = jax.lib.xla_bridge.get_backend().platform",)),
 )
 _SPECS = ('P("data")', 'P("data", None)', 'P(None, "model")', "P()", 'P(("data", "model"))')
-_WRAPS = ("", "def {f}():", "class {f}:", "if True:", "async def {f}():", "for _ in range(2):", "try:")
+_WRAPS = (
+    "",
+    "def {f}():",
+    "class {f}:",
+    "if True:",
+    "async def {f}():",
+    "for _ in range(2):",
+    "try:",
+    "@kept\ndef {f}():",
+)
 _MARKS = (
     "# kept {n}: ünï \u2028 tab\there",
     "# kept {n}   ",
     '"""kept {n}, a "string" \'of\' its own"""',
     "KEPT_{n} = {n};  # kept {n}",
+    "# fmt: off, kept {n}",
+    "KEPT_{n} = [{n},  {n}, \\\n  {n}]",
+    "# kept {n}, " + "long " * 30,
 )
 
 
@@ -116,7 +128,7 @@ def program(seed: int, number: int) -> tuple[bytes, list[bytes]]:
         imports.sort(key=lambda line: (line.startswith("from"), line.split()[1]))
     else:
         chance.shuffle(imports)
-    lines = [*imports, "", _MESH, ""]
+    lines = [*imports, "", _MESH, "", "kept = staticmethod", ""]
     marks: list[str] = []
     for index, (_, pattern) in enumerate(chosen):
         for _ in range(chance.randrange(3)):
@@ -131,7 +143,7 @@ def program(seed: int, number: int) -> tuple[bytes, list[bytes]]:
     end = chance.choice(("\n", "\n", "\n", "\r\n"))
     data = text.replace("\n", end).encode()
     data = data.rstrip() if chance.random() < 0.1 else data
-    return (_BOM if chance.random() < 0.05 else b"") + data, [mark.encode() for mark in marks]
+    return (_BOM if chance.random() < 0.05 else b"") + data, [mark.replace("\n", end).encode() for mark in marks]
 
 
 def _placed(pattern: Sequence[str], index: int, chance: Random) -> Iterator[str]:
@@ -144,9 +156,19 @@ def _placed(pattern: Sequence[str], index: int, chance: Random) -> Iterator[str]
         for key, value in told.items():
             line = line.replace(f"{{{key}}}", value)
         comment = "  # why it is so" if chance.random() < 0.15 and not line.startswith("@") else ""
-        yield indent + line + comment
+        yield indent + _broken(line, indent, chance) + comment
     if wrap == "try:":
         yield from ("finally:", f"{indent}pass")
+
+
+def _broken(line: str, indent: str, chance: Random) -> str:
+    """The line, sometimes over two, with a comment after one of its opening brackets."""
+    places = [at + 1 for at, char in enumerate(line[:-1]) if char in "([" and line[at + 1] not in ")]"]
+    if not places or chance.random() > 0.2:
+        return line
+    at = chance.choice(places)
+    comment = chance.choice(("  # ünï, (why", "", "  # fmt: skip", "  # noqa"))
+    return f"{line[:at]}{comment}\n{indent}    {line[at:]}"
 
 
 def wrong(outcome: FixedFile, marks: Sequence[bytes], before: Codes, after: Codes) -> str:
@@ -170,7 +192,7 @@ def wrong(outcome: FixedFile, marks: Sequence[bytes], before: Codes, after: Code
     if old.endswith(b"\n") != new.endswith(b"\n") or old.startswith(_BOM) != new.startswith(_BOM):
         return "the end or the byte order mark changed"
     made = collections.Counter(finding.rule.code for finding in outcome.done)
-    more = [code for code, count in made.items() if after[code] > before[code] - count]
+    more = [code for code, count in made.items() if after[code] > max(0, before[code] - count)]
     return f"left: {more}" if more else ""
 
 
@@ -248,7 +270,8 @@ def kill(chance: Random, folder: Path, new: dict[str, str]) -> str:
             return f"{name} is neither old nor new"
     fix([folder], OPTIONS, unsafe=True, write=True)
     left = sorted({path.name for path in folder.iterdir()} - {*_FILES, "setup.cfg"})
-    return f"left behind: {left}" if left else ""
+    short = sorted(name for name in _FILES if (folder / name).read_text() != new[name])
+    return f"left behind: {left}" if left else f"not fixed by the next run: {short}" if short else ""
 
 
 def _die_at(count: int, before: bool) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import os
 from collections import Counter
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -24,6 +26,23 @@ def test_a_share_of_it_finds_nothing(tmp_path: Path) -> None:
     assert fuzz.program(1, 3) == fuzz.program(1, 3)
     counts = fuzz.kills(1, 3, tmp_path / "kills")
     assert (counts["kills"], counts["failures"]) == (3, 0)
+
+
+def test_a_next_run_that_does_nothing_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fuzz = load("fuzz_fixes")
+    monkeypatch.setattr(fuzz, "fix", lambda *given, **options: None)
+    new = dict.fromkeys(fuzz._FILES, "")
+    assert fuzz.kill(Random(1), tmp_path, new).startswith("not fixed by the next run: ['shared.py'")
+
+
+def test_programs_are_python_and_hold_their_marked_lines() -> None:
+    fuzz = load("fuzz_fixes")
+    texts = [fuzz.program(2, number) for number in range(200)]
+    for data, marks in texts:
+        ast.parse(data)
+        assert all(mark in data for mark in marks)
+    everything = b"".join(data for data, _ in texts)
+    assert all(part in everything for part in (b"\r\n", b"\n\t", b"# fmt: off", b"@kept", "(  # ünï".encode()))
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,7 @@ _FLAX_READS = (
     "with_logical_partitioning",
     "with_partitioning",
 )
-_EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for a fresh array"
+_EAGER = "a constraint by a bare spec outside jit, which raises under jax.set_mesh for an array on one device"
 _PMAP = "pmap, which raises under jax.set_mesh"
 _FOR_PMAP = "what lays arrays out for pmap, which raises under jax.set_mesh: {}"
 # What makes an array of one row a device, which pmap takes.
