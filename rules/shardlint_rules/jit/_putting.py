@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass
 
-from shardlint.model.mesh.meshes import leaves
+from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.mesh.meshes import SHARDINGS, leaves
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Parameter, Value, options
+from shardlint.model.values import Api, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import behind
 
@@ -54,7 +55,33 @@ def shardings(site: Site, target: ast.expr) -> list[Value]:
     """What a target may be: the leaves of a tree; for a parameter, what the calls that are seen give."""
     given = _from_a_map(site, target)
     value = site.value(given if given is not None else target)
-    return [one for option in options(value) for way in behind(site.program, option) for one in leaves(way)]
+    return [one for option in options(value) for way in _ways(site, option) for one in leaves(way)]
+
+
+def _ways(site: Site, value: Value) -> list[Value]:
+    """What a value is on each way that is seen, also where a class is given it: `self.rows = rows` in `__init__`."""
+    made = isinstance(value, Parameter) and getattr(value.place.scope.node, "name", "") == "__init__"
+    given = site.program.callers.seen(value) if isinstance(value, Parameter) and made else (value,)
+    return [way for one in given for way in behind(site.program, one)]
+
+
+def annotated_as(site: Site, target: ast.expr) -> str:
+    """The class of shardings that a parameter, or a field of the class around, is annotated with; else empty."""
+    annotation = None
+    if isinstance(target, ast.Name):
+        bindings, _ = lookup(site.file, target, target.id)
+        if [one.kind for one in bindings] == ["param"]:
+            annotation = bindings[0].annotation
+    elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+        around = next((one for one in site.file.ancestors(target) if isinstance(one, ast.ClassDef)), None)
+        for one in around.body if around is not None else ():
+            if isinstance(one, ast.AnnAssign) and getattr(one.target, "id", "") == target.attr:
+                annotation = one.annotation
+    if annotation is None:
+        return ""
+    named = annotated(site.program.evaluator, Place(site.file, annotation))
+    found = [one.name if isinstance(one, Api) else "" for one in named]
+    return found[0].rpartition(".")[2] if found and set(found) <= {*SHARDINGS, "jax.sharding.Sharding"} else ""
 
 
 def _from_a_map(site: Site, target: ast.expr) -> ast.expr | None:

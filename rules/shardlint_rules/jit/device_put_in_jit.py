@@ -11,7 +11,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm,
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit import _memories
 from shardlint_rules.jit._putting import PUT as _PUT
-from shardlint_rules.jit._putting import Placement, also_eager, placement, shardings
+from shardlint_rules.jit._putting import Placement, also_eager, annotated_as, placement, shardings
 from shardlint_rules.jit.placed import ASKS_TRACED
 
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "jax.sharding.GSPMDSharding")
@@ -23,7 +23,8 @@ class DevicePutInJit(Rule):
     ## What it does
     Reports `jax.device_put(x, sharding)` in code that is traced by jit, filter_jit, scan, shard_map and the like, also
     when a traced function reaches it through other functions and files; a tree of shardings and
-    `jax.tree.map(jax.device_put, tree, shardings)` too.
+    `jax.tree.map(jax.device_put, tree, shardings)` too. What is only annotated as a sharding, or called one, is
+    possible.
 
     ## Why it hurts
     Inside a trace there is no array to move. On a mesh with Auto axes the call leaves no operation in the compiled
@@ -69,10 +70,14 @@ class DevicePutInJit(Rule):
             fix=fix,
             certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
             form=form,
-            why=f"`{site.text(put.target)}` is taken for a sharding by its name"
-            if form == "named-sharding"
-            else "",
+            why=self._why(site, put.target, form),
         )
+
+    def _why(self, site: Site, target: ast.expr, form: str) -> str:
+        """Why a target that is not followed to where it is made is taken for a sharding."""
+        if form == "annotated":
+            return f"`{site.text(target)}` is annotated as {annotated_as(site, target)}"
+        return f"`{site.text(target)}` is taken for a sharding by its name" if form == "named-sharding" else ""
 
     def _form(self, site: Site, target: ast.expr) -> str | None:
         """What is not sure about it, if anything; None where it is no mistake."""
@@ -80,7 +85,8 @@ class DevicePutInJit(Rule):
         places, explicit = self._places(site, target, values), self._explicit(site, values)
         if places is None or explicit is True or _knows_it_is_traced(site):
             return None
-        form = "named-sharding" if not places else "" if explicit is False else "mesh"
+        unsure = "annotated" if annotated_as(site, target) else "named-sharding"
+        form = unsure if not places else "" if explicit is False else "mesh"
         if (form and not site.wants(form)) or site.region.traced not in ("always", "sometimes"):
             return None
         if _memories.spoken_of(site):
@@ -100,7 +106,9 @@ class DevicePutInJit(Rule):
                 return None
             else:
                 sure = False
-        return True if sure else (False if "shard" in site.text(target).lower() else None)
+        if sure:
+            return True
+        return False if "shard" in site.text(target).lower() or annotated_as(site, target) else None
 
     def _explicit(self, site: Site, values: list[Value]) -> bool | None:
         """Whether the mesh has Explicit axes, where device_put in jit does reshard; None when it may have."""
