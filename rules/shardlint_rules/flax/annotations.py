@@ -26,6 +26,8 @@ KEYS = ("out_sharding", "sharding", "sharding_names")
 OLDER = "releases of flax on the other side of the change do not know it by this key"
 
 _SWITCHES = ("flax_always_shard_variable", "use_eager_sharding", "FLAX_ALWAYS_SHARD_VARIABLE")
+# What one variable is told: `nnx.Param(..., eager_sharding=False)`, `nnx.with_partitioning(..., eager_sharding=False)`.
+_OWN_SWITCH = "eager_sharding"
 
 
 def kept_under(site: Site) -> str:
@@ -97,13 +99,13 @@ def names_axes(value: Value) -> bool:
 
 
 def eager(site: Site) -> bool | None:
-    """Whether the project's flax shards annotated variables as they are made; None when the project switches it.
+    """Whether the project's flax shards annotated variables as they are made; None when anything switches it.
 
     It does by default since flax 0.12. A switch at the top of the site's own file is taken at its word.
     """
     if not site.allows("flax", ">=0.12"):
         return False
-    if not any(site.anywhere(word) for word in _SWITCHES):
+    if not any(site.anywhere(word) for word in (*_SWITCHES, _OWN_SWITCH)):
         return True
     found: list[object] = []
     for statement in _first(site.file.tree.body):

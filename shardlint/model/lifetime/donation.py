@@ -32,6 +32,16 @@ PMAP = "jax.pmap"
 FILTER_JIT = "equinox.filter_jit"
 DONATING = (*JITS, PMAP, FILTER_JIT)
 
+# Optimizers: pairs of functions, whose state is another value.
+_TRANSFORMATIONS = frozenset(
+    f"optax.{name}"
+    for name in (
+        "adabelief adadelta adafactor adagrad adam adamax adamaxw adamw adan amsgrad fromage lamb lars lion nadam "
+        "nadamw noisy_sgd novograd optimistic_gradient_descent radam rmsprop rprop sgd sm3 yogi chain named_chain "
+        "apply_if_finite masked partition multi_transform clip clip_by_global_norm scale MultiSteps"
+    ).split()
+)
+
 
 @dataclass(frozen=True)
 class Argument:
@@ -187,6 +197,7 @@ class Donations:
                 known = parameters.positional[position]
             is_static = position in static
             given = donated.has(position, known) and not is_static
+            given = given and not self._without_arrays(Place(arguments.place.file, node), arguments)
             update = self.updates.of(function.inner, known) if not is_static else None
             result.append(
                 Argument(
@@ -203,6 +214,11 @@ class Donations:
                 )
             )
         return tuple(result)
+
+    def _without_arrays(self, place: Place, arguments: CallArguments) -> bool:
+        """Whether an argument surely holds no array that could be donated: a function, an optimizer of optax."""
+        values = options(self.evaluator.value(place, arguments.environment))
+        return all(isinstance(one, Function) or getattr(one, "api", "") in _TRANSFORMATIONS for one in values)
 
     def _donated(self, function: Jitted) -> _Donated | None:
         """Which arguments a jitted function donates."""
