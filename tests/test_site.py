@@ -77,7 +77,7 @@ def test_in_a_browser(browser: Any, address: str, width: int) -> None:
     if width < 600:
         page.locator("label[for=__search]:visible").first.click()
     page.locator("input.md-search__input").fill("device-put-in-jit")
-    page.wait_for_selector(".md-search-result__link[href*='SL201']", timeout=20_000)
+    page.wait_for_selector(".md-search-result__link[href*='SL201']", timeout=120_000)
     assert errors == []
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
     page.close()
