@@ -76,8 +76,10 @@ def test_in_a_browser(browser: Any, address: str, width: int) -> None:
     assert page.evaluate("document.body.dataset.mdColorScheme") != before
     if width < 600:
         page.locator("label[for=__search]:visible").first.click()
-    page.locator("input.md-search__input").fill("device-put-in-jit")
-    page.wait_for_selector(".md-search-result__link[href*='SL201']", timeout=120_000)
+    # What is written all at once while the index is read is lost by the theme: wait, and type as people do.
+    page.get_by_text("Type to start searching").wait_for(state="attached", timeout=120_000)
+    page.locator("input.md-search__input").press_sequentially("device-put-in-jit")
+    page.locator(".md-search-result__link[href*='SL201']").first.wait_for(timeout=120_000)
     assert errors == []
     assert [url for url in asked if not url.startswith((address, "data:", "blob:"))] == []
     page.close()
