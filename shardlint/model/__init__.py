@@ -63,6 +63,7 @@ class Program:
         self.evaluator = self._learning(Evaluator(self.project, self.own))
         self.flow = self._learning(Flow(self.project, self.evaluator))
         self.tracing = self._learning(Tracing(self.flow))
+        self.tracing_in_sight = self._learning(Tracing(self.flow, every=True))
         self.contexts = self._learning(Contexts(self.evaluator, self.flow))
         self.mappings = self._learning(AxisMappings(self.contexts))
         self.lifetimes = self._learning(Lifetimes(Donations(self.evaluator)))
@@ -123,6 +124,10 @@ class Program:
     def region(self, file: FileFacts, node: ast.AST) -> Region:
         """Whether a node is traced, and why."""
         return self.tracing.region(file, node)
+
+    def region_in_sight(self, file: FileFacts, node: ast.AST) -> Region:
+        """Whether a node is traced by the calls that can be seen, as if there were no others."""
+        return self.tracing_in_sight.region(file, node)
 
     def context(self, file: FileFacts, node: ast.AST) -> Context:
         """Which meshes are in context at a node."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -51,6 +52,18 @@ class Ends:
     found: list[End] = field(default_factory=list)
     cut: bool = False
     every: bool = False
+    _met: set[Hashable] = field(default_factory=set, repr=False)
+
+    def first(self, way: Hashable) -> bool:
+        """Whether a way to follow is met for the first time: functions may be given to each other in rounds."""
+        if way in self._met:
+            return False
+        self._met.add(way)
+        return True
+
+    def too_deep(self) -> None:
+        """One way was not followed to its end. Of those that are looked for in sight, it is one fewer."""
+        self.cut = self.cut or not self.every
 
     @property
     def complete(self) -> bool:

@@ -13,6 +13,7 @@ from shardlint.model import api
 from shardlint.model.ends import End, Ends, Wrapper
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.needs import Memo
+from shardlint.model.passed import becomes, is_function_argument, kept_as, transform_of
 from shardlint.model.project import Project
 from shardlint.model.reach import lookup, may_refer
 from shardlint.model.values import (
@@ -21,6 +22,7 @@ from shardlint.model.values import (
     ClassValue,
     Function,
     ModuleValue,
+    Parameter,
     Place,
     Transformed,
     Value,
@@ -173,7 +175,7 @@ class Flow:
         if ends.stops(wrappers):
             return  # it may have callers we cannot see, so reading more files would prove nothing
         if depth > _DEPTH:
-            ends.cut = True
+            ends.too_deep()
             return
         for other in self.project.importing(file.path, name):
             if other is None:
@@ -245,7 +247,7 @@ class Flow:
 
     def _instances(self, cls: ClassValue, wrappers: tuple[Wrapper, ...], ends: Ends) -> None:
         """Calls of the instances of a Module: of what its own calls make."""
-        made = self.class_ends(cls.place.file, cls.node)
+        made = (self.in_sight if ends.every else self.class_ends)(cls.place.file, cls.node)
         if made.cut or not made.found:
             ends.cut = True
         for end in made.found:
@@ -265,7 +267,7 @@ class Flow:
     ) -> None:
         """Uses of an attribute of the instances of a class; a receiver of unknown type may be one of them."""
         if depth > _DEPTH:
-            ends.cut = True
+            ends.too_deep()
             return
         for other in self.project.with_attribute(file, name):
             if other is None:
@@ -275,16 +277,21 @@ class Flow:
             for node in other.mentions(name):
                 if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
                     continue
-                related = self._receiver(other, node, cls)
+                related = self._receiver(other, node, cls, ends.every)
                 if related is True:
                     self._expression(Place(other, node), wrappers, ends, depth + 1)
                 elif related is None:
                     ends.add(End("escaped", Place(other, node), wrappers, f"{other.text(node)} may be it"))
 
-    def _receiver(self, file: FileFacts, node: ast.Attribute, cls: ClassValue) -> bool | None:
+    def _receiver(
+        self, file: FileFacts, node: ast.Attribute, cls: ClassValue, every: bool
+    ) -> bool | None:
         """Whether the receiver is an instance (or the class itself); None when that is not known."""
         answer: bool | None = False
-        for option in options(self.evaluator.value(Place(file, node.value))):
+        receivers = options(self.evaluator.value(Place(file, node.value)))
+        if every:
+            receivers = tuple(given for option in receivers for given in self._in_sight(option))
+        for option in receivers:
             found: ClassValue | None = None
             if isinstance(option, CallResult) and isinstance(option.by, ClassValue):
                 found = option.by
@@ -297,11 +304,20 @@ class Flow:
                 answer = None
         return answer
 
+    def _in_sight(self, value: Value) -> tuple[Value, ...]:
+        """What the calls in sight give a parameter; any other value as it is."""
+        if not isinstance(value, Parameter):
+            return (value,)
+        from shardlint.model.evaluator.callers import Callers  # it follows parameters by this flow
+
+        given = Callers(self.evaluator, self).seen(value)
+        return tuple(one for way in given for one in options(way)) or (value,)
+
     # following an expression that is the function
 
     def _expression(self, place: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int) -> None:
         if depth > _DEPTH:
-            ends.cut = True
+            ends.too_deep()
             return
         file, node = place.file, place.node
         parent = file.parent(node)
@@ -347,7 +363,8 @@ class Flow:
         if not plain or any(isinstance(one, ast.Yield | ast.YieldFrom) for one in ast.walk(maker.node)):
             ends.add(End("escaped", place, wrappers, "returned"))
             return
-        made = self.ends(file, maker.node)
+        assert isinstance(maker.node, ast.FunctionDef)
+        made = (self.in_sight if ends.every else self.ends)(file, maker.node)
         if made.lost or not made.found:
             ends.add(End("escaped", place, wrappers, "returned"))
         for end in made.found:
@@ -404,17 +421,19 @@ class Flow:
         file = place.file
         where = Place(file, call)
         for option in options(self.evaluator.value(Place(file, call.func))):
-            transform, name = _transform_of(option)
+            transform, name = transform_of(option)
             if (
                 isinstance(option, Transformed)
                 and option.api.name == "functools.partial"
                 and isinstance(option.inner, Api)
             ):
                 transform, name = api.TRANSFORMS.get(option.inner.name), option.inner
+            if ends.every:
+                self._passed(place, option, where, wrappers, ends, depth)
             if transform is None or name is None:
                 ends.add(End("escaped", place, wrappers, f"passed to {file.text(call.func)}"))
                 continue
-            if not _is_function_argument(call, place.node, transform):
+            if not is_function_argument(call, place.node, transform):
                 if name.name == "functools.partial":
                     ends.add(End("escaped", place, wrappers, "an argument bound by functools.partial"))
                 elif not name.name.startswith("jax.tree"):
@@ -431,25 +450,32 @@ class Flow:
                     ends.add(End("wrapped", where, (*wrappers, wrapper)))
                 self._expression(where, (*wrappers, wrapper), ends, depth + 1)
 
+    def _passed(
+        self, place: Place, to: Value, call: Place, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        """What a function of the project does with a function that it is given, or that an instance keeps."""
+        wrapper = Wrapper("passed", spelled(call), call, "passed to")
+        effects = tuple(other.effect for other in wrappers if other.effect != "passed")
+        for one in becomes(self.evaluator, to, call, place.node):
+            if one.binder is not None and ends.first((one.binder.node, effects)):
+                self._name(one.binder.file, one.binder.node, one.name, (*wrappers, wrapper), ends, depth + 1)
+            elif one.owner is not None and ends.first((one.owner.node, one.name, effects)):
+                file = one.owner.place.file
+                self._attribute(file, one.name, one.owner, (*wrappers, wrapper), ends, depth + 1)
+        kept = kept_as(self.evaluator, to, call, place.node)
+        if kept is not None and ends.first((call.node, kept)):
+            self._kept(place.file, kept, (*wrappers, wrapper), ends, depth + 1)
 
-def _transform_of(value: Value) -> tuple[api.Transform | None, Api | None]:
-    if isinstance(value, Api):
-        return api.TRANSFORMS.get(value.name), value
-    # `eqx.filter_jit(donate="all")(f)`: a factory called with settings.
-    if isinstance(value, CallResult) and isinstance(value.by, Api):
-        return api.TRANSFORMS.get(value.by.name), value.by
-    return None, None
-
-
-def _is_function_argument(call: ast.Call, node: ast.AST, transform: api.Transform) -> bool:
-    for where in transform.functions:
-        if isinstance(where, int):
-            if where < len(call.args) and call.args[where] is node:
-                return True
-        elif any(keyword.arg == where and keyword.value is node for keyword in call.keywords):
-            return True
-    # A factory called with the function as its only positional argument.
-    return len(call.args) == 1 and call.args[0] is node and 0 in transform.functions
+    def _kept(
+        self, file: FileFacts, name: str, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int
+    ) -> None:
+        """Reads of an attribute under which a library's object keeps a function."""
+        for other in self.project.with_attribute(file, name):
+            if other is None:
+                return
+            for node in other.mentions(name):
+                if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    self._expression(Place(other, node), wrappers, ends, depth + 1)
 
 
 def spelled(place: Place) -> str:

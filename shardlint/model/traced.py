@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from shardlint.model.branches import Condition, conditions
-from shardlint.model.ends import End
+from shardlint.model.ends import End, Ends
 from shardlint.model.evaluator.evaluate import scope_label
-from shardlint.model.flow import Flow
+from shardlint.model.flow import Flow, spelled
 from shardlint.model.needs import Circular
 from shardlint.model.values import Place
 from shardlint.model.ways import ways_in
@@ -82,8 +82,10 @@ _UNKNOWN = Region("unknown")
 class Tracing:
     """Answers for places of a program, remembered a function at a time."""
 
-    def __init__(self, flow: Flow) -> None:
+    def __init__(self, flow: Flow, every: bool = False) -> None:
         self.flow = flow
+        self.every = every
+        """Whether it is asked about the calls in sight, as if there were no others."""
         self._regions: Circular[_Key, Region] = Circular(flow.project.needs, _DEPTH)
 
     def region(self, file: FileFacts, node: ast.AST) -> Region:
@@ -131,14 +133,21 @@ class Tracing:
 
     def _callers(self, file: FileFacts, scope: Scope) -> Iterator[tuple[FileFacts, Scope]]:
         """The functions whose regions `_decide` asks for."""
-        for end in self.flow.ends(file, scope.node).found:
+        for end in self._ends(file, scope).found:
             if _as_its_caller(end):
-                caller = end.place.file.home(end.place.node).function()
-                if caller is not None:
-                    yield end.place.file, caller
+                for place in (end.place, *_given_at(end)):
+                    caller = place.file.home(place.node).function()
+                    if caller is not None:
+                        yield place.file, caller
+
+    def _ends(self, file: FileFacts, scope: Scope) -> Ends:
+        if self.every and isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            found = self.flow.in_sight(file, scope.node)
+            return Ends([end for end in found.found if end.kind != "escaped" or end.staged])
+        return self.flow.ends(file, scope.node)
 
     def _decide(self, file: FileFacts, scope: Scope, asked: tuple[Condition, ...]) -> Region:
-        ends = self.flow.ends(file, scope.node)
+        ends = self._ends(file, scope)
         traced: list[Region] = []
         other = ends.lost
         ways: list[str] = []
@@ -188,10 +197,30 @@ class Tracing:
         if self._regions.is_open((caller.node, ())):
             return None
         around = self._at(end.place.file, end.place.node, caller)
+        given = _given_at(end)
+        if given and not around.proven:
+            return self._given(given, caller)
         if around.traced in ("never", "unknown"):
             return around
         step = Step(f"called by {scope_label(caller)}", end.place)
         return Region(around.traced, around.by, None, step, around)
+
+    def _given(self, given: list[Place], calling: Scope) -> Region | None:
+        """The region of a function that others are given, which call it also when they are given another."""
+        around = [self.region(*place) for place in given]
+        sure = next((one for one in around if one.proven), around[0])
+        # What is made there and called later may run in another region.
+        inside = calling.parent is not None and calling.parent.function() is not None
+        if sure.traced in ("never", "unknown") or (inside and not sure.proven):
+            return sure if not inside else None
+        place = given[around.index(sure)]
+        step = Step(f"given to {spelled(place)}", place)
+        return Region(sure.traced, sure.by, None, step, sure)
+
+
+def _given_at(end: End) -> list[Place]:
+    """The calls that gave a function to others before one of them called it, the first of them first."""
+    return [wrapper.place for wrapper in end.wrappers if wrapper.effect == "passed"]
 
 
 def _as_its_caller(end: End) -> bool:

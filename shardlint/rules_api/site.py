@@ -228,6 +228,11 @@ class Site:
         return self.program.region(self.file, self.syntax)
 
     @cached_property
+    def region_in_sight(self) -> Region:
+        """Whether the place is traced by the calls that can be seen, as if there were no others. Ask it last."""
+        return self.program.region_in_sight(self.file, self.syntax)
+
+    @cached_property
     def context(self) -> Context:
         """The mesh contexts of the place."""
         return self.program.context(self.file, self.syntax)

@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.tracers import tracer_in_sight
+from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._own_sharding import own_sharding
@@ -22,7 +24,8 @@ class ConstraintToOwnSharding(Rule):
 
     ## What it does
     Reports `with_sharding_constraint(x, x.sharding)` in traced code, and the guards `hasattr(x, "sharding")` and
-    `getattr(x, "sharding", None)`, where `x` is surely a tracer. With `--certainty possible` it also reports
+    `getattr(x, "sharding", None)`, where `x` is surely a tracer; the constraint also where `x` comes from an argument
+    of a jitted function in all calls that can be seen, as an item, a leaf or a parameter of a helper. With `--certainty possible` it also reports
     a constraint of an array to its own sharding where the text does not prove that it is a tracer.
 
     ## Why it hurts
@@ -44,7 +47,7 @@ class ConstraintToOwnSharding(Rule):
     code = "SL208"
     name = "constraint-to-own-sharding"
     harm = Harm.SILENT
-    likely = ("does-nothing",)
+    likely = ("does-nothing", "in-sight")
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     triggers = (Calls(*_PLACING, file_says=(".sharding",)), Calls(*_ASKING, file_says=('"sharding"', "'sharding'")))
     forms = ("call",)
@@ -70,6 +73,23 @@ class ConstraintToOwnSharding(Rule):
                 )
         elif own is not None:
             yield self._does_nothing(site, own)
+        elif asked is not None and not site.region.proven and site.wants("in-sight") and not _guarded(site):
+            yield from self._in_sight(site, asked)
+
+    def _in_sight(self, site: Site, asked: ast.expr) -> Iterator[Finding]:
+        """One finding for the sharding of what is a tracer in the calls that can be seen."""
+        why = tracer_in_sight(site.program, Place(site.file, asked))
+        if why:
+            yield site.finding(
+                site.argument(PLACING[site.api]) or site.call,
+                f"`{site.text(asked)}` comes from {why}",
+                f"On {site.release('jax')} this raises AttributeError: `{site.text(asked)}` is a tracer.",
+                help="take the sharding outside of the traced function, and hand it in",
+                harm=Harm.CRASH,
+                certainty=Certainty.POSSIBLE,
+                form="in-sight",
+                why="so it is in all calls that can be seen",
+            )
 
     def _does_nothing(self, site: Site, own: ast.Name) -> Finding:
         traced = "is not reached" if _guarded(site) else "raises AttributeError"
@@ -88,9 +108,9 @@ class ConstraintToOwnSharding(Rule):
         arguments = site.call.args
         if len(arguments) < 2 or not _says_sharding(arguments[1]):
             return
-        if (site.api == "builtins.getattr" and len(arguments) < 3) or not site.region.proven:
+        if site.api == "builtins.getattr" and len(arguments) < 3:
             return
-        if not is_tracer(site, arguments[0]):
+        if not (site.region.proven and is_tracer(site, arguments[0])):
             return
         always = "False" if site.api == "builtins.hasattr" else " ".join(site.text(arguments[2]).split())
         yield site.finding(

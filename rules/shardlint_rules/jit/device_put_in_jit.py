@@ -14,6 +14,7 @@ from shardlint_rules.jit._putting import PUT as _PUT
 from shardlint_rules.jit._putting import Placement, also_eager, annotated_as, placement, shardings
 from shardlint_rules.jit.placed import ASKS_TRACED
 
+_IN_SIGHT = "it may be called from elsewhere too"
 _SHARDINGS = ("jax.sharding.NamedSharding", "jax.sharding.PositionalSharding", "jax.sharding.GSPMDSharding")
 
 
@@ -23,8 +24,8 @@ class DevicePutInJit(Rule):
     ## What it does
     Reports `jax.device_put(x, sharding)` in code that is traced by jit, filter_jit, scan, shard_map and the like, also
     when a traced function reaches it through other functions and files; a tree of shardings and
-    `jax.tree.map(jax.device_put, tree, shardings)` too. What is only annotated as a sharding, or called one, is
-    possible.
+    `jax.tree.map(jax.device_put, tree, shardings)` too. Where others may call it as well, it is likely, and the calls
+    that are seen are told. What is only annotated as a sharding, or called one, is possible.
 
     ## Why it hurts
     Inside a trace there is no array to move. On a mesh with Auto axes the call leaves no operation in the compiled
@@ -48,6 +49,7 @@ class DevicePutInJit(Rule):
     harm = Harm.SILENT
     triggers = (Calls("jax.device_put"), Calls("jax.tree.map", file_says=("device_put",)))
     fixes = "unsafe"
+    likely = ("in-sight",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a placement call in traced code, or for one that a `tree.map` makes of each leaf."""
@@ -57,13 +59,14 @@ class DevicePutInJit(Rule):
         form = self._form(site, put.target)
         if form is None:
             return
-        also = also_eager(site)
+        region = site.region if form != "in-sight" else site.region_in_sight
+        also = also_eager(site) if form != "in-sight" else _IN_SIGHT
         fix, kept = (None, also) if also else self._fix(site, put)
         when = "has no effect here" if not also else "has no effect where this is traced"
         help = "constrain it with jax.lax.with_sharding_constraint, or place it before the traced function is called"
         yield site.finding(
             put.function,
-            site.region.describe(site.file),
+            region.describe(site.file),
             f"On {site.release('jax')} device_put {when}: {put.what} keeps its current sharding, and is replicated if "
             "it is new.",
             help=f"{help}; not rewritten: {kept}" if kept else help,
@@ -75,6 +78,8 @@ class DevicePutInJit(Rule):
 
     def _why(self, site: Site, target: ast.expr, form: str) -> str:
         """Why a target that is not followed to where it is made is taken for a sharding."""
+        if form == "in-sight":
+            return "calls that can be seen come to it in traced code"
         if form == "annotated":
             return f"`{site.text(target)}` is annotated as {annotated_as(site, target)}"
         return f"`{site.text(target)}` is taken for a sharding by its name" if form == "named-sharding" else ""
@@ -87,11 +92,21 @@ class DevicePutInJit(Rule):
             return None
         unsure = "annotated" if annotated_as(site, target) else "named-sharding"
         form = unsure if not places else "" if explicit is False else "mesh"
-        if (form and not site.wants(form)) or site.region.traced not in ("always", "sometimes"):
+        if form and not site.wants(form):
+            return None
+        if site.region.traced not in ("always", "sometimes") and not self._traced_in_sight(site, form):
             return None
         if _memories.spoken_of(site):
             return None  # its input may come from another memory, which device_put does leave
+        if site.region.traced == "unknown":
+            return form or "in-sight"
         return form or ("" if site.region.proven or also_eager(site) else "maybe-traced")
+
+    def _traced_in_sight(self, site: Site, form: str) -> bool:
+        """Whether a call that can be seen comes to it in traced code, where others may be out of sight."""
+        if site.region.traced != "unknown" or form or not site.wants("in-sight"):
+            return False
+        return site.region_in_sight.traced in ("always", "sometimes")
 
     def _places(self, site: Site, target: ast.expr, values: list[Value]) -> bool | None:
         """Whether the target is a sharding: True when it surely is, False when it may be, None when it is not."""

@@ -131,7 +131,8 @@ class Calling:
             case TableMethod(table=table, name=name):
                 return of_table(table, name)
             case Function():
-                return self._returned(callee, arguments)
+                found = self._returned(callee, arguments)
+                return (self._promised(callee) or found) if type(found) is Unknown else found
             case Transformed(api=Api(name="functools.partial"), inner=inner, call=CallArguments() as earlier):
                 return self.apply(inner, _joined(earlier, arguments))
             case Transformed(api=Api(name=name), inner=inner) if name in (
@@ -183,6 +184,13 @@ class Calling:
             ]
             return Table(tuple(entries))
         return CallResult(callee, arguments)
+
+    def _promised(self, function: Function) -> Value | None:
+        """An instance of the class of the project that a function is annotated to return."""
+        node = function.node
+        if not isinstance(node, ast.FunctionDef) or node.returns is None:
+            return None
+        return self.evaluator.instance_of(Place(function.place.file, node.returns))
 
     def _returned(self, function: Function, arguments: CallArguments) -> Value:
         """What a simple function returns for these arguments."""

@@ -359,7 +359,7 @@ class Evaluator:
             given = env.bound(name, binding.kind, binding.node) if env is not None else None
             if given is not None:
                 values.append(
-                    self._annotated(file, binding) or given if isinstance(given, Unknown) else given
+                    self.annotated(file, binding) or given if isinstance(given, Unknown) else given
                 )
             else:
                 # An environment speaks of the parameters of the innermost function only.
@@ -384,7 +384,8 @@ class Evaluator:
             case "class":
                 return ClassValue(place)
             case "assign" | "walrus" if binding.value is not None:
-                return self.value(Place(file, binding.value), env)
+                given = self.value(Place(file, binding.value), env)
+                return (self.annotated(file, binding) or given) if type(given) is Unknown else given
             case "with" if binding.value is not None and binding.index is None:
                 return self._entered(Place(file, binding.value), env)
             case "unpack" if binding.value is not None and binding.index is not None:
@@ -414,13 +415,15 @@ class Evaluator:
                 if "staticmethod" not in decorators:
                     cls = ClassValue(Place(place.file, scope.parent.node))
                     return cls if "classmethod" in decorators else CallResult(cls, None)
-        return self._annotated(place.file, binding) or Parameter(place, binding.name)
+        return self.annotated(place.file, binding) or Parameter(place, binding.name)
 
-    def _annotated(self, file: FileFacts, binding: Binding) -> CallResult | None:
-        """An instance of the class of the project that a parameter is annotated with."""
-        if binding.annotation is None:
-            return None
-        named = annotated(self, Place(file, binding.annotation))
+    def annotated(self, file: FileFacts, binding: Binding) -> CallResult | None:
+        """An instance of the class of the project that a parameter, field or name is annotated with."""
+        return self.instance_of(Place(file, binding.annotation)) if binding.annotation is not None else None
+
+    def instance_of(self, annotation: Place) -> CallResult | None:
+        """An instance of the one class of the project that an annotation names."""
+        named = annotated(self, annotation)
         classes = [one for one in named if one != Constant(None)]
         return CallResult(classes[0], None) if len(classes) == 1 and isinstance(classes[0], ClassValue) else None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
     Api,
@@ -15,11 +16,12 @@ from shardlint.model.values import (
     Constant,
     Environment,
     Function,
+    Parameter,
     Place,
     Unknown,
     Value,
 )
-from shardlint.syntax import Binding
+from shardlint.syntax import Binding, FileFacts
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -56,9 +58,9 @@ class Objects:
         for owner in reversed(self.evaluator.lineage(cls)):
             file = owner.place.file
             for name, bindings in file.bound(file.scope(owner.node)).bindings.items():
-                annotated = [one for one in bindings if one.annotation is not None]
-                if annotated and "ClassVar" not in file.text(annotated[-1].annotation or annotated[-1].node):
-                    found[name] = (annotated[-1], owner)
+                typed = [one for one in bindings if one.annotation is not None]
+                if typed and "ClassVar" not in file.text(typed[-1].annotation or typed[-1].node):
+                    found[name] = (typed[-1], owner)
         return found
 
     def init(self, cls: ClassValue) -> Function | None:
@@ -84,14 +86,22 @@ class Objects:
             names = tuple(self.fields(cls))
             given = call.get(name, names)
             if given is not None:
-                return self.evaluator.value(given, call.environment)
+                known = self.evaluator.value(given, call.environment)
+                unknown = type(known) is Unknown or isinstance(known, Parameter)
+                return (self.evaluator.annotated(place.file, binding) or known) if unknown else known
             if not call.may_have(name, names):
                 return self.default(binding, place) or Unknown(f"{name} has no default")
         default = self.default(binding, place)
-        if default is None:
-            return Unknown(f"{name} is given when the object is made")
+        if default is None or (default == Constant(None) and not self._may_be_none(place.file, binding)):
+            some = self.evaluator.annotated(place.file, binding)
+            return some or Unknown(f"{name} is given when the object is made")
         self.evaluator.rests_on_call()
         return Assumed(default, f"`{name}` of `{cls.node.name}` has this default")
+
+    def _may_be_none(self, file: FileFacts, binding: Binding) -> bool:
+        """Whether a field whose default is None may be left so: `size: int = None` is set before it is used."""
+        annotation = binding.annotation
+        return annotation is not None and Constant(None) in annotated(self.evaluator, Place(file, annotation))
 
     def default(self, binding: Binding, place: Place) -> Value | None:
         """The default of a field, if it has one; unknown where it is made in a way that the text does not tell."""
