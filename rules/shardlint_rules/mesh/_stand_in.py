@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.mesh.meshes import Mesh, mesh_of
-from shardlint.model.shapes import shape_of
+from shardlint.model.shapes import Shape, shape_of
 from shardlint.model.values import Place, options
 from shardlint.rules_api.site import Site
 
@@ -19,7 +20,7 @@ def fuller(site: Site) -> tuple[Mesh, str] | None:
     own = next((one for one in _meshes(site, Place(site.file, site.call))), None)
     if devices is None or own is None or not own.axis_names or len(own.axis_names) < 2:
         return None
-    shape = shape_of(site.program.evaluator, Place(site.file, devices))
+    shape = _proven_shape(site, devices)
     if not shape or any(size != 1 for size in shape) or site.program.project.is_test(site.file.path):
         return None
     for file in site.program.project.calling(site.file.path, _MAKERS):
@@ -35,6 +36,16 @@ def fuller(site: Site) -> tuple[Mesh, str] | None:
                     if more and set(own.axis_names) < set(other.axis_names or ()):
                         return other, more[0]
     return None
+
+
+def _proven_shape(site: Site, devices: ast.expr) -> Shape | None:
+    """The shape of the devices where it rests on no default: sizes in a config are 1 until somebody sets them."""
+    view = site.program.evaluator
+    if not isinstance(view, Assuming):
+        return shape_of(view, Place(site.file, devices))
+    alone = Assuming(view.strict, view.callers, view.scope, view.way)
+    shape = shape_of(alone, Place(site.file, devices))
+    return shape if not alone.why else None
 
 
 def _meshes(site: Site, place: Place) -> Iterator[Mesh]:
