@@ -25,8 +25,9 @@ class ConstraintToOwnSharding(Rule):
     ## What it does
     Reports `with_sharding_constraint(x, x.sharding)` in traced code, and the guards `hasattr(x, "sharding")` and
     `getattr(x, "sharding", None)`, where `x` is surely a tracer; the constraint also where `x` comes from an argument
-    of a jitted function in all calls that can be seen, as an item, a leaf or a parameter of a helper. With `--certainty possible` it also reports
-    a constraint of an array to its own sharding where the text does not prove that it is a tracer.
+    of a jitted function in all calls that can be seen, as an item, a leaf or a parameter of a helper. With
+    `--certainty possible` it also reports a constraint of an array to its own sharding where the text does not prove
+    that it is a tracer.
 
     ## Why it hurts
     The sharding is not decided until the program is compiled. `x.sharding` raises `AttributeError`; `hasattr` is

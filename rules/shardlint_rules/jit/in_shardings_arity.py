@@ -5,9 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import JITS, SHARDING_SETTINGS, Jitted, wrappings
-from shardlint.model.values import Function, Place, Table, Transformed, Value
+from shardlint.model.values import Function, Items, Place, Table, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._handed_specs import Handed, handed
@@ -57,6 +58,7 @@ class InShardingsArity(Rule):
     code = "SL210"
     name = "in-shardings-arity"
     bound = True
+    assumes = True
     harm = Harm.CRASH
     likely = ("tree",)
     triggers = (Calls(*JITS, file_says=SHARDING_SETTINGS), Calls("jax.sharding.PartitionSpec"))
@@ -71,11 +73,20 @@ class InShardingsArity(Rule):
                 yield from self._handed(site, one)
             return
         functions = list(wrappings(site.program, site.file, site.call, site.form))
-        if functions:
+        if functions and self._written_here(site, "in_shardings"):
             yield from self._inputs(site, functions)
             yield from self._container(site, functions)
             yield from self._keys(site, functions)
+        if functions and self._written_here(site, "out_shardings"):
             yield from self._outputs(site, functions)
+
+    def _written_here(self, site: Site, setting: str) -> bool:
+        """Whether it is the function alone that callers give: of shardings that they give, the finding is theirs."""
+        keyword, view = site.keyword(setting), site.program.evaluator
+        if keyword is None or not isinstance(view, Assuming):
+            return keyword is not None
+        written = view.strict.value(Place(site.file, keyword.value))
+        return isinstance(written, Items) and not written.open
 
     def _handed(self, site: Site, one: Handed) -> Iterator[Finding]:
         """A tree of specs that does not fit the function which a helper compiles with it."""
