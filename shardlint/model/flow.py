@@ -82,9 +82,9 @@ class Flow:
             ends.add(End("escaped", Place(file, decorator), (), "a class decorator may call it"))
         self._name(file, node, node.name, (), ends, 0)
 
-    def calls(self, place: Place) -> Ends:
-        """Where what an expression makes (`jax.jit(f)`) is called."""
-        return self._found(place.node, lambda ends: self._expression(place, (), ends, 0))
+    def calls(self, place: Place, every: bool = False) -> Ends:
+        """Where what an expression makes (`jax.jit(f)`) is called. `every`: there may be others."""
+        return self._found(place.node, lambda ends: self._expression(place, (), ends, 0), every)
 
     def _definition(self, file: FileFacts, node: ast.FunctionDef | ast.AsyncFunctionDef, ends: Ends) -> None:
         wrappers: tuple[Wrapper, ...] = ()

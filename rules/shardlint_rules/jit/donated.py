@@ -184,18 +184,18 @@ def place(site: Site, file: FileFacts, node: ast.AST) -> str:
 
 
 def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
-    """The functions of other files that call what this wrapper made."""
+    """The functions of other files that call what this wrapper made. What they call is told by their own story."""
     flow, parent = site.program.flow, site.file.parent(site.call)
     if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
-        found, made = list(flow.ends(site.file, parent).found), parent.name
+        found, made = list(flow.in_sight(site.file, parent).found), parent.name
     elif site.form == "call":
-        found, made = list(flow.calls(Place(site.file, site.call)).found), ""
+        found, made = list(flow.calls(Place(site.file, site.call), every=True).found), ""
     else:
         return []
     for maker in _makers(site, made):
-        for end in flow.ends(site.file, maker).found:
+        for end in flow.in_sight(site.file, maker).found:
             if end.kind == "called" and not end.wrappers:
-                found += flow.calls(end.place).found
+                found += flow.calls(end.place, every=True).found
     scopes: dict[ast.AST, tuple[FileFacts, Scope]] = {}
     for end in found:
         file = end.place.file
@@ -207,7 +207,7 @@ def _callers_elsewhere(site: Site) -> list[tuple[FileFacts, Scope]]:
     return list(scopes.values())
 
 
-def _makers(site: Site, made: str) -> list[ast.AST]:
+def _makers(site: Site, made: str) -> list[ast.FunctionDef]:
     """The function that returns what this wrapper makes: `return jax.jit(step)`, or the decorated `def` it holds."""
     scope = site.scope.function()
     if scope is None:
@@ -217,7 +217,7 @@ def _makers(site: Site, made: str) -> list[ast.AST]:
         value = statement.value if isinstance(statement, ast.Return) else None
         parts = value.elts if isinstance(value, ast.Tuple) else [value]
         if any(part is site.call or (isinstance(part, ast.Name) and part.id in names) for part in parts):
-            return [scope.node]
+            return [scope.node] if isinstance(scope.node, ast.FunctionDef) else []
     return []
 
 

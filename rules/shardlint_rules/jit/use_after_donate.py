@@ -6,14 +6,14 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.guards import expected_to_fail
-from shardlint.model.lifetime.buffers import Use
+from shardlint.model.lifetime.buffers import Use, path_of
 from shardlint.model.lifetime.donation import DONATING
 from shardlint.model.lifetime.reads import Reading, read_object
 from shardlint.model.signatures import jitted
 from shardlint.model.values import options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts
+from shardlint.syntax import Binding, FileFacts
 from shardlint_rules.jit._kept import Kept, kept
 from shardlint_rules.jit._spare import fills_another
 from shardlint_rules.jit.donated import (
@@ -65,7 +65,7 @@ class UseAfterDonate(Rule):
     name = "use-after-donate"
     bound = True
     harm = Harm.CRASH
-    likely = ("given-again",)
+    likely = ("given-again", "kept-in-loop")
     triggers = (Calls(*DONATING, file_says=("donate",)),)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -112,7 +112,8 @@ class UseAfterDonate(Rule):
             _message(site, use, certainty),
             help=_advice(name, use),
             certainty=certainty,
-            form=_form(use, certainty),
+            form=_form(site.file, use, certainty),
+            why=_why(site.file, use, certainty),
         )
 
     def _elsewhere(self, site: Site, file: FileFacts, use: Use) -> Iterator[Finding]:
@@ -129,7 +130,8 @@ class UseAfterDonate(Rule):
             _message(site, use, certainty),
             help=_advice(name, use),
             certainty=certainty,
-            form=_form(use, certainty),
+            form=_form(file, use, certainty),
+            why=_why(file, use, certainty),
         )
 
 
@@ -146,10 +148,39 @@ def _refilled(file: FileFacts, use: Use) -> bool:
     )
 
 
-def _form(use: Use, certainty: Certainty) -> str:
+def _form(file: FileFacts, use: Use, certainty: Certainty) -> str:
     if certainty is Certainty.PROVEN:
         return ""
-    return "given-again" if use.again else "maybe-read"
+    if use.again:
+        return "given-again"
+    return "kept-in-loop" if _kept_in_loop(file, use) else "maybe-read"
+
+
+def _why(file: FileFacts, use: Use, certainty: Certainty) -> str:
+    if _form(file, use, certainty) != "kept-in-loop":
+        return ""
+    name = written(file, read_object(use.node))
+    return f"the loop keeps `{name}`, and its next turn donates that buffer; it lives if the last turn kept it"
+
+
+def _kept_in_loop(file: FileFacts, use: Use) -> bool:
+    """Whether the loop that donates it keeps it under the name that is read: `best = state`, for the next turn."""
+    name, donated = path_of(use.node), path_of(use.death.argument.node)
+    if name is None or donated is None or name[0] == donated[0]:
+        return False
+    loops = {one for one in file.ancestors(use.death.call.call) if isinstance(one, ast.For | ast.While)}
+    for binding in file.bindings(file.home(use.node), name[0]):
+        given = _part(binding) if loops.intersection(file.ancestors(binding.node)) else None
+        if given is not None and path_of(given) == donated:
+            return True
+    return False
+
+
+def _part(binding: Binding) -> ast.expr | None:
+    """The expression that an assignment gives a name, also one of several: `best, bad = state, 0`."""
+    if binding.kind == "unpack" and isinstance(binding.value, ast.Tuple) and binding.index is not None:
+        return binding.value.elts[binding.index] if binding.index < len(binding.value.elts) else None
+    return binding.value if binding.kind == "assign" else None
 
 
 def _message(site: Site, use: Use, certainty: Certainty) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from shardlint.model.lifetime.donation import Argument, DonatingCall
 from shardlint.model.lifetime.reads import Reading, read_object
 
+# What a name may hold where many ways meet is not followed.
+_WAYS = 4
 # A name, and the attributes and constant keys that lead from it to a part: ("state", "params", "[w]").
 Path = tuple[str, ...]
 
@@ -22,19 +24,22 @@ class Buffer:
     """One array or tree of arrays, told apart from all others. `node` is the expression that made it, if seen.
 
     `source` is what it is the same array as, if that is one of jax's: `jnp.asarray(x)` of a numpy array is not.
+    `ways` are what it may be that was alive where the ways met which tell it.
     """
 
-    __slots__ = ("kind", "node", "source")
+    __slots__ = ("kind", "node", "source", "ways")
 
     def __init__(
         self,
         node: ast.expr | None,
         kind: Literal["made", "given", "iterated", "unknown"],
         source: tuple[Buffer, Path] | None = None,
+        ways: tuple[tuple[Buffer, Path], ...] = (),
     ) -> None:
         self.node = node
         self.kind = kind
         self.source = source
+        self.ways = ways
 
 
 # A buffer, or a part of one.
@@ -150,9 +155,13 @@ class Memory:
         """The donation that what is held, or a part of it, died of."""
         found = next((death for dead, death in self.dead.items() if meets(dead, held)), None)
         source = held[0].source
-        return (
-            self.death((source[0], (*source[1], *held[1]))) if found is None and source is not None else found
-        )
+        if found is None and source is not None:
+            found = self.death((source[0], (*source[1], *held[1])))
+        for buffer, path in held[0].ways if found is None else ():
+            died = self.death((buffer, (*path, *held[1])))
+            if died is not None:
+                return replace(died, must=False)
+        return found
 
     def revive(self, held: Held) -> None:
         """Code that is not seen may have changed it in place: it is no longer known to be dead."""
@@ -166,17 +175,27 @@ class Memory:
                 self.holds[path] = (Buffer(None, "unknown"), ())
 
 
+def _either(memory: Memory, path: Path, found: list[Held], ends: list[Memory]) -> Buffer:
+    """What a path holds where ways meet on which it holds this or that: it died where it had on one of them."""
+    alive = [held for held in found if all(end.death(held) is None for end in ends)]
+    either = Buffer(None, "unknown", ways=tuple(alive[:_WAYS]))
+    died = next(filter(None, (end.death(end.held(path)) for end in ends)), None)
+    if died is not None:
+        memory.dead[either, ()] = replace(died, must=False)
+    return either
+
+
 def merged(ends: list[Memory]) -> Memory | None:
     """What is known where ways meet; None where none arrives."""
     if len(ends) < 2:
         return ends[0] if ends else None
     memory = Memory(ends[0].entries)
     for path in {path for end in ends for path in end.holds}:
-        found = {end.held(path) for end in ends}
-        memory.holds[path] = found.pop() if len(found) == 1 else (Buffer(None, "unknown"), ())
+        found = list(dict.fromkeys(end.held(path) for end in ends))
+        memory.holds[path] = found[0] if len(found) == 1 else (_either(memory, path, found, ends), ())
     for held in {held for end in ends for held in end.dead}:
         deaths = [end.dead.get(held) for end in ends]
         death = next(death for death in deaths if death is not None)
         must = all(one is not None and one.must for one in deaths)
-        memory.dead[held] = death if must else Death(death.call, death.argument, death.held, False)
+        memory.dead[held] = death if must else replace(death, must=False)
     return memory
