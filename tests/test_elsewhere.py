@@ -211,6 +211,9 @@ def test_nothing_changed_is_no_failure(root: Path, start: Start) -> None:
     assert (ran.returncode, ran.stdout) == (0, b"Nothing to check: no Python file changed since HEAD.\n")
 
 
+COMPUTED = "import importlib\n\n\ndef load(name):\n    return importlib.import_module(name)\n"
+
+
 @pytest.mark.parametrize(
     ("files", "name", "others"),
     [
@@ -221,6 +224,12 @@ def test_nothing_changed_is_no_failure(root: Path, start: Start) -> None:
         ({"p/__init__.py": "", "m.py": "import p\n"}, "p/__init__.py", {"m.py"}),
         ({"a.py": "import importlib\nimportlib.import_module('b')\n", "b.py": ""}, "b.py", {"a.py"}),
         ({"conftest.py": "", "test_a.py": ""}, "conftest.py", {"test_a.py"}),
+        ({"p/__init__.py": "", "p/a.py": "", "m.py": "import p.a\n"}, "p/__init__.py", {"p/a.py", "m.py"}),
+        ({"p/__init__.py": "", "p/l.py": COMPUTED, "p/b.py": ""}, "p/b.py", {"p/l.py"}),
+        ({"p/__init__.py": "", "p/l.py": COMPUTED, "b.py": ""}, "b.py", set()),
+        ({"l.py": COMPUTED, "b.py": ""}, "b.py", set()),
+        ({"l.py": COMPUTED + "PLACE = 'q.'\n", "q/b.py": "", "b.py": ""}, "q/b.py", {"l.py"}),
+        ({"l.py": COMPUTED + "PLACE = 'q.'\n", "q/b.py": "", "b.py": ""}, "b.py", set()),
     ],
 )  # fmt: skip
 def test_which_files_a_file_may_concern(

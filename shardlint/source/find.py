@@ -7,6 +7,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import repeat
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from shardlint.source.tree import Below, Stamp, Tree
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
+    from pathspec.pattern import Pattern
 
 # Directories no one means when they say "check this project".
 ALWAYS_EXCLUDED = frozenset(
@@ -134,14 +136,31 @@ _STAR_AND_TEXT = regex(
 )
 _ANY_AND_FOLDERS = regex(r"\(\?:(\.\+/|/\.\+)\)\?(.+?)(?=\(\?:/\.\+\)\?)", re.DOTALL)
 
-_Ignores = list[tuple[str, "GitIgnoreSpec"]]
+
+@dataclass
+class _Ignore:
+    """The patterns of one file, each with a text that every path it names holds: most are ruled out by that."""
+
+    spec: GitIgnoreSpec
+    words: Sequence[tuple[str, Pattern]]
+
+    def verdict(self, path: str) -> bool | None:
+        """What the patterns say of a path."""
+        if any(word in path and pattern.match_file(path) is not None for word, pattern in self.words):
+            return self.spec.check_file(path).include
+        return None
+
+
+_Ignores = list[tuple[str, _Ignore]]
+_WILD = regex(r"[*?]")
+_NO_TEXT = regex(r"[\[\\]")  # from there on a character may stand for another
 _ALL = slice(None)
 
 
 class _Walk:
     """One walk: what it found, and the folders it looked into."""
 
-    def __init__(self, tree: Tree, excluded: GitIgnoreSpec | None = None, base: str = "") -> None:
+    def __init__(self, tree: Tree, excluded: _Ignore | None = None, base: str = "") -> None:
         self.tree = tree
         self.excluded = excluded
         self.base = base
@@ -207,19 +226,17 @@ def _ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:
     return False
 
 
-def _matches(spec: GitIgnoreSpec, root: str, path: str, is_dir: bool) -> bool:
+def _matches(spec: _Ignore, root: str, path: str, is_dir: bool) -> bool:
     return _verdict(spec, root, path, is_dir) is True
 
 
-def _verdict(spec: GitIgnoreSpec, root: str, path: str, is_dir: bool) -> bool | None:
+def _verdict(spec: _Ignore, root: str, path: str, is_dir: bool) -> bool | None:
     """True: named by a pattern; False: taken back by one; None: no pattern speaks of it."""
-    try:
-        relative = Path(path).relative_to(root).as_posix()
-    except ValueError:
+    above = root if root.endswith(os.sep) else root + os.sep
+    if not path.startswith(above) or path == above:
         return None
-    if relative == ".":
-        return None
-    return spec.check_file(relative + "/" if is_dir else relative).include
+    relative = path[len(above) :].replace(os.sep, "/")
+    return spec.verdict(relative + "/" if is_dir else relative)
 
 
 def _inherited_ignores(top: Path) -> _Ignores:
@@ -239,27 +256,37 @@ def _inherited_ignores(top: Path) -> _Ignores:
     ]
 
 
-def _read_ignore(path: Path) -> GitIgnoreSpec:
+def _read_ignore(path: Path) -> _Ignore:
     try:
         return _spec(path.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n"))
     except OSError:
         return _spec([])
 
 
-def _spec(lines: list[str]) -> GitIgnoreSpec:
+def _spec(lines: list[str]) -> _Ignore:
     from pathspec import GitIgnoreSpec  # imported late: most single-file runs meet no ignore file
 
     # `a/**` names what is in a folder, not the folder; pathspec has it name both, so `!a/b.py` could take nothing back.
-    lines = [line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines]
+    lines = [line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines if line.strip()]
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):
-        spec = GitIgnoreSpec.from_lines([line for line in lines if _valid(line)])
+        lines = [line for line in lines if _valid(line)]
+        spec = GitIgnoreSpec.from_lines(lines)
     for pattern in spec.patterns:
         regex = getattr(pattern, "regex", None)
         if regex is not None and (regex.pattern.count(_STAR) > 2 or _BELOW in regex.pattern):
             pattern.regex = re.compile(_tried_once(regex.pattern))
-    return spec
+    patterns = list(spec.patterns)
+    words = map(_word, lines) if len(patterns) == len(lines) else repeat("")
+    stated = [(word, one) for word, one in zip(words, patterns, strict=False) if one.include is not None]
+    return _Ignore(spec, stated)
+
+
+def _word(line: str) -> str:
+    """The longest text that stands in each path which a pattern names."""
+    plain = _NO_TEXT.split(line.strip())[0].lstrip("!")
+    return max((part.strip("/") for part in _WILD.split(plain)), key=len)
 
 
 def _tried_once(regex: str) -> str:
