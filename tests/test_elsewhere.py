@@ -107,6 +107,13 @@ def test_a_jit_that_is_added_shows_what_it_does_in_another_file(root: Path, foun
     assert found(root, ".") == ["helpers.py:6", "helpers.py:11"]
 
 
+def test_a_notebook_shows_what_it_does_in_another_file(root: Path, found: Found) -> None:
+    notebook = {"cells": [{"cell_type": "code", "source": JITTED}], "metadata": {}, "nbformat": 4}
+    (root / "look.ipynb").write_text(json.dumps(notebook))
+    assert found(root, "look.ipynb") == ["helpers.py:6"]
+    assert found(root, "look.ipynb", "--no-cache") == ["helpers.py:6"]
+
+
 def test_what_is_found_without_a_file_too_is_not_because_of_it(root: Path, found: Found) -> None:
     """A finding rests on all callers that bear it out; it is because of a file if it would go with it."""
     (root / "main.py").write_text(JITTED)

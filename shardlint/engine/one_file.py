@@ -210,15 +210,15 @@ class Checker:
         scope = self._scope(os.path.dirname(real))
         try:
             with timed("reading"):
-                given = self._overlay.get(Path(real))
-                if data is None:
-                    data = (
-                        given.text.encode("utf-8", "surrogatepass") if given is not None else read_bytes(path)
-                    )
+                given = self._overlay.get(Path(real)) if data is None else None
+                if given is not None:
+                    data = python = given.text.encode("utf-8", "surrogatepass")
+                else:
+                    data = read_bytes(path) if data is None else data
+                    python = program(path, data) or b""  # what cannot be read, `decode` below says why
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
         # A finding that is not sure enough to be reported still makes its suppression a used one.
-        python = program(path, data) or b""  # what cannot be read, `decode` below says why
         commented = b"shardlint:" in python
         index = scope.index if commented else scope.wanted
         with timed("screening"):

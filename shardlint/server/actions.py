@@ -14,7 +14,7 @@ from shardlint.rewrite.recheck import carry_out
 from shardlint.rewrite.silence import with_comments
 from shardlint.rules_api.rule import Finding, Safety
 from shardlint.server.session import Session, Shown
-from shardlint.server.texts import Buffer, Encoding, edits
+from shardlint.server.texts import Buffer, Encoding
 from shardlint.source.text import Source, Unreadable, decode, read_bytes
 
 FIX_ALL = "source.fixAll.shardlint"
@@ -107,6 +107,9 @@ class Actions:
         changed = {
             work.path: (work.before, work.after.text) for work in attempt.works.values() if work.changed
         }
+        for path, (source, _) in changed.items():
+            if source.in_cells and path not in kept.overlay:
+                raise Gone(f"{path.name} would change too; open it first")
         if not changed and finding is not None:
             raise Gone("; ".join(_refusals(attempt)) or "the fix cannot be made here")
         return changed
@@ -121,12 +124,10 @@ class Actions:
     def edit(self, texts: Texts, encoding: Encoding, versioned: bool) -> lsp.WorkspaceEdit:
         """Changed files as an editor takes them."""
         open_ones = {buffer.path: buffer for buffer in self.session.buffers.values()}
-        made = []
+        made: list[tuple[str, int | None, list[lsp.TextEdit]]] = []
         for path, (source, after) in texts.items():
-            known = open_ones.get(path)
-            uri = known.uri if known is not None else path.as_uri()
-            version = known.version if known is not None else None
-            made.append((uri, version, edits(source, after, encoding)))
+            known = open_ones.get(path) or Buffer(path.as_uri(), path, source, None)
+            made += known.edits(after, encoding)
         if not versioned:
             return lsp.WorkspaceEdit(changes={uri: found for uri, _, found in made})
         return lsp.WorkspaceEdit(

@@ -94,6 +94,12 @@ class Session:
         self._said: set[str] = set()
         self._last = ""
 
+    def document(self, uri: str) -> Buffer | None:
+        """What a document is, or is a part of."""
+        if uri in self.buffers:
+            return self.buffers[uri]
+        return next((one for one in self.buffers.values() if uri in dict(one.documents)), None)
+
     def put(self, buffer: Buffer) -> None:
         """A text was opened or changed."""
         self.buffers[buffer.uri] = buffer

@@ -22,7 +22,7 @@ from shardlint.source.patterns import regex
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable
 
 # `# %%` is how scripts that are notebooks begin a cell, and so what rules know one by.
-_BORDER = regex(r"\n# %% cell \d+\n")
+BORDER = regex(r"\n# %% cell \d+\n")
 _BORDER_LINE = regex(r"# %% cell \d+")
 _BLANK = regex(r"[ \t\r\n]*")
 _LINE = regex(r"[^\n]*\n|[^\n]+")
@@ -98,7 +98,7 @@ class Notebook(Source):
 
     def encode(self) -> bytes:
         """The bytes of the file. Raises `Unreadable` where a change goes over the border of cells."""
-        parts = _BORDER.split(self.text)
+        parts = BORDER.split(self.text)
         if len(parts) != max(1, len(self.cells)):
             raise Unreadable("the fixed text goes over the border of two cells")
         made, at = [], 0
@@ -134,7 +134,7 @@ def notebook(path: Path, data: bytes) -> Notebook:
     text = texts[0] if texts else ""
     for cell, part in zip(cells[1:], texts[1:], strict=True):
         text += f"\n# %% cell {cell.number}\n{part}"
-    parts = [as_written(part) for part in _BORDER.split(text)]
+    parts = [as_written(part) for part in BORDER.split(text)]
     exact = not cells or parts == [cell.code for cell in cells]
     return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells)
 
