@@ -59,7 +59,7 @@ class Server(LanguageServer):
             "shardlint", __version__, protocol_cls=_Protocol, notebook_document_sync=_NOTEBOOKS
         )
         self.session = Session(self._show, self.log)
-        self.worker = Worker(self.session.check, self._failed)
+        self.worker = Worker(self.session.check, self._failed, self._idle)
         self.session.pause = self.worker.pause
         self.actions = Actions(self.session)
         self.notebooks = Open()
@@ -111,6 +111,12 @@ class Server(LanguageServer):
         if forget:
             self.worker.ask(self.session.forget, alone=True)
         self.worker.later(give_up=forget)
+
+    def _idle(self) -> None:
+        """Nobody types: a good time to look at the disk."""
+        if self.session.old():
+            self.session.look = True
+            self.worker.later(give_up=False)
 
     def _show(self, shown: Shown) -> None:
         found = told.diagnostics(shown, self.encoding)

@@ -174,6 +174,11 @@ class Session:
                 self.shown[buffer.uri] = shown
                 self._show(shown)
 
+    def old(self) -> bool:
+        """Whether the disk should be looked at again."""
+        used = map(self._usable, list(self.buffers.values()))
+        return any(kept.old for kept in used if kept is not None)
+
     def examined(self, buffer: Buffer) -> Shown:
         """What is to be shown of a buffer."""
         try:
