@@ -305,7 +305,7 @@ class Rule(ABC):
     likely: ClassVar[tuple[str, ...]] = ()
     default: ClassVar[bool] = True
     deprecated: ClassVar[str] = ""
-    """Why the rule is going away, and what to use in its place: it runs only where it is selected by its code or name."""
+    """What to use in place of a rule that is going away. It runs only where it is selected by its code or name."""
     releases: ClassVar[Mapping[str, str]] = {}
     triggers: ClassVar[tuple[Trigger, ...]] = ()
     project: ClassVar[str] = ""

@@ -6,8 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
-from itertools import repeat
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +16,6 @@ from shardlint.source.tree import Below, Stamp, Tree
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
-    from pathspec.pattern import Pattern
 
 # Directories no one means when they say "check this project".
 ALWAYS_EXCLUDED = frozenset(
@@ -74,7 +72,7 @@ def find(
     in `missing`.
     """
     found = Found()
-    excluded = _spec(list(exclude)) if exclude else None
+    excluded = _Ignore(list(exclude)) if exclude else None
     base = os.path.realpath(root or Path.cwd()) if excluded is not None else ""
     seen: set[str] = set()
     for path in paths:
@@ -110,7 +108,7 @@ def find(
 
 def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
     """Whether patterns as in `.gitignore`, relative to `base`, name a file."""
-    return _matches(_spec(list(patterns)), str(base), str(path), False)
+    return _matches(_Ignore(list(patterns)), str(base), str(path), False)
 
 
 def survey(top: Path, tree: Tree | None = None) -> Below:
@@ -137,18 +135,37 @@ _STAR_AND_TEXT = regex(
 _ANY_AND_FOLDERS = regex(r"\(\?:(\.\+/|/\.\+)\)\?(.+?)(?=\(\?:/\.\+\)\?)", re.DOTALL)
 
 
-@dataclass
 class _Ignore:
-    """The patterns of one file, each with a text that every path it names holds: most are ruled out by that."""
+    """The patterns of one file. Each path that a pattern names holds some text of it: most are ruled out by that, and
+    never compiled.
+    """
 
-    spec: GitIgnoreSpec
-    words: Sequence[tuple[str, Pattern]]
+    def __init__(self, lines: list[str]) -> None:
+        # `a/**` names what is in a folder, not the folder; pathspec has it name both, so `!a/b.py` could take nothing
+        # back.
+        self._lines = [
+            line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines if line.strip()
+        ]
+        self._words = [
+            (_word(line), index) for index, line in enumerate(self._lines) if not line.startswith("#")
+        ]
+        self._single: dict[int, GitIgnoreSpec] = {}
 
     def verdict(self, path: str) -> bool | None:
         """What the patterns say of a path."""
-        if any(word in path and pattern.match_file(path) is not None for word, pattern in self.words):
-            return self.spec.check_file(path).include
+        near = [index for word, index in self._words if word in path]
+        if any(self._speaks(index, path) for index in near):
+            return self._whole.check_file(path).include
         return None
+
+    def _speaks(self, index: int, path: str) -> bool:
+        if index not in self._single:
+            self._single[index] = _spec([self._lines[index]])
+        return self._single[index].check_file(path).include is not None
+
+    @cached_property
+    def _whole(self) -> GitIgnoreSpec:
+        return _spec(self._lines)
 
 
 _Ignores = list[tuple[str, _Ignore]]
@@ -258,29 +275,23 @@ def _inherited_ignores(top: Path) -> _Ignores:
 
 def _read_ignore(path: Path) -> _Ignore:
     try:
-        return _spec(path.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n"))
+        return _Ignore(path.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n"))
     except OSError:
-        return _spec([])
+        return _Ignore([])
 
 
-def _spec(lines: list[str]) -> _Ignore:
+def _spec(lines: list[str]) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # imported late: most single-file runs meet no ignore file
 
-    # `a/**` names what is in a folder, not the folder; pathspec has it name both, so `!a/b.py` could take nothing back.
-    lines = [line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines if line.strip()]
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):
-        lines = [line for line in lines if _valid(line)]
-        spec = GitIgnoreSpec.from_lines(lines)
+        spec = GitIgnoreSpec.from_lines([line for line in lines if _valid(line)])
     for pattern in spec.patterns:
         regex = getattr(pattern, "regex", None)
         if regex is not None and (regex.pattern.count(_STAR) > 2 or _BELOW in regex.pattern):
             pattern.regex = re.compile(_tried_once(regex.pattern))
-    patterns = list(spec.patterns)
-    words = map(_word, lines) if len(patterns) == len(lines) else repeat("")
-    stated = [(word, one) for word, one in zip(words, patterns, strict=False) if one.include is not None]
-    return _Ignore(spec, stated)
+    return spec
 
 
 def _word(line: str) -> str:

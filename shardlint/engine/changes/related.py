@@ -52,10 +52,11 @@ def _alone(path: str, imports: Mapping[str, Iterable[str]]) -> bool:
     around = frozenset(path.split(os.sep)[:-1])
     for other, found in imports.items():
         for one in found:
-            parts = one.split(".")
-            if name in parts and other != path:
+            if name in one and other != path and name in one.split("."):
                 return False
-            if parts[-1] == ANY and (parts[-2] in around if len(parts) > 1 else _one_package(other, path, imports)):
+            if one == ANY and _one_package(other, path, imports):
+                return False
+            if one.endswith(f".{ANY}") and one.split(".")[-2] in around:
                 return False
     return True
 
