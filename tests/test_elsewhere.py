@@ -107,11 +107,15 @@ def test_a_jit_that_is_added_shows_what_it_does_in_another_file(root: Path, foun
     assert found(root, ".") == ["helpers.py:6", "helpers.py:11"]
 
 
-def test_a_notebook_shows_what_it_does_in_another_file(root: Path, found: Found) -> None:
+def test_a_notebook_shows_what_it_does_in_another_file(root: Path, found: Found, start: Start) -> None:
     notebook = {"cells": [{"cell_type": "code", "source": JITTED}], "metadata": {}, "nbformat": 4}
     (root / "look.ipynb").write_text(json.dumps(notebook))
     assert found(root, "look.ipynb") == ["helpers.py:6"]
     assert found(root, "look.ipynb", "--no-cache") == ["helpers.py:6"]
+    notebook["cells"] = [{"cell_type": "markdown", "source": "x"}, *notebook["cells"]]  # type: ignore[misc]
+    (root / "look.ipynb").write_text(json.dumps(notebook))
+    said = start("check", "helpers.py", "--select", "SL201", cwd=root, CI="").stdout.decode()
+    assert "called by `step` at look.ipynb:cell 2:7, traced by jax.jit at look.ipynb:cell 2:5" in said
 
 
 def test_what_is_found_without_a_file_too_is_not_because_of_it(root: Path, found: Found) -> None:

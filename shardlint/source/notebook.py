@@ -90,11 +90,22 @@ class Notebook(Source):
             shown = [f"line {within} of cell {cell}" for cell, within in map(self.of_line, map(int, numbers))]
             return " and ".join(shown)
 
-        def named(match: re.Match[str]) -> str:
+        return self.told_elsewhere(_SAID.sub(said, message))
+
+    def told_elsewhere(self, message: str) -> str:
+        """A message with the cells and lines that people see behind the notebook's name."""
+
+        def behind(match: re.Match[str]) -> str:
             cell, within = self.of_line(int(match[1]))
             return f"{self.path.name}:cell {cell}:{within}"
 
-        return re.sub(rf"{re.escape(self.path.name)}:(\d+)", named, _SAID.sub(said, message))
+        def before(match: re.Match[str]) -> str:
+            cell, within = self.of_line(int(match[1]))
+            return f"line {within} of cell {cell} of {self.path.name}"
+
+        name = re.escape(self.path.name)
+        message = re.sub(rf"(?<![\w.-]){name}:(\d+)", behind, message)
+        return re.sub(rf"\bline (\d+) of {name}(?![\w.-])", before, message)
 
     def encode(self) -> bytes:
         """The bytes of the file. Raises `Unreadable` where a change goes over the border of cells."""
