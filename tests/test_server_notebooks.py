@@ -150,6 +150,29 @@ def test_a_fix_and_a_comment_change_their_cell_alone(write: Write) -> None:
     started(session, write({"pyproject.toml": ""}))
 
 
+OLD = """\
+from jax.experimental.shard_map import shard_map
+from jax.sharding import PartitionSpec as P"""
+OLD_CALL = "make = lambda f, mesh: shard_map(f, mesh=mesh, in_specs=P(), out_specs=P(), check_rep=False)"
+
+
+@pytest.mark.parametrize("kind", ["notebook.source.fixAll", "source.fixAll"])
+def test_all_safe_fixes_of_a_notebook_are_made_when_it_is_saved(write: Write, kind: str) -> None:
+    async def session(editor: Editor, root: Path) -> None:
+        book = Book(editor, root / "look.ipynb", c1="width = 3", p1=PROSE, c2=OLD, c3=OLD_CALL)
+        await editor.until(book.cell("c2"), lambda found: len(found) == 1)
+        start = lsp.Position(0, 0)
+        (action,) = await editor.actions(book.cell("c1"), lsp.Range(start, start), only=[kind])
+        assert action.kind == f"{kind}.shardlint"
+        resolved = await editor.client.code_action_resolve_async(action)
+        assert resolved.edit is not None
+        changed = {one.text_document.uri for one in resolved.edit.document_changes or []}  # type: ignore[union-attr]
+        assert changed == {book.cell("c2"), book.cell("c3")}
+        assert not await editor.actions(book.cell("c1"), lsp.Range(start, start), only=["notebook.other"])
+
+    started(session, write({"pyproject.toml": ""}))
+
+
 def test_hover_and_lens_know_the_other_cells(write: Write) -> None:
     async def session(editor: Editor, root: Path) -> None:
         book = Book(editor, root / "look.ipynb", c1=SETUP, p1=PROSE, c2=PLACED, c3=CALL)

@@ -18,7 +18,9 @@ from shardlint.server.texts import Buffer, Encoding
 from shardlint.source.text import Source, Unreadable, decode, read_bytes
 
 FIX_ALL = "source.fixAll.shardlint"
-KINDS = [lsp.CodeActionKind.QuickFix, FIX_ALL]
+FIX_NOTEBOOK = f"notebook.{FIX_ALL}"
+"""What VS Code asks for when a notebook is saved: of its first cell, for all of it."""
+KINDS = [lsp.CodeActionKind.QuickFix, FIX_ALL, FIX_NOTEBOOK]
 Texts = dict[Path, tuple[Source, str]]
 """Files that an action changes: as they are, and the text they get."""
 
@@ -34,8 +36,9 @@ def offered(shown: Shown, start: int, end: int, only: list[str] | None) -> Itera
         here = [one for one in shown.findings if one.start <= end and start <= one.end]
         for finding in here:
             yield from _about(finding, said)
-    if _wants(only, FIX_ALL) and any(_is_safe(one) for one in shown.findings):
-        yield lsp.CodeAction("Apply all safe fixes of shardlint", FIX_ALL, data={**said, "do": "all"})
+    kind = FIX_NOTEBOOK if only and shown.buffer.source.in_cells and _wants(only, FIX_NOTEBOOK) else FIX_ALL
+    if _wants(only, kind) and any(_is_safe(one) for one in shown.findings):
+        yield lsp.CodeAction("Apply all safe fixes of shardlint", kind, data={**said, "do": "all"})
 
 
 def _about(finding: Finding, said: dict[str, object]) -> Iterator[lsp.CodeAction]:
