@@ -257,3 +257,18 @@ def test_a_notebook_and_a_module_that_are_not_saved_know_each_other(write: Write
 
     helpers = "import jax\n\n\ndef put(x, sharding):\n    return jax.device_put(x, sharding)\n"
     started(session, write({"pyproject.toml": "", "helpers.py": helpers}))
+
+
+def test_a_cell_that_looks_like_two_is_not_taken_apart(write: Write) -> None:
+    async def session(editor: Editor, root: Path) -> None:
+        book = Book(editor, root / "look.ipynb", c1="x = 1\n# %% cell 3\ny = 2", c2=SETUP, c3=PLACED, c4=CALL)
+        uri = book.cell("c3")
+        (found,) = await editor.codes(uri, "SL201")
+        assert (found.range.start.line, found.range.start.character) == (2, 11)
+        for action in await editor.actions(uri, found.range):
+            resolved = await editor.client.code_action_resolve_async(action)
+            assert not resolved.edit or not resolved.edit.document_changes
+        assert len(editor.told) == 2, editor.told
+        assert all(one.startswith("Not changed: ") for one in editor.told), editor.told
+
+    started(session, write({"pyproject.toml": ""}))

@@ -91,8 +91,12 @@ class Actions:
 
     def _suppressed(self, buffer: Buffer, finding: Finding) -> Texts:
         report = FileReport(buffer.path, buffer.source, [finding])
-        reason = self.session.wishes_for(buffer.path).suppression
-        return {buffer.path: (buffer.source, with_comments(report, reason))}
+        after = with_comments(report, self.session.wishes_for(buffer.path).suppression)
+        try:
+            buffer.source.replaced(after).encode()
+        except Unreadable as error:
+            raise Gone(str(error)) from None
+        return {buffer.path: (buffer.source, after)}
 
     def _fixed(self, buffer: Buffer, finding: Finding | None) -> Texts:
         """All safe fixes of a file, or the one of a finding with all that is right only together with it."""

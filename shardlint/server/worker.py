@@ -109,7 +109,10 @@ class Worker:
         """Nobody typed for a while, and then for longer."""
         if not self._quiet:
             self._quiet = True
-            self._idle()
+            try:
+                self._idle()
+            except Exception as error:  # the thread must go on
+                self._failed(error)
         elif self._checks >= _CHECKS:
             self._tidy()
 
