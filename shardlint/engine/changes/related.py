@@ -34,6 +34,9 @@ def related(root: str, files: Iterable[str], tree: Tree, store: Store | None = N
             imports[path] = _read(path)
     if all(_alone(path, imports) for path in named):
         return frozenset()
+    hidden = [path for path, found in imports.items() if ANY in found]
+    if any(path.endswith(".py") and _one_package(other, path, imports) for other in hidden for path in named):
+        return frozenset(imports) - named  # what imports any module of a package may run with all there are
     graph = ImportGraph(root, imports)
     found: set[str] = set()
     for path in named:
