@@ -147,7 +147,10 @@ class _Ignore:
             line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines if line.strip()
         ]
         self._words = [
-            (_word(line), index) for index, line in enumerate(self._lines) if not line.startswith("#")
+            (word, index)
+            for index, line in enumerate(self._lines)
+            if not line.startswith("#")
+            for word in _words(line)
         ]
         self._single: dict[int, GitIgnoreSpec] = {}
 
@@ -170,7 +173,6 @@ class _Ignore:
 
 _Ignores = list[tuple[str, _Ignore]]
 _WILD = regex(r"[*?]")
-_NO_TEXT = regex(r"[\[\\]")  # from there on a character may stand for another
 _ALL = slice(None)
 
 
@@ -294,10 +296,16 @@ def _spec(lines: list[str]) -> GitIgnoreSpec:
     return spec
 
 
-def _word(line: str) -> str:
-    """The longest text that stands in each path which a pattern names."""
-    plain = _NO_TEXT.split(line.strip())[0].lstrip("!")
-    return max((part.strip("/") for part in _WILD.split(plain)), key=len)
+def _words(line: str) -> tuple[str, ...]:
+    """Texts of which one stands in each path that a pattern names; that of a folder ends in a slash."""
+    line = line.strip().lstrip("!")
+    plain, _, rest = line.partition("[")
+    if "\\" in plain:
+        return (plain.partition("\\")[0].rpartition("*")[2].rpartition("?")[2].strip("/"),)
+    found = max((part.lstrip("/") for part in _WILD.split(plain)), key=len)
+    if rest.endswith("]") and rest[:-1].isalnum() and plain.endswith(found):
+        return tuple(found + letter for letter in rest[:-1])  # *.py[cod]
+    return (found,)
 
 
 def _tried_once(regex: str) -> str:
