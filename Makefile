@@ -1,7 +1,7 @@
 # `make demo` shows check, fix and verify on a small project. `make test` runs everything that must hold.
 # Both make their own environment, .venv, with the newest Python present (or PYTHON=...).
 
-.PHONY: demo test matrix bench growth recall docs site clean
+.PHONY: demo test matrix bench growth recall docs site release clean
 
 demo: .venv/demo
 	@.venv/bin/python scripts/demo.py
@@ -31,6 +31,10 @@ docs: .venv/dev
 # The documentation as a site, in build/site/html; it needs no server and asks no other host.
 site: .venv/dev
 	@.venv/bin/python scripts/docs_site.py
+
+# What is published, in build/release, made twice and compared (docs/versions.md). Nothing is sent anywhere.
+release: .venv/dev
+	@.venv/bin/python scripts/release.py build/release
 
 .venv/demo: pyproject.toml
 	@sh scripts/environment.sh .venv demo -e '.[verify]' optax

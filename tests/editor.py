@@ -58,6 +58,9 @@ class Editor:
         resolve = lsp.ClientCodeActionResolveOptions(["edit"])
         capabilities = lsp.ClientCapabilities(
             general=lsp.GeneralClientCapabilities(position_encodings=encodings),
+            notebook_document=lsp.NotebookDocumentClientCapabilities(
+                lsp.NotebookDocumentSyncClientCapabilities()
+            ),
             text_document=lsp.TextDocumentClientCapabilities(
                 code_action=lsp.CodeActionClientCapabilities(resolve_support=resolve)
             ),

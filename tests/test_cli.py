@@ -408,6 +408,28 @@ def test_rules_are_listed(run: Run) -> None:
     lines = run("rules").out.splitlines()
     assert "XT101  silent   device-put-told" in lines
     assert "XT105  cost     max-quiet  (off by default)" in lines
+    assert "XT108  cost     sin-leaving  (deprecated: write XT101, which finds it too)" in lines
+    assert "XT104  cost     sum-perhaps  (preview)" in lines
+
+
+@pytest.mark.parametrize(
+    ("arguments", "found"),
+    [
+        ((), False),
+        (("--select", "XT1"), False),
+        (("--select", "all"), False),
+        (("--select", "XT108"), True),
+        (("--extend-select", "sin-leaving"), True),
+        (("--select", "XT108", "--ignore", "XT1"), False),
+    ],
+)
+def test_a_deprecated_rule_runs_where_it_is_named(
+    write: Write, run: Run, arguments: tuple[str, ...], found: bool
+) -> None:
+    root = write({"x.py": "import jax.numpy as jnp\n\nx = jnp.sin(1)\n"})
+    assert ("XT108" in run("check", "x.py", *arguments, cwd=root).out) is found
+    page = run("rule", "XT108").out
+    assert "stability: deprecated" in page and "Deprecated: write XT101, which finds it too" in page
 
 
 def test_targets_are_shown_with_their_source(write: Write, run: Run) -> None:

@@ -107,6 +107,17 @@ def test_a_jit_that_is_added_shows_what_it_does_in_another_file(root: Path, foun
     assert found(root, ".") == ["helpers.py:6", "helpers.py:11"]
 
 
+def test_a_notebook_shows_what_it_does_in_another_file(root: Path, found: Found, start: Start) -> None:
+    notebook = {"cells": [{"cell_type": "code", "source": JITTED}], "metadata": {}, "nbformat": 4}
+    (root / "look.ipynb").write_text(json.dumps(notebook))
+    assert found(root, "look.ipynb") == ["helpers.py:6"]
+    assert found(root, "look.ipynb", "--no-cache") == ["helpers.py:6"]
+    notebook["cells"] = [{"cell_type": "markdown", "source": "x"}, *notebook["cells"]]  # type: ignore[misc]
+    (root / "look.ipynb").write_text(json.dumps(notebook))
+    said = start("check", "helpers.py", "--select", "SL201", cwd=root, CI="").stdout.decode()
+    assert "called by `step` at look.ipynb:cell 2:7, traced by jax.jit at look.ipynb:cell 2:5" in said
+
+
 def test_what_is_found_without_a_file_too_is_not_because_of_it(root: Path, found: Found) -> None:
     """A finding rests on all callers that bear it out; it is because of a file if it would go with it."""
     (root / "main.py").write_text(JITTED)
@@ -211,6 +222,9 @@ def test_nothing_changed_is_no_failure(root: Path, start: Start) -> None:
     assert (ran.returncode, ran.stdout) == (0, b"Nothing to check: no Python file changed since HEAD.\n")
 
 
+COMPUTED = "import importlib\n\n\ndef load(name):\n    return importlib.import_module(name)\n"
+
+
 @pytest.mark.parametrize(
     ("files", "name", "others"),
     [
@@ -221,6 +235,12 @@ def test_nothing_changed_is_no_failure(root: Path, start: Start) -> None:
         ({"p/__init__.py": "", "m.py": "import p\n"}, "p/__init__.py", {"m.py"}),
         ({"a.py": "import importlib\nimportlib.import_module('b')\n", "b.py": ""}, "b.py", {"a.py"}),
         ({"conftest.py": "", "test_a.py": ""}, "conftest.py", {"test_a.py"}),
+        ({"p/__init__.py": "", "p/a.py": "", "m.py": "import p.a\n"}, "p/__init__.py", {"p/a.py", "m.py"}),
+        ({"p/__init__.py": "", "p/l.py": COMPUTED, "p/b.py": ""}, "p/b.py", {"p/l.py"}),
+        ({"p/__init__.py": "", "p/l.py": COMPUTED, "b.py": ""}, "b.py", set()),
+        ({"l.py": COMPUTED, "b.py": ""}, "b.py", set()),
+        ({"l.py": COMPUTED + "PLACE = 'q.'\n", "q/b.py": "", "b.py": ""}, "q/b.py", {"l.py"}),
+        ({"l.py": COMPUTED + "PLACE = 'q.'\n", "q/b.py": "", "b.py": ""}, "b.py", set()),
     ],
 )  # fmt: skip
 def test_which_files_a_file_may_concern(

@@ -72,6 +72,21 @@ def test_a_guide_does_what_it_says(tmp_path: Path, guide: str, commands: int) ->
     assert _follow((DOCS / guide).read_text("utf-8"), tmp_path) == commands
 
 
+@pytest.mark.packaging
+@pytest.mark.xdist_group("packaging")
+def test_the_project_of_the_tutorial_can_be_installed(tmp_path: Path) -> None:
+    """As its CI job does, with the fixtures beside it that `verify --init` writes."""
+    for _, what, name, text in _BLOCK.findall((DOCS / "tutorial.md").read_text("utf-8")):
+        if what == "title":
+            (tmp_path / name).write_text(text, "utf-8")
+    (tmp_path / "sharding_fixtures.py").touch()
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "install", "--dry-run", "--no-deps", "-e", str(tmp_path)],
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
 def test_what_is_not_printed_is_noticed() -> None:
     _shown("c", ["a", "...", "d"], ["ab", "b", "c", "d"])
     for wrong in (["b"], ["a", "c"], ["a", "...", "e"]):

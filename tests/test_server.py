@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 from collections.abc import Callable
 from pathlib import Path
 
@@ -453,3 +454,23 @@ def test_many_edits_at_once_end_with_the_last(write: Write) -> None:
         assert found.range.start.line == 41
 
     run(session)
+
+
+def test_the_disk_is_looked_at_when_nobody_types(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    from shardlint.server import kept
+    from shardlint.server.app import server
+    from shardlint.server.session import Shown
+
+    monkeypatch.setattr(kept, "_LOOK", 0.0)
+    root = write({"mesh.py": MESH, "train.py": TRAIN})
+    made, shown = server(), queue.Queue[Shown]()
+    made.session._show = shown.put
+    try:
+        item = lsp.TextDocumentItem((root / "train.py").as_uri(), "python", 1, TRAIN)
+        made.protocol.fm.features[lsp.TEXT_DOCUMENT_DID_OPEN](lsp.DidOpenTextDocumentParams(item))
+        assert shown.get(timeout=60).findings == ()
+        (root / "mesh.py").write_text(MESH.replace('"model"', '"tensor"'))
+        made.worker.later(give_up=False)  # as for an edit: nobody says that the disk is another
+        assert [one.rule.code for one in shown.get(timeout=60).findings] == ["SL301"]
+    finally:
+        made.worker.end()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import os
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 from shardlint.config.certainty import Certainty
 from shardlint.engine.run import FileReport, Options, check
 from shardlint.rewrite.fix import fix
-from shardlint.source.find import find, survey
+from shardlint.source.find import _Ignore, find, survey
 from shardlint.source.searches import holds
 from shardlint.source.suppress import Suppression, suppressions
 from shardlint.source.text import MAX_BYTES, Source, Unreadable, decode, read_bytes
@@ -209,6 +210,22 @@ def test_gitignore_means_what_it_means_to_git(
 ) -> None:
     root = write({"a.py": "", "sub/b.py": "", "sub/deep/c.py": "", ".git/HEAD": "", **ignores})
     assert _names(root) == found
+
+
+def test_patterns_that_are_ruled_out_unread_say_nothing() -> None:
+    """Whatever stands in the lines and paths: the same as with all patterns read."""
+    draw = random.Random(5)
+    atoms = [*"ab*?/!# ", "ab", "**", "[ab]", "[!a]", "[a-c]", ".py", "*.py[cod]", "build", "\\*", "[]a]", "[a", "a]"]
+    names = ["a", "b", "ab", "build", "c.py", "c.pyc", "x y", "*", "abc", ".py", "#", "!a"]
+    spoken = 0
+    for _ in range(3_000):
+        ignore = _Ignore(["".join(draw.choices(atoms, k=draw.randint(1, 4))) for _ in range(draw.randint(1, 3))])
+        for _ in range(4):
+            path = "/".join(draw.choices(names, k=draw.randint(1, 3))) + draw.choice(["", "/"])
+            said = ignore._whole.check_file(path).include
+            assert ignore.verdict(path) is said, (ignore._lines, path)
+            spoken += said is not None
+    assert spoken > 1_000
 
 
 def test_ignore_files_above_count_inside_a_repository_only(write: Callable[..., Path]) -> None:

@@ -77,6 +77,8 @@ def rules() -> None:
 
     for found in every():
         state = "" if found.default else "  (off by default)"
+        if found.stability() != "stable":
+            state = f"  ({found.deprecated and 'deprecated: '}{found.deprecated or 'preview'})"
         click.echo(f"{found.code}  {found.harm.value:8} {found.name}{state}")
 
 

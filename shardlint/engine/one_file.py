@@ -28,7 +28,7 @@ from shardlint.source.notebook import program
 from shardlint.source.patterns import regex
 from shardlint.source.screen import Texts
 from shardlint.source.suppress import suppressions
-from shardlint.source.text import Source, Unreadable, decode, read_bytes
+from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts, NotParsed, check_parses
 
@@ -210,15 +210,15 @@ class Checker:
         scope = self._scope(os.path.dirname(real))
         try:
             with timed("reading"):
-                given = self._overlay.get(Path(real))
-                if data is None:
-                    data = (
-                        given.text.encode("utf-8", "surrogatepass") if given is not None else read_bytes(path)
-                    )
+                given = self._overlay.get(Path(real)) if data is None else None
+                if given is not None:
+                    data = python = given.text.encode("utf-8", "surrogatepass")
+                else:
+                    data = read_bytes(path) if data is None else data
+                    python = program(path, data) or b""  # what cannot be read, `decode` below says why
         except Unreadable as error:
             return self._not_read(scope, path, str(error))
         # A finding that is not sure enough to be reported still makes its suppression a used one.
-        python = program(path, data) or b""  # what cannot be read, `decode` below says why
         commented = b"shardlint:" in python
         index = scope.index if commented else scope.wanted
         with timed("screening"):
@@ -262,11 +262,21 @@ class Checker:
         wanted = scope.reported - scope.ignored(path)
         kept = sorted((one for one in kept if one.rule.code in wanted), key=_place)
         if source.in_cells:
-            kept = [_in_cells(one, source) for one in kept]
+            kept = [_told(one, source.told) for one in kept]
+        kept = [self._of_notebooks(one, scope, absolute) for one in kept]
         report = FileReport(path, source, kept) if kept else None
         if faults:  # nothing is kept of it for the next run
             return Outcome(path, report, failed=True, faults=tuple(faults.values()))
         return Outcome(path, report, needed=needs.named(needs.now))
+
+    def _of_notebooks(self, finding: Finding, scope: _Scope, path: Path) -> Finding:
+        """A finding with the places in notebooks that it rests on as people see them."""
+        for other in finding.rests:
+            if other.endswith(NOTEBOOKS) and other != str(path):
+                facts = scope.program.project.facts(Path(other))
+                if facts is not None:
+                    finding = _told(finding, facts.source.told_elsewhere)
+        return finding
 
     def _findings(
         self,
@@ -356,10 +366,9 @@ def _place(finding: Finding) -> tuple[int, int, str]:
     return finding.start, finding.end, finding.rule.code
 
 
-def _in_cells(finding: Finding, source: Source) -> Finding:
-    """A finding in a notebook, with the places that its words name as people see them."""
+def _told(finding: Finding, told: Callable[[str], str]) -> Finding:
+    """A finding with its words told otherwise."""
     fix = finding.fix
-    told = source.told
     return replace(
         finding,
         label=told(finding.label),

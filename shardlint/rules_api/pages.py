@@ -63,8 +63,11 @@ def page(rule: type[Rule]) -> str:
             f"certainty: {_certainty(rule)}",
             f"holds for: {told}",
             f"fix: {_FIX[rule.fixes]}",
+            *([f"stability: {rule.stability()}"] if rule.stability() != "stable" else ()),
         )
     )
+    if rule.deprecated:
+        facts += f"\n\nDeprecated: {rule.deprecated}"
     summary, *rest = _SECTION.split(inspect.cleandoc(rule.__doc__ or ""))
     sections = {title: text.strip() for title, text in zip(rest[::2], rest[1::2], strict=True)}
     folder = proof_folders().get(rule.code)

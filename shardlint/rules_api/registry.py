@@ -171,9 +171,21 @@ def selected(chosen: Sequence[str], ignored: Sequence[str], extended: Sequence[s
     A selector is a code (SL201), a prefix (SL2), a name (device-put-in-jit), a harm (silent) or "all". Raises
     `UnknownRule`.
     """
-    codes = set(matching(chosen)) if chosen else {rule.code for rule in rules() if rule.default}
-    codes.update(matching(extended))
+    if chosen:
+        codes = set(_meant(chosen))
+    else:
+        codes = {rule.code for rule in rules() if rule.default and not rule.deprecated}
+    codes.update(_meant(extended))
     return frozenset(codes.difference(matching(ignored)))
+
+
+def _meant(selectors: Sequence[str]) -> Iterator[str]:
+    """The codes to run; of deprecated rules only those that are named."""
+    for selector in selectors:
+        for code in matching([selector]):
+            rule = entries()[code].load()
+            if not rule.deprecated or selector.strip().lower() in (code.lower(), rule.name):
+                yield code
 
 
 def made(codes: Collection[str]) -> tuple[Rule, ...]:

@@ -304,6 +304,8 @@ class Rule(ABC):
     certainty: ClassVar[Certainty] = Certainty.PROVEN
     likely: ClassVar[tuple[str, ...]] = ()
     default: ClassVar[bool] = True
+    deprecated: ClassVar[str] = ""
+    """What to use in place of a rule that is going away. It runs only where it is selected by its code or name."""
     releases: ClassVar[Mapping[str, str]] = {}
     triggers: ClassVar[tuple[Trigger, ...]] = ()
     project: ClassVar[str] = ""
@@ -338,6 +340,13 @@ class Rule(ABC):
     def unproven(cls, form: str = "") -> Certainty:
         """How sure a finding of this form is where the text does not prove it."""
         return Certainty.LIKELY if form in cls.likely else Certainty.POSSIBLE
+
+    @classmethod
+    def stability(cls) -> Literal["preview", "stable", "deprecated"]:
+        """What is promised of the rule (docs/versions.md): a preview reports only what is possible, and when asked."""
+        if cls.deprecated:
+            return "deprecated"
+        return "stable" if cls.certainty is Certainty.PROVEN or cls.likely else "preview"
 
     @abstractmethod
     def check(self, site: Site) -> Iterator[Finding]:

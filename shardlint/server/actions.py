@@ -14,11 +14,13 @@ from shardlint.rewrite.recheck import carry_out
 from shardlint.rewrite.silence import with_comments
 from shardlint.rules_api.rule import Finding, Safety
 from shardlint.server.session import Session, Shown
-from shardlint.server.texts import Buffer, Encoding, edits
+from shardlint.server.texts import Buffer, Encoding
 from shardlint.source.text import Source, Unreadable, decode, read_bytes
 
 FIX_ALL = "source.fixAll.shardlint"
-KINDS = [lsp.CodeActionKind.QuickFix, FIX_ALL]
+FIX_NOTEBOOK = f"notebook.{FIX_ALL}"
+"""What VS Code asks for when a notebook is saved: of its first cell, for all of it."""
+KINDS = [lsp.CodeActionKind.QuickFix, FIX_ALL, FIX_NOTEBOOK]
 Texts = dict[Path, tuple[Source, str]]
 """Files that an action changes: as they are, and the text they get."""
 
@@ -34,8 +36,9 @@ def offered(shown: Shown, start: int, end: int, only: list[str] | None) -> Itera
         here = [one for one in shown.findings if one.start <= end and start <= one.end]
         for finding in here:
             yield from _about(finding, said)
-    if _wants(only, FIX_ALL) and any(_is_safe(one) for one in shown.findings):
-        yield lsp.CodeAction("Apply all safe fixes of shardlint", FIX_ALL, data={**said, "do": "all"})
+    kind = FIX_NOTEBOOK if only and shown.buffer.source.in_cells and _wants(only, FIX_NOTEBOOK) else FIX_ALL
+    if _wants(only, kind) and any(_is_safe(one) for one in shown.findings):
+        yield lsp.CodeAction("Apply all safe fixes of shardlint", kind, data={**said, "do": "all"})
 
 
 def _about(finding: Finding, said: dict[str, object]) -> Iterator[lsp.CodeAction]:
@@ -88,8 +91,12 @@ class Actions:
 
     def _suppressed(self, buffer: Buffer, finding: Finding) -> Texts:
         report = FileReport(buffer.path, buffer.source, [finding])
-        reason = self.session.wishes_for(buffer.path).suppression
-        return {buffer.path: (buffer.source, with_comments(report, reason))}
+        after = with_comments(report, self.session.wishes_for(buffer.path).suppression)
+        try:
+            buffer.source.replaced(after).encode()
+        except Unreadable as error:
+            raise Gone(str(error)) from None
+        return {buffer.path: (buffer.source, after)}
 
     def _fixed(self, buffer: Buffer, finding: Finding | None) -> Texts:
         """All safe fixes of a file, or the one of a finding with all that is right only together with it."""
@@ -107,6 +114,9 @@ class Actions:
         changed = {
             work.path: (work.before, work.after.text) for work in attempt.works.values() if work.changed
         }
+        for path, (source, _) in changed.items():
+            if source.in_cells and path not in kept.overlay:
+                raise Gone(f"{path.name} would change too; open it first")
         if not changed and finding is not None:
             raise Gone("; ".join(_refusals(attempt)) or "the fix cannot be made here")
         return changed
@@ -121,12 +131,10 @@ class Actions:
     def edit(self, texts: Texts, encoding: Encoding, versioned: bool) -> lsp.WorkspaceEdit:
         """Changed files as an editor takes them."""
         open_ones = {buffer.path: buffer for buffer in self.session.buffers.values()}
-        made = []
+        made: list[tuple[str, int | None, list[lsp.TextEdit]]] = []
         for path, (source, after) in texts.items():
-            known = open_ones.get(path)
-            uri = known.uri if known is not None else path.as_uri()
-            version = known.version if known is not None else None
-            made.append((uri, version, edits(source, after, encoding)))
+            known = open_ones.get(path) or Buffer(path.as_uri(), path, source, None)
+            made += known.edits(after, encoding)
         if not versioned:
             return lsp.WorkspaceEdit(changes={uri: found for uri, _, found in made})
         return lsp.WorkspaceEdit(

@@ -7,7 +7,7 @@ import gc
 import logging
 import sys
 import traceback
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +20,17 @@ from pygls.protocol.language_server import LanguageServerProtocol, lsp_method
 from shardlint import __version__
 from shardlint.server import features, told
 from shardlint.server.actions import Actions
+from shardlint.server.notebooks import Open
 from shardlint.server.plain import DEFAULT, SECTION, plain
 from shardlint.server.session import Session, Shown, Wishes
 from shardlint.server.texts import Buffer, Encoding
 from shardlint.server.worker import Worker
 
 Answer = TypeVar("Answer")
+# All cells, so that they are counted as people count them.
+_NOTEBOOKS = lsp.NotebookDocumentSyncOptions(
+    [lsp.NotebookDocumentFilterWithNotebook(lsp.NotebookDocumentFilterNotebookType("jupyter-notebook"))], True
+)
 
 
 class _Protocol(LanguageServerProtocol):
@@ -38,16 +43,26 @@ class _Protocol(LanguageServerProtocol):
         """Hand on what was typed."""
         yield self.fm.features[lsp.TEXT_DOCUMENT_DID_CHANGE], (params,), None
 
+    @lsp_method(lsp.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    def lsp_notebook_document__did_change(
+        self, params: lsp.DidChangeNotebookDocumentParams
+    ) -> Generator[Any, None, None]:
+        """Hand on what was done to a notebook."""
+        yield self.fm.features[lsp.NOTEBOOK_DOCUMENT_DID_CHANGE], (params,), None
+
 
 class Server(LanguageServer):
     """One editor's server."""
 
     def __init__(self) -> None:
-        super().__init__("shardlint", __version__, protocol_cls=_Protocol)
+        super().__init__(
+            "shardlint", __version__, protocol_cls=_Protocol, notebook_document_sync=_NOTEBOOKS
+        )
         self.session = Session(self._show, self.log)
-        self.worker = Worker(self.session.check, self._failed)
+        self.worker = Worker(self.session.check, self._failed, self._idle)
         self.session.pause = self.worker.pause
         self.actions = Actions(self.session)
+        self.notebooks = Open()
         self._loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -97,14 +112,28 @@ class Server(LanguageServer):
             self.worker.ask(self.session.forget, alone=True)
         self.worker.later(give_up=forget)
 
+    def _idle(self) -> None:
+        """Nobody types: a good time to look at the disk."""
+        if self.session.old():
+            self.session.look = True
+            self.worker.later(give_up=False)
+
     def _show(self, shown: Shown) -> None:
         found = told.diagnostics(shown, self.encoding)
         self._in_loop(self._publish, shown.buffer, found)
 
-    def _publish(self, shown: Buffer, found: list[lsp.Diagnostic]) -> None:
-        if shown.uri in self.session.buffers:
-            params = lsp.PublishDiagnosticsParams(shown.uri, found, shown.version)
-            self.text_document_publish_diagnostics(params)
+    def _publish(self, shown: Buffer, found: told.Marks) -> None:
+        known = self.session.buffers.get(shown.uri)
+        there = {uri for uri, _ in known.documents} if known is not None else set()
+        for uri, version in shown.documents:
+            if uri in there:
+                params = lsp.PublishDiagnosticsParams(uri, found.get(uri, []), version)
+                self.text_document_publish_diagnostics(params)
+
+    def unmark(self, uris: Iterable[str]) -> None:
+        """Documents are gone: nothing is found in them."""
+        for uri in uris:
+            self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
 
     def log(self, message: str) -> None:
         """Tell people what went wrong."""

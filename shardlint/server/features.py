@@ -10,7 +10,7 @@ from pygls.exceptions import JsonRpcException
 from shardlint.server import told
 from shardlint.server.actions import KINDS, Gone, offered
 from shardlint.server.plain import DEFAULT, SECTION, plain
-from shardlint.server.texts import buffer, changed, offset
+from shardlint.server.texts import buffer, changed
 
 if TYPE_CHECKING:
     from shardlint.server.app import Server
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _WATCHED = (
     "*.py",
     "*.pyi",
+    "*.ipynb",
     "*.toml",
     "*.cfg",
     "*.lock",
@@ -109,7 +110,39 @@ def _texts(server: Server) -> None:
         uri = params.text_document.uri
         if uri in server.session.buffers:
             server.session.drop(uri)
-            server.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, []))
+            server.unmark([uri])
+            server.look_again()
+
+
+def _notebooks(server: Server) -> None:
+    @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_OPEN)
+    def opened(params: lsp.DidOpenNotebookDocumentParams) -> None:
+        made = server.notebooks.open(params)
+        if made is not None:
+            server.session.put(made)
+            server.look_again()
+
+    @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_CHANGE)
+    def changed(params: lsp.DidChangeNotebookDocumentParams) -> None:
+        before = server.session.buffers.get(params.notebook_document.uri)
+        made = server.notebooks.change(params, server.encoding)
+        if made is not None:
+            server.session.put(made)
+            server.worker.later(give_up=True)
+            server.unmark(dict(before.documents if before else ()).keys() - dict(made.documents).keys())
+
+    @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_SAVE)
+    def saved(params: lsp.DidSaveNotebookDocumentParams) -> None:
+        server.look_again()
+
+    @server.feature(lsp.NOTEBOOK_DOCUMENT_DID_CLOSE)
+    def closed(params: lsp.DidCloseNotebookDocumentParams) -> None:
+        uri = params.notebook_document.uri
+        server.notebooks.close(uri)
+        known = server.session.buffers.get(uri)
+        if known is not None:
+            server.session.drop(uri)
+            server.unmark(dict(known.documents))
             server.look_again()
 
 
@@ -120,39 +153,42 @@ def _files(server: Server) -> None:
 
     @server.feature(lsp.WORKSPACE_DID_CHANGE_WATCHED_FILES)
     def happened(params: lsp.DidChangeWatchedFilesParams) -> None:
-        server.look_again(any(not one.uri.endswith((".py", ".pyi")) for one in params.changes))
+        server.look_again(any(not one.uri.endswith((".py", ".pyi", ".ipynb")) for one in params.changes))
 
 
 def _questions(server: Server) -> None:
     @server.feature(lsp.TEXT_DOCUMENT_HOVER)
     async def hover(params: lsp.HoverParams) -> lsp.Hover | None:
-        known = server.session.buffers.get(params.text_document.uri)
+        known = server.session.document(params.text_document.uri)
         if known is None:
             return None
-        return await server.ask(lambda: told.hover(server.session, known, params.position, server.encoding))
+        at = known.at(params.text_document.uri, params.position, server.encoding)
+        return await server.ask(lambda: told.hover(server.session, known, at))
 
     @server.feature(lsp.TEXT_DOCUMENT_CODE_LENS, lsp.CodeLensOptions())
     async def lens(params: lsp.CodeLensParams) -> list[lsp.CodeLens]:
-        known = server.session.buffers.get(params.text_document.uri)
+        uri = params.text_document.uri
+        known = server.session.document(uri)
         if known is None:
             return []
-        return await server.ask(lambda: told.lenses(server.session, known, server.encoding))
+        return await server.ask(lambda: told.lenses(server.session, known, uri, server.encoding))
 
     @server.feature(
         lsp.TEXT_DOCUMENT_CODE_ACTION, lsp.CodeActionOptions(code_action_kinds=KINDS, resolve_provider=True)
     )
     async def actions(params: lsp.CodeActionParams) -> list[lsp.CodeAction]:
-        shown = server.session.shown.get(params.text_document.uri)
-        known = server.session.buffers.get(params.text_document.uri)
+        uri = params.text_document.uri
+        known = server.session.document(uri)
         if known is None:
             return []
+        shown = server.session.shown.get(known.uri)
         if shown is None or shown.buffer is not known:
             await server.ask(server.session.check_now, alone=True)
-            shown = server.session.shown.get(params.text_document.uri)
+            shown = server.session.shown.get(known.uri)
         if shown is None or shown.buffer is not known:
             return []
         start, end = (
-            offset(known.source, at, server.encoding) for at in (params.range.start, params.range.end)
+            known.at(uri, at, server.encoding) for at in (params.range.start, params.range.end)
         )
         only = (
             None
@@ -191,4 +227,4 @@ def _resolves(server: Server) -> bool:
     return support is not None and "edit" in support.properties
 
 
-EACH = (_session, _texts, _files, _questions)
+EACH = (_session, _texts, _notebooks, _files, _questions)

@@ -20,9 +20,9 @@ from shardlint.source.store import changed as changed_at
 from shardlint.source.text import Source, Unreadable, decode, read_bytes
 from shardlint.source.tree import Stamp, Tree
 
-# The disk is looked at again when a file was opened, saved or closed, when the editor tells of a change, and after this
-# many seconds.
-_LOOK = 5.0
+# The disk is looked at again when a file was opened, saved or closed, when the editor tells of a change, when nobody
+# types and this many seconds have passed, and however one types after so many.
+_LOOK, _LOOK_ANYWAY = 5.0, 60.0
 Overlay = dict[Path, Source]
 
 
@@ -59,11 +59,11 @@ class Kept:
         self._start(self.overlay)
 
     def bring(self, overlay: Overlay, look: bool) -> None:
-        """Bring all up to date with the texts in editors and, if asked to or after some time, with the disk."""
+        """Bring all up to date with the texts in editors and, if asked to or after a long time, with the disk."""
         changed = set(_differing(self.overlay, overlay))
         files: dict[str, dict[Path, int]] = {}
         now = time.monotonic()
-        if look or now - self._looked > _LOOK:
+        if look or now - self._looked > _LOOK_ANYWAY:
             self._looked = now
             if not self._look(overlay, changed, files):
                 self.checker.let_go()
@@ -72,6 +72,11 @@ class Kept:
         if changed or files:
             self._again(overlay, changed, files)
         self.overlay = overlay
+
+    @property
+    def old(self) -> bool:
+        """Whether the disk was not looked at for some time."""
+        return time.monotonic() - self._looked > _LOOK
 
     def check(self, path: Path) -> Outcome:
         """What comes of an open file: what is known of it, or made now."""

@@ -94,6 +94,12 @@ class Session:
         self._said: set[str] = set()
         self._last = ""
 
+    def document(self, uri: str) -> Buffer | None:
+        """What a document is, or is a part of."""
+        if uri in self.buffers:
+            return self.buffers[uri]
+        return next((one for one in self.buffers.values() if uri in dict(one.documents)), None)
+
     def put(self, buffer: Buffer) -> None:
         """A text was opened or changed."""
         self.buffers[buffer.uri] = buffer
@@ -167,6 +173,11 @@ class Session:
             if self.shown.get(buffer.uri) != shown and self.buffers.get(buffer.uri) is buffer:
                 self.shown[buffer.uri] = shown
                 self._show(shown)
+
+    def old(self) -> bool:
+        """Whether the disk should be looked at again."""
+        used = map(self._usable, list(self.buffers.values()))
+        return any(kept.old for kept in used if kept is not None)
 
     def examined(self, buffer: Buffer) -> Shown:
         """What is to be shown of a buffer."""

@@ -29,6 +29,23 @@ class Buffer:
     source: Source
     version: int | None
 
+    @property
+    def documents(self) -> list[tuple[str, int | None]]:
+        """The documents that an editor shows it as, and their versions."""
+        return [(self.uri, self.version)]
+
+    def where(self, start: int, end: int, encoding: Encoding) -> tuple[str, lsp.Range]:
+        """The document and the place in it of some characters."""
+        return self.uri, span(self.source, start, end, encoding)
+
+    def at(self, uri: str, place: lsp.Position, encoding: Encoding) -> int:
+        """The character at a place of a document."""
+        return offset(self.source, place, encoding)
+
+    def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
+        """What makes it another text, by the documents that change."""
+        return [(self.uri, self.version, edits(self.source, after, encoding))]
+
 
 def buffer(uri: str, text: str, version: int | None) -> Buffer | None:
     """The text of a document; None of one that is no file, or no Python."""

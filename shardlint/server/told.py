@@ -14,41 +14,47 @@ from shardlint.model import Program
 from shardlint.rules_api.registry import entries, page_address
 from shardlint.rules_api.rule import Finding
 from shardlint.server.session import STALE, Session, Shown
-from shardlint.server.texts import Buffer, Encoding, offset, span
+from shardlint.server.texts import Buffer, Encoding
 from shardlint.syntax import FileFacts, NotParsed, Scope
 
 Answer = TypeVar("Answer")
 _SOURCE = "shardlint"
 
 
-def diagnostics(shown: Shown, encoding: Encoding) -> list[lsp.Diagnostic]:
+Marks = dict[str, list[lsp.Diagnostic]]
+"""What an editor marks, by the document."""
+
+
+def diagnostics(shown: Shown, encoding: Encoding) -> Marks:
     """What an editor marks."""
     source = shown.buffer.source
-    found = [_diagnostic(one, shown, encoding) for one in shown.findings]
+    found: Marks = {}
+    for finding in shown.findings:
+        _mark(found, finding, shown, encoding)
     if shown.broken:
         end = min(shown.at + 1, len(source.text))
-        reason = shown.broken[0].upper() + shown.broken[1:]
+        reason = source.told(shown.broken[0].upper() + shown.broken[1:])
         code = "settings" if shown.refused else "SL001"
-        found.append(
-            lsp.Diagnostic(
-                span(source, shown.at, end, encoding),
-                f"{reason}. Nothing in the file was checked.",
-                severity=lsp.DiagnosticSeverity.Error,
-                code=code,
-                code_description=_page(code),
-                source=_SOURCE,
-            )
+        uri, where = shown.buffer.where(shown.at, end, encoding)
+        one = lsp.Diagnostic(
+            where,
+            f"{reason}. Nothing in the file was checked.",
+            severity=lsp.DiagnosticSeverity.Error,
+            code=code,
+            code_description=_page(code),
+            source=_SOURCE,
         )
+        found.setdefault(uri, []).append(one)
     for finding in shown.carried:
-        one = _diagnostic(finding, shown, encoding)
+        one = _mark(found, finding, shown, encoding)
         one.message = f"{one.message}\n{STALE}" if shown.broken else one.message
-        found.append(one)
     return found
 
 
-def _diagnostic(finding: Finding, shown: Shown, encoding: Encoding) -> lsp.Diagnostic:
-    return lsp.Diagnostic(
-        span(shown.buffer.source, finding.start, finding.end, encoding),
+def _mark(found: Marks, finding: Finding, shown: Shown, encoding: Encoding) -> lsp.Diagnostic:
+    uri, where = shown.buffer.where(finding.start, finding.end, encoding)
+    one = lsp.Diagnostic(
+        where,
         _message(finding),
         severity=_severity(finding),
         code=finding.rule.code,
@@ -56,6 +62,8 @@ def _diagnostic(finding: Finding, shown: Shown, encoding: Encoding) -> lsp.Diagn
         source=_SOURCE,
         tags=[lsp.DiagnosticTag.Deprecated] if finding.harm.value == "removed" else None,
     )
+    found.setdefault(uri, []).append(one)
+    return one
 
 
 def _message(finding: Finding) -> str:
@@ -77,20 +85,17 @@ def _page(code: str) -> lsp.CodeDescription | None:
     return lsp.CodeDescription(address) if address else None
 
 
-def hover(session: Session, buffer: Buffer, place: lsp.Position, encoding: Encoding) -> lsp.Hover | None:
-    """What `explain` says of a line, of its expressions those under the place; and the rules of what is found there."""
-    at = offset(buffer.source, place, encoding)
+def hover(session: Session, buffer: Buffer, at: int) -> lsp.Hover | None:
+    """What `explain` says of a line, of its expressions those at a character; and the rules of what is found there."""
     parts = list(_rules(session.shown.get(buffer.uri), at))
     facts, program = _known(session, buffer)
     if facts is not None and program is not None:
-        line = place.line + 1
-        before = buffer.source.text[
-            buffer.source.line_starts[min(line, len(buffer.source.line_starts)) - 1] : at
-        ]
-        column = len(before.encode("utf-8", "replace"))
-        lines = _aside(program, lambda: list(about(program, facts, line, column)))
+        line, column = buffer.source.position(at)
+        before = len(buffer.source.text[at - column + 1 : at].encode("utf-8", "replace"))
+        lines = _aside(program, lambda: list(about(program, facts, line, before)))
         if len(lines) > 1:
-            parts.append("```text\n" + "\n".join(text.removeprefix("  ") for text in lines) + "\n```")
+            text = "\n".join(buffer.source.told(one.removeprefix("  ")) for one in lines)
+            parts.append(f"```text\n{text}\n```")
     if not parts:
         return None
     return lsp.Hover(lsp.MarkupContent(lsp.MarkupKind.Markdown, "\n\n---\n\n".join(parts)))
@@ -106,17 +111,18 @@ def _rules(shown: Shown | None, at: int) -> Iterator[str]:
         yield f"{name}: {summary}"
 
 
-def lenses(session: Session, buffer: Buffer, encoding: Encoding) -> list[lsp.CodeLens]:
-    """Over each function that is traced itself: by what, and with which mesh in context."""
+def lenses(session: Session, buffer: Buffer, uri: str, encoding: Encoding) -> list[lsp.CodeLens]:
+    """Over each function of a document that is traced itself: by what, and with which mesh in context."""
     facts, program = _known(session, buffer)
     if facts is None or program is None:
         return []
     found = []
     for scope in _functions(facts.module):
-        title = _aside(program, partial(_title, program, facts, scope))
+        start, _ = facts.span(scope.node)
+        document, where = buffer.where(start, start, encoding)
+        title = _aside(program, partial(_title, program, facts, scope)) if document == uri else ""
         if title:
-            start, _ = facts.span(scope.node)
-            where = span(buffer.source, start, start, encoding)
+            title = buffer.source.told(title)
             found.append(lsp.CodeLens(where, lsp.Command(title, "")))
     return found
 

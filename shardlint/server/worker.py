@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 Answer = TypeVar("Answer")
-DEBOUNCE = 0.05
-"""How long after an edit a check waits for another, in seconds."""
+# How long after an edit a check waits for another, in seconds: as long as the last check took, within these.
+_SHORTEST, _LONGEST = 0.005, 0.02
+_PAUSE = 0.5
 _IDLE = 5.0
 _CHECKS = 20
 # A sum of a thousand terms is a thousand deep.
@@ -35,8 +36,13 @@ class _Job:
 class Worker:
     """Runs `check` some time after it was asked for, and jobs before it, or in the middle of it."""
 
-    def __init__(self, check: Callable[[], None], failed: Callable[[Exception], None]) -> None:
-        self._check, self._failed = check, failed
+    def __init__(
+        self, check: Callable[[], None], failed: Callable[[Exception], None], idle: Callable[[], None]
+    ) -> None:
+        self._check, self._failed, self._idle = check, failed, idle
+        self._took = _LONGEST
+        self._quiet = True
+        """Whether nothing was checked since `idle` was called."""
         self._jobs: deque[_Job] = deque()
         self._wake = threading.Condition()
         self._due: float | None = None
@@ -50,7 +56,7 @@ class Worker:
     def later(self, give_up: bool) -> None:
         """Check soon. `give_up` says that the check that is running, if any, looks at what is no more."""
         with self._wake:
-            self._due = time.monotonic() + DEBOUNCE
+            self._due = time.monotonic() + self._took
             self._stop = self._stop or give_up
             self._wake.notify()
 
@@ -84,9 +90,9 @@ class Worker:
         while not self._ended:
             with self._wake:
                 while not self._ended and not self._jobs and not self._is_due():
-                    wait = _IDLE if self._due is None else self._due - time.monotonic()
-                    if not self._wake.wait(max(0.0, wait)) and self._due is None and self._checks >= _CHECKS:
-                        self._tidy()
+                    wait = self._waits() if self._due is None else self._due - time.monotonic()
+                    if not self._wake.wait(max(0.0, wait)) and self._due is None:
+                        self._rest()
                 job = self._jobs.popleft() if self._jobs and not self._ended else None
                 self._stop = False
             if job is not None:
@@ -96,14 +102,31 @@ class Worker:
             elif not self._ended:
                 self._checked()
 
+    def _waits(self) -> float:
+        return _IDLE if self._quiet else _PAUSE
+
+    def _rest(self) -> None:
+        """Nobody typed for a while, and then for longer."""
+        if not self._quiet:
+            self._quiet = True
+            try:
+                self._idle()
+            except Exception as error:  # the thread must go on
+                self._failed(error)
+        elif self._checks >= _CHECKS:
+            self._tidy()
+
     def _is_due(self) -> bool:
         return self._due is not None and time.monotonic() >= self._due
 
     def _checked(self) -> None:
         self._due = None
         self._checks += 1
+        self._quiet = False
+        began = time.monotonic()
         try:
             self._check()
+            self._took = min(max(time.monotonic() - began, _SHORTEST), _LONGEST)
         except Stopped:
             if self._due is None:
                 self._due = time.monotonic()

@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -72,7 +72,7 @@ def find(
     in `missing`.
     """
     found = Found()
-    excluded = _spec(list(exclude)) if exclude else None
+    excluded = _Ignore(list(exclude)) if exclude else None
     base = os.path.realpath(root or Path.cwd()) if excluded is not None else ""
     seen: set[str] = set()
     for path in paths:
@@ -108,7 +108,7 @@ def find(
 
 def matches(patterns: Sequence[str], path: Path, base: Path) -> bool:
     """Whether patterns as in `.gitignore`, relative to `base`, name a file."""
-    return _matches(_spec(list(patterns)), str(base), str(path), False)
+    return _matches(_Ignore(list(patterns)), str(base), str(path), False)
 
 
 def survey(top: Path, tree: Tree | None = None) -> Below:
@@ -134,14 +134,52 @@ _STAR_AND_TEXT = regex(
 )
 _ANY_AND_FOLDERS = regex(r"\(\?:(\.\+/|/\.\+)\)\?(.+?)(?=\(\?:/\.\+\)\?)", re.DOTALL)
 
-_Ignores = list[tuple[str, "GitIgnoreSpec"]]
+
+class _Ignore:
+    """The patterns of one file. Each path that a pattern names holds some text of it: most are ruled out by that, and
+    never compiled.
+    """
+
+    def __init__(self, lines: list[str]) -> None:
+        # `a/**` names what is in a folder, not the folder; pathspec has it name both, so `!a/b.py` could take nothing
+        # back.
+        self._lines = [
+            line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines if line.strip()
+        ]
+        self._words = [
+            (word, index)
+            for index, line in enumerate(self._lines)
+            if not line.startswith("#")
+            for word in _words(line)
+        ]
+        self._single: dict[int, GitIgnoreSpec] = {}
+
+    def verdict(self, path: str) -> bool | None:
+        """What the patterns say of a path."""
+        near = [index for word, index in self._words if word in path]
+        if any(self._speaks(index, path) for index in near):
+            return self._whole.check_file(path).include
+        return None
+
+    def _speaks(self, index: int, path: str) -> bool:
+        if index not in self._single:
+            self._single[index] = _spec([self._lines[index]])
+        return self._single[index].check_file(path).include is not None
+
+    @cached_property
+    def _whole(self) -> GitIgnoreSpec:
+        return _spec(self._lines)
+
+
+_Ignores = list[tuple[str, _Ignore]]
+_WILD = regex(r"[*?]")
 _ALL = slice(None)
 
 
 class _Walk:
     """One walk: what it found, and the folders it looked into."""
 
-    def __init__(self, tree: Tree, excluded: GitIgnoreSpec | None = None, base: str = "") -> None:
+    def __init__(self, tree: Tree, excluded: _Ignore | None = None, base: str = "") -> None:
         self.tree = tree
         self.excluded = excluded
         self.base = base
@@ -207,19 +245,17 @@ def _ignored(ignores: _Ignores, path: str, is_dir: bool) -> bool:
     return False
 
 
-def _matches(spec: GitIgnoreSpec, root: str, path: str, is_dir: bool) -> bool:
+def _matches(spec: _Ignore, root: str, path: str, is_dir: bool) -> bool:
     return _verdict(spec, root, path, is_dir) is True
 
 
-def _verdict(spec: GitIgnoreSpec, root: str, path: str, is_dir: bool) -> bool | None:
+def _verdict(spec: _Ignore, root: str, path: str, is_dir: bool) -> bool | None:
     """True: named by a pattern; False: taken back by one; None: no pattern speaks of it."""
-    try:
-        relative = Path(path).relative_to(root).as_posix()
-    except ValueError:
+    above = root if root.endswith(os.sep) else root + os.sep
+    if not path.startswith(above) or path == above:
         return None
-    if relative == ".":
-        return None
-    return spec.check_file(relative + "/" if is_dir else relative).include
+    relative = path[len(above) :].replace(os.sep, "/")
+    return spec.verdict(relative + "/" if is_dir else relative)
 
 
 def _inherited_ignores(top: Path) -> _Ignores:
@@ -239,18 +275,16 @@ def _inherited_ignores(top: Path) -> _Ignores:
     ]
 
 
-def _read_ignore(path: Path) -> GitIgnoreSpec:
+def _read_ignore(path: Path) -> _Ignore:
     try:
-        return _spec(path.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n"))
+        return _Ignore(path.read_bytes().decode("utf-8-sig", "surrogateescape").split("\n"))
     except OSError:
-        return _spec([])
+        return _Ignore([])
 
 
 def _spec(lines: list[str]) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # imported late: most single-file runs meet no ignore file
 
-    # `a/**` names what is in a folder, not the folder; pathspec has it name both, so `!a/b.py` could take nothing back.
-    lines = [line.rstrip()[:-1] if line.rstrip().endswith("/**") else line for line in lines]
     try:
         spec = GitIgnoreSpec.from_lines(lines)
     except (ValueError, re.error):
@@ -260,6 +294,18 @@ def _spec(lines: list[str]) -> GitIgnoreSpec:
         if regex is not None and (regex.pattern.count(_STAR) > 2 or _BELOW in regex.pattern):
             pattern.regex = re.compile(_tried_once(regex.pattern))
     return spec
+
+
+def _words(line: str) -> tuple[str, ...]:
+    """Texts of which one stands in each path that a pattern names; that of a folder ends in a slash."""
+    line = line.strip().lstrip("!")
+    plain, _, rest = line.partition("[")
+    if "\\" in plain:
+        return (plain.partition("\\")[0].rpartition("*")[2].rpartition("?")[2].strip("/"),)
+    found = max((part.lstrip("/") for part in _WILD.split(plain)), key=len)
+    if rest.endswith("]") and rest[:-1].isalnum() and plain.endswith(found):
+        return tuple(found + letter for letter in rest[:-1])  # *.py[cod]
+    return (found,)
 
 
 def _tried_once(regex: str) -> str:

@@ -22,7 +22,7 @@ from shardlint.source.patterns import regex
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable
 
 # `# %%` is how scripts that are notebooks begin a cell, and so what rules know one by.
-_BORDER = regex(r"\n# %% cell \d+\n")
+BORDER = regex(r"\n# %% cell \d+\n")
 _BORDER_LINE = regex(r"# %% cell \d+")
 _BLANK = regex(r"[ \t\r\n]*")
 _LINE = regex(r"[^\n]*\n|[^\n]+")
@@ -90,15 +90,26 @@ class Notebook(Source):
             shown = [f"line {within} of cell {cell}" for cell, within in map(self.of_line, map(int, numbers))]
             return " and ".join(shown)
 
-        def named(match: re.Match[str]) -> str:
+        return self.told_elsewhere(_SAID.sub(said, message))
+
+    def told_elsewhere(self, message: str) -> str:
+        """A message with the cells and lines that people see behind the notebook's name."""
+
+        def behind(match: re.Match[str]) -> str:
             cell, within = self.of_line(int(match[1]))
             return f"{self.path.name}:cell {cell}:{within}"
 
-        return re.sub(rf"{re.escape(self.path.name)}:(\d+)", named, _SAID.sub(said, message))
+        def before(match: re.Match[str]) -> str:
+            cell, within = self.of_line(int(match[1]))
+            return f"line {within} of cell {cell} of {self.path.name}"
+
+        name = re.escape(self.path.name)
+        message = re.sub(rf"(?<![\w.-]){name}:(\d+)", behind, message)
+        return re.sub(rf"\bline (\d+) of {name}(?![\w.-])", before, message)
 
     def encode(self) -> bytes:
         """The bytes of the file. Raises `Unreadable` where a change goes over the border of cells."""
-        parts = _BORDER.split(self.text)
+        parts = BORDER.split(self.text)
         if len(parts) != max(1, len(self.cells)):
             raise Unreadable("the fixed text goes over the border of two cells")
         made, at = [], 0
@@ -134,7 +145,7 @@ def notebook(path: Path, data: bytes) -> Notebook:
     text = texts[0] if texts else ""
     for cell, part in zip(cells[1:], texts[1:], strict=True):
         text += f"\n# %% cell {cell.number}\n{part}"
-    parts = [as_written(part) for part in _BORDER.split(text)]
+    parts = [as_written(part) for part in BORDER.split(text)]
     exact = not cells or parts == [cell.code for cell in cells]
     return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells)
 

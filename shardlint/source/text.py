@@ -124,6 +124,10 @@ class Source:
         """A message about the file, with the places that people see."""
         return message
 
+    def told_elsewhere(self, message: str) -> str:
+        """A message about another file, with the places in this one that people see."""
+        return message
+
     def replaced(self, text: str) -> Source:
         """The same file with other text."""
         return Source(self.path, text, self.encoding, self.bom, self.exact)

@@ -16,6 +16,7 @@ RULES = {
     "XT105": "shardlint_testpack:Quiet",
     "XT106": "shardlint_testpack:Old",
     "XT107": "shardlint_testpack:Named",
+    "XT108": "shardlint_testpack:Leaving",
     "XT201": "shardlint_testpack:Nested",
     "XT202": "shardlint_testpack:Ruinous",
     "XT203": "shardlint_testpack:Foreign",
@@ -106,6 +107,14 @@ class Old(_Call):
 
     code, name, harm, releases = "XT106", "cos-old", Harm.CRASH, {"jax": "<0.5"}
     triggers = (Calls("numpy.cos"),)
+
+
+class Leaving(_Call):
+    """Goes with the next release."""
+
+    code, name, harm = "XT108", "sin-leaving", Harm.COST
+    deprecated = "write XT101, which finds it too"
+    triggers = (Calls("jax.numpy.sin"),)
 
 
 class Named(Rule):

@@ -76,6 +76,7 @@ function options(): LanguageClientOptions {
     documentSelector: [
       { scheme: "file", language: "python" },
       { scheme: "untitled", language: "python" },
+      { notebook: { scheme: "file", notebookType: "jupyter-notebook" }, language: "python" },
     ],
     synchronize: { configurationSection: "shardlint" },
   };

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +69,8 @@ def new_since(
         return list(reports)
     releases = report.find_targets([one.path for one in reports])
     targets = {name: show(one.release) for each in releases.values() for name, one in each.found.items()}
+    import tempfile  # a hook needs it only where there is something to compare
+
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
         there = Path(os.path.realpath(folder))
         names = set(_written(top, commit, Path(root), there))

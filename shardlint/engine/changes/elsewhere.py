@@ -91,9 +91,9 @@ def _caused(
 ) -> Iterator[FileReport]:
     """What would not be found if the given files said nothing. What is found rests on files that bear it out, too."""
     from shardlint.engine.one_file import Checker
-    from shardlint.source.text import decode
+    from shardlint.source.text import Source
 
-    checker = Checker(options, {Path(path): decode(Path(path), b"") for path in files}, places)
+    checker = Checker(options, {Path(path): Source(Path(path), "") for path in files}, places)
     for report in reports:
         again = checker.check_file(report.path).report
         there = {(one.rule.code, one.start) for one in again.findings} if again is not None else set()

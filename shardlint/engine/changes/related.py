@@ -34,6 +34,9 @@ def related(root: str, files: Iterable[str], tree: Tree, store: Store | None = N
             imports[path] = _read(path)
     if all(_alone(path, imports) for path in named):
         return frozenset()
+    hidden = [path for path, found in imports.items() if ANY in found]
+    if any(path.endswith(".py") and _one_package(other, path, imports) for other in hidden for path in named):
+        return frozenset(imports) - named  # what imports any module of a package may run with all there are
     graph = ImportGraph(root, imports)
     found: set[str] = set()
     for path in named:
@@ -45,18 +48,29 @@ def _alone(path: str, imports: Mapping[str, Iterable[str]]) -> bool:
     """Whether nothing of the project can import a file, and it can import nothing of the project."""
     name = _module(path)
     stems = {_module(other) for other in imports if other != path}
-    if name == "conftest" or any(
-        part in stems or part == ANY for one in imports[path] for part in one.split(".")
-    ):
+    if name == "conftest" or path.endswith(f"{os.sep}__init__.py"):  # run with what lies beside them
         return False
-    if "" in imports[path] or any(one.startswith(".") for one in imports[path]):
+    if any(part in stems or part in ("", ANY) for one in imports[path] for part in one.split(".")):
         return False
-    return not any(
-        name in one.split(".") or one.endswith(ANY)
-        for other, found in imports.items()
-        if other != path
-        for one in found
-    )
+    around = frozenset(path.split(os.sep)[:-1])
+    for other, found in imports.items():
+        for one in found:
+            if name in one and other != path and name in one.split("."):
+                return False
+            if one == ANY and _one_package(other, path, imports):
+                return False
+            if one.endswith(f".{ANY}") and one.split(".")[-2] in around:
+                return False
+    return True
+
+
+def _one_package(other: str, path: str, imports: Mapping[str, Iterable[str]]) -> bool:
+    """Whether a file lies in the package of another, or below it."""
+    top = None
+    folder = os.path.dirname(other)
+    while f"{folder}{os.sep}__init__.py" in imports:
+        top, folder = folder, os.path.dirname(folder)
+    return top is not None and path.startswith(top + os.sep)
 
 
 def _module(path: str) -> str:

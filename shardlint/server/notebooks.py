@@ -1,0 +1,160 @@
+"""Notebooks as editors have them: a text for each cell, and what is made of them as of a file on the disk."""
+
+from __future__ import annotations
+
+import json
+import os
+from bisect import bisect_right
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+
+from lsprotocol import types as lsp
+from pygls import uris
+
+from shardlint.server.texts import Buffer, Encoding, changed, edits, offset, span
+from shardlint.source.magics import as_written
+from shardlint.source.notebook import BORDER, Notebook, notebook
+from shardlint.source.text import Source
+
+_TURNS = count(1)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A cell: its text as an editor has it."""
+
+    uri: str
+    source: Source
+    version: int | None
+    code: bool
+    """Whether it holds Python."""
+
+
+@dataclass(frozen=True)
+class CellsBuffer(Buffer):
+    """A notebook as an editor has it: the text of all its code, and the cells that this is of."""
+
+    cells: tuple[Cell, ...] = ()
+    """All cells, in order."""
+
+    @cached_property
+    def code(self) -> tuple[Cell, ...]:
+        """Those with Python."""
+        return tuple(cell for cell in self.cells if cell.code)
+
+    @property
+    def documents(self) -> list[tuple[str, int | None]]:
+        """The documents that an editor shows it as, and their versions."""
+        return [(cell.uri, cell.version) for cell in self.code]
+
+    def where(self, start: int, end: int, encoding: Encoding) -> tuple[str, lsp.Range]:
+        """The cell and the place in it of some characters."""
+        index = min(bisect_right(self._firsts, self.source.position(start)[0]), len(self.code)) - 1
+        cell = self.code[index]
+        return cell.uri, span(cell.source, self._within(index, start), self._within(index, end), encoding)
+
+    def _within(self, index: int, at: int) -> int:
+        """The character of a cell that a character of the text is; its end for one behind it."""
+        line, column = self.source.position(at)
+        starts, number = self.code[index].source.line_starts, line - self._firsts[index]
+        if number >= len(starts):
+            return len(self.code[index].source.text)
+        return starts[number] + min(column - 1, len(self.code[index].source.line(number + 1)))
+
+    def at(self, uri: str, place: lsp.Position, encoding: Encoding) -> int:
+        """The character of the text at a place of a cell."""
+        index = next(index for index, cell in enumerate(self.code) if cell.uri == uri)
+        cell = self.code[index].source
+        line, column = cell.position(offset(cell, place, encoding))
+        number = self._firsts[index] + line - 1
+        return self.source.line_starts[number - 1] + min(column - 1, len(self.source.line(number)))
+
+    @cached_property
+    def _firsts(self) -> list[int]:
+        """The lines of the text that the cells begin at."""
+        firsts = [1]
+        for cell in self.code[:-1]:
+            firsts.append(firsts[-1] + len(cell.source.line_starts) + 1)
+        return firsts
+
+    def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
+        """What makes the cells those of another text, by the documents that change."""
+        codes = map(as_written, BORDER.split(after))
+        return [
+            (cell.uri, cell.version, edits(cell.source, code, encoding))
+            for cell, code in zip(self.code, codes, strict=True)
+            if code != cell.source.text
+        ]
+
+
+@dataclass
+class Open:
+    """The notebooks that are open, and of which each cell is."""
+
+    cells: dict[str, list[Cell]] = field(default_factory=dict)
+    """By the notebook."""
+
+    def open(self, params: lsp.DidOpenNotebookDocumentParams) -> CellsBuffer | None:
+        """A notebook was opened."""
+        uri = params.notebook_document.uri
+        self.cells[uri] = _cells(params.notebook_document.cells, params.cell_text_documents)
+        return self.buffer(uri)
+
+    def change(self, params: lsp.DidChangeNotebookDocumentParams, encoding: Encoding) -> CellsBuffer | None:
+        """Cells came, went, or were typed in."""
+        uri = params.notebook_document.uri
+        said = params.change.cells
+        if uri not in self.cells or said is None:
+            return None
+        if said.structure is not None:
+            array, known = said.structure.array, self.cells[uri]
+            new = _cells(array.cells or [], said.structure.did_open or [], known)
+            known[array.start : array.start + array.delete_count] = new
+        for typed in said.text_content or []:
+            self._type(uri, typed, encoding)
+        return self.buffer(uri)
+
+    def _type(self, uri: str, typed: lsp.NotebookDocumentCellContentChanges, encoding: Encoding) -> None:
+        for index, cell in enumerate(self.cells[uri]):
+            if cell.uri == typed.document.uri:
+                source = cell.source.replaced(changed(cell.source, typed.changes, encoding))
+                self.cells[uri][index] = Cell(cell.uri, source, typed.document.version, cell.code)
+
+    def close(self, uri: str) -> None:
+        """A notebook was closed."""
+        self.cells.pop(uri, None)
+
+    def buffer(self, uri: str) -> CellsBuffer | None:
+        """The text of a notebook; None of one that is no file."""
+        name = uris.to_fs_path(uri)
+        if name is None or not name.endswith(".ipynb"):
+            return None
+        path = Path(os.path.realpath(name))
+        cells = tuple(self.cells[uri])
+        return CellsBuffer(uri, path, _joined(path, cells), next(_TURNS), cells)
+
+
+def _cells(
+    named: Iterable[lsp.NotebookCell], texts: Iterable[lsp.TextDocumentItem], known: Iterable[Cell] = ()
+) -> list[Cell]:
+    items = {item.uri: item for item in texts}
+    before = {cell.uri: cell for cell in known}
+    return [_cell(cell, items.get(cell.document), before.get(cell.document)) for cell in named]
+
+
+def _cell(cell: lsp.NotebookCell, item: lsp.TextDocumentItem | None, known: Cell | None) -> Cell:
+    if item is None:
+        return known or Cell(cell.document, Source(Path(), ""), None, False)
+    code = cell.kind == lsp.NotebookCellKind.Code and item.language_id == "python"
+    return Cell(item.uri, Source(Path(), item.text), item.version, code)
+
+
+def _joined(path: Path, cells: Iterable[Cell]) -> Notebook:
+    """The notebook that would be read if it was saved now."""
+    written = [
+        {"cell_type": "code" if cell.code else "markdown", "source": cell.source.text} for cell in cells
+    ]
+    return notebook(path, json.dumps({"cells": written}).encode())
