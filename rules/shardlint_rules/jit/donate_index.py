@@ -18,8 +18,9 @@ from shardlint.model.signatures import (
     positions,
     wrappings,
 )
-from shardlint.rules_api.rule import Calls, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit._donated_beside import shifted
 from shardlint_rules.jit.parameters import given, lost
 from shardlint_rules.jit.sharded import SeenCall, by_position, calls, named
 
@@ -31,7 +32,8 @@ class DonateIndex(Rule):
     Reports positions in `donate_argnums` that the function does not have, names in `donate_argnames` that it does not
     take, and arguments that are donated and static at once: of `jax.jit`, `pjit` and (static ones) `pmap`. Reports
     negative positions where jax takes them for no argument: of `pmap`, and before jax 0.12 of all three. Reports
-    calls of what `pmap` made that give a donated argument by keyword.
+    calls of what `pmap` made that give a donated argument by keyword. Reports as likely a position that counts what
+    `functools.partial` or a method has bound: every call in sight binds its result to another argument.
 
     ## Why it hurts
     Wrapping the function raises ValueError. Positions count what can be given by position: keyword-only arguments,
@@ -59,6 +61,7 @@ class DonateIndex(Rule):
     triggers = (Calls(*JITS, PMAP, file_says=DONATE_SETTINGS),)
     in_version_checks = False
     fixes = "both"
+    likely = ("counts-bound",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a keyword with which wrapping raises."""
@@ -71,6 +74,7 @@ class DonateIndex(Rule):
             if found == {None}:
                 yield from _from_behind(site, keyword, functions)
                 yield from _by_keyword(site, functions)
+                yield from _counts_bound(site, keyword, functions)
             elif len(found) == 1 and (wrong := found.pop()) is not None:
                 label, advice, static = wrong
                 yield site.finding(
@@ -170,6 +174,29 @@ def _by_keyword(site: Site, functions: list[Jitted]) -> Iterator[Finding]:
             fix=_given_by_position(site, seen) if here and not kept else None,
             harm=Harm.COST,
         )
+
+
+def _counts_bound(site: Site, keyword: ast.keyword, functions: list[Jitted]) -> Iterator[Finding]:
+    """Positions that count what a partial or a method has bound: another argument is donated than is meant."""
+    given = numbers(functions[0].setting("donate_argnums"), functions[0].settings, site.program.evaluator)
+    if keyword.arg != "donate_argnums" or len(functions) != 1 or not site.wants("counts-bound"):
+        return
+    found = shifted(site, given or ())
+    if found is None:
+        return
+    line = found.seen.call.lineno
+    where = f"line {line}" if found.seen.file is site.file else f"{found.seen.file.path.name}:{line}"
+    yield site.finding(
+        keyword,
+        f"{found.number} is `{found.donated}`, and `{found.meant}`, which the call replaces, is {found.position}",
+        f"On {site.release('jax')} positions do not count what {found.bound} has bound: `{found.meant}` is not "
+        f"donated, the old and the new are in memory together, and `{found.donated}` is, where an output can take it.",
+        help=f"write donate_argnums={found.position}",
+        harm=Harm.COST,
+        certainty=Certainty.POSSIBLE,
+        form="counts-bound",
+        why=f"{where} binds the result to `{found.meant}`, and not to `{found.donated}`",
+    )
 
 
 def _undonated(seen: SeenCall, donated: tuple[int, ...]) -> list[ast.keyword]:

@@ -1,0 +1,72 @@
+"""Donated positions that count what is bound already: by `functools.partial`, or self of a method. Part of SL222."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+
+from shardlint.model.signatures import DONATE_SETTINGS, Jitted
+from shardlint.model.values import CallArguments, Function, Transformed, Value
+from shardlint.rules_api.site import Site
+from shardlint_rules.jit.sharded import SeenCall, calls
+
+
+@dataclass(frozen=True)
+class Shifted:
+    """`donated` is what a call gives at the donated position, `meant` what it binds again, at `position`."""
+
+    donated: str
+    meant: str
+    position: int
+    number: int
+    bound: str
+    seen: SeenCall
+
+
+def shifted(site: Site, donated: tuple[int, ...]) -> Shifted | None:
+    """The first position that means another argument in every call in sight; None where one of them fits."""
+    seen = list(calls(site, settings=DONATE_SETTINGS))
+    for number in donated:
+        found = [_in(one, number, donated) for one in seen]
+        if found and all(found):
+            return found[0]
+    return None
+
+
+def _in(seen: SeenCall, number: int, donated: tuple[int, ...]) -> Shifted | None:
+    call, file = seen.call, seen.file
+    if seen.count is None or number >= len(call.args) or call.keywords:
+        return None
+    again = _bound_again(seen)
+    given = [file.text(one) for one in call.args]
+    for count, what in _bound_before(seen.function):
+        meant = number - count
+        if meant < 0 or meant in donated or given[meant] not in again or given[number] in again:
+            continue
+        return Shifted(given[number], given[meant], meant, number, what, seen)
+    return None
+
+
+def _bound_again(seen: SeenCall) -> set[str]:
+    """The names and attributes that the result of a call, or parts of it, are bound to."""
+    statement = seen.file.parent(seen.call)
+    if not isinstance(statement, ast.Assign) or statement.value is not seen.call:
+        return set()
+    targets = [part for one in statement.targets for part in (getattr(one, "elts", None) or [one])]
+    return {seen.file.text(one) for one in targets if isinstance(one, ast.Name | ast.Attribute)}
+
+
+def _bound_before(function: Jitted) -> list[tuple[int, str]]:
+    """How many positions are bound before jit sees the function, and by what."""
+    inner: Value = function.inner
+    partial = 0
+    while isinstance(inner, Transformed) and inner.api.name == "functools.partial":
+        if not isinstance(inner.call, CallArguments) or inner.call.open_positional:
+            return []
+        partial += len(inner.call.positional) - 1
+        inner = inner.inner
+    bound = isinstance(inner, Function) and inner.bound and not function.late
+    found = [(partial, "functools.partial")] if partial else []
+    if bound:
+        found.append((partial + 1, "the method and functools.partial" if partial else "the method"))
+    return found
