@@ -75,9 +75,14 @@ class _Lines:
         self._tests = events.tests
         for one in events.of("jitted"):
             self._note(one["defined"], "jitted", seen.line(one["line"]))
+        self._placed: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
         for one in events.of("ran"):
             if one["defined"] and one["lines"]:
                 self._note(one["defined"], "called", seen.first(one["lines"]))
+                whole = self._placed[str(one["defined"][0]), int(one["defined"][1])]
+                for leaf in one["taken"]:
+                    if leaf["put"] and leaf["devices"] > 1:
+                        whole.setdefault(f"{leaf['name']} ", seen.first(leaf["put"]))
         for each in compiled:
             if each.function.own and each.function.call.file:
                 place = each.function.line
@@ -93,6 +98,13 @@ class _Lines:
             for one in self._see.get((found.line.file, found.line.line), ())
             if one[1].line != found.line.line
         ]
+        if found.kind in ("replicated", "exchanged"):
+            places = [found.line, *(line for word, line in found.see if word in ("function", "defined"))]
+            whole: dict[str, Line] = {}
+            for place in places:
+                whole.update(self._placed.get((place.file, place.line), {}))
+            lines = (line for leaf, line in whole.items() if any(one.startswith(leaf) for one in found.arrays))
+            known = [*dict.fromkeys(("placed", replace(line, function="")) for line in lines)][:2] + known
         tests = self._tests.get((found.line.file, found.line.line), ())
         return replace(found, see=tuple(dict.fromkeys((*found.see, *known[:4]))), tests=tuple(tests))
 
@@ -140,6 +152,7 @@ def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]
     yield from names.logical(events)
     yield from taken.scanned(events, large)
     yield from taken.donated_inside(events, large)
+    yield from taken.donated_by_keyword(events, large)
     yield from devices.left_behind(events, large, {one.function for one in found if one.kind == "one-device"})
     # Where a placement is known to have come to nothing, that its array stayed on one device says no more.
     if not any(

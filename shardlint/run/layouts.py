@@ -27,6 +27,7 @@ def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
 
 def _moved(one: Compiled, run: Run) -> Iterator[Found]:
     least = _least(one, run)
+    yield from _reordered(one, least)
     for warned in one.program.warned:
         if warned.bytes < least or not warned.line.file:
             continue
@@ -51,6 +52,22 @@ def _moved(one: Compiled, run: Run) -> Iterator[Found]:
             )  # fmt: skip
         elif warned.kind == "gathered-result" and (found := _result(one, warned, axes)):
             yield found
+
+
+def _reordered(one: Compiled, least: int) -> Iterator[Found]:
+    """Arguments that are split as they are used, but for which device has which part."""
+    for warned in one.program.warned:
+        where, _, axes = warned.message.partition("|")
+        leaf = next((leaf for leaf in one.arguments if leaf.where == where), None)
+        if warned.kind != "reordered" or leaf is None or leaf.bytes_whole < least or not warned.line.file:
+            continue
+        yield Found(
+            "exchanged", one.function.name, warned.line,
+            f"{where} lies as {leaf.spec} and is used with its parts on other devices: at each call all of them are "
+            f"sent along {axes} ({size_text(warned.bytes)} a device)",
+            texts([leaf]), "name the axes of one dimension in the same order wherever it is placed and constrained",
+            bytes=warned.bytes, see=(("function", one.function.line),),
+        )  # fmt: skip
 
 
 def _brought(of: str, axes: str, one: Compiled) -> bool:

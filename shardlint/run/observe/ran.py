@@ -17,9 +17,11 @@ from .sink import quiet, write
 
 _LEAST = 256
 _MOST = 400
+_NOTED = 20000
 _first: dict[Any, list[Any]] = {}
 _ran: weakref.WeakSet[Any] = weakref.WeakSet()
 _made: dict[int, tuple[Any, list[Any], str]] = {}
+_put: dict[int, tuple[Any, list[Any]]] = {}
 
 
 def install(jax: Any) -> None:
@@ -126,14 +128,23 @@ def _lines_of(known: dict[str, Any]) -> list[Any]:
 
 def _note_made(one: Any, lines: list[Any], name: str) -> None:
     key = id(one)
-    if len(_made) < 20000:
+    if len(_made) < _NOTED:
         _made[key] = (weakref.ref(one), lines[:2], name)
+
+
+def note_put(one: Any, lines: list[Any]) -> None:
+    """Remember by which lines an array was placed; arrays that are gone make room."""
+    if len(_put) >= _NOTED:
+        for key in [key for key, (known, _) in _put.items() if known() is None]:
+            del _put[key]
+    if len(_put) < _NOTED:
+        _put[id(one)] = (weakref.ref(one), lines[:2])
 
 
 def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
     """An array as it is written down."""
     sharding = getattr(one, "sharding", None)
-    made = _made.get(id(one))
+    made, put = _made.get(id(one)), _put.get(id(one))
     devices = len(getattr(sharding, "device_set", ()))
     return {
         "name": name,
@@ -146,6 +157,7 @@ def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
         "devices": devices,
         "placed": bool(getattr(one, "committed", getattr(one, "_committed", False))),
         "made": made[1] if made is not None and made[0]() is one else [],
+        "put": put[1] if put is not None and put[0]() is one else [],
         "maker": made[2] if made is not None and made[0]() is one else "",
     }
 

@@ -99,6 +99,23 @@ def inner(param: Any) -> Any:
     return getattr(param, "jaxpr", param)
 
 
+def divisor(eqn: Any, region: Region) -> float:
+    """The constant by which a `div` or `mul` divides, also one that jax has converted first; 0 where there is none."""
+    for atom in eqn.invars:
+        for _ in range(ROUNDS):
+            if hasattr(atom, "val"):
+                try:
+                    number = float(atom.val)
+                except (TypeError, ValueError):
+                    break
+                return number if eqn.primitive.name == "div" or not number else 1 / number
+            made = region.maker.get(atom)
+            if made is None or made.primitive.name not in TYPES:
+                break
+            atom = made.invars[0]
+    return 0.0
+
+
 def only_counts(constant: Any) -> bool:
     """Whether a constant that was not given as an argument is of a few whole numbers, as the sizes of a batch are: to
     sum those over devices is to count.
