@@ -11,7 +11,7 @@ from typing import Any
 from shardlint.run import layouts, placement, rules
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
-from shardlint.run.functions import Function
+from shardlint.run.functions import Function, of_pmap
 from shardlint.run.idle import idle
 from shardlint.run.observed import devices, names, regions, requests, taken
 from shardlint.run.observed import events as seen
@@ -38,6 +38,8 @@ def examine(compiled: Sequence[Compiled], large: int, events: Events | None = No
     device holds of a function's arrays, are left alone.
     """
     events = events or Events()
+    ran = [tuple(one["defined"]) for one in events.of("ran") if one["defined"]]
+    compiled = [replace(one, function=of_pmap(one.function, ran)) for one in compiled]
     groups: dict[Function, list[Compiled]] = defaultdict(list)
     for one in compiled:
         # Not by where it is called from.
