@@ -74,8 +74,8 @@ def function_of(module_name: str, module: Module, beside: Path | None = None) ->
 
 
 def of_pmap(function: Function, defined: Iterable[tuple[str, int, str]]) -> Function:
-    """A function as `pmap` was given it, where jax compiles it inside one of its own: the one of `defined` (file, line of
-    its `def`, name) around its lines. The innermost, where several are.
+    """A function as `pmap` was given it, where jax compiles it inside one of its own: the innermost of `defined` (file,
+    line of its `def`, name) around its lines.
     """
     if function.name.partition("(")[0] != _MAPPED:
         return function
