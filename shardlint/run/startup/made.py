@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
 from typing import Any
 
 _MOST = 200
@@ -16,10 +17,13 @@ class MadeModules:
     """The Modules that the program made, the outermost of each: by class, their forms and code."""
 
     def __init__(self) -> None:
-        self.known: dict[type, list[tuple[Any, str, set[str]]]] = {}
+        self.known: dict[type, list[tuple[Any, str, str, set[str]]]] = {}
+        self.results: dict[int, tuple[Any, str, str, set[str]]] = {}
         self.depth = threading.local()
         self.code: Any = None
         """Makes code of values; set by who writes."""
+        self.context: Any = None
+        """Says which kind of mesh context is entered; set by who writes."""
 
     def watch(self, kind: type) -> None:
         """Look on while a metaclass makes objects."""
@@ -55,16 +59,38 @@ class MadeModules:
         """Keep it with the form of what was made."""
         try:
             if written is not None:
-                self.known.setdefault(cls, []).append((form(one), *written))
+                self.known.setdefault(cls, []).append((form(one), self.context(), *written))
         except Exception:  # what has no form is not found again
             return
 
+    def given_by(self, code: str, imports: set[str], outs: Any) -> None:
+        """Keep how to get what a function gave: by calling it again. Of trees, what has a class of its own."""
+        parts = [(outs, code)]
+        if isinstance(outs, tuple):
+            parts += [(one, f"{code}[{at}]") for at, one in enumerate(outs)]
+        for one, how in parts:
+            if not hasattr(one, "dtype") and len(self.results) < _MOST:
+                try:
+                    self.results[id(one)] = (weakref.ref(one), self.context(), how, imports)
+                except TypeError:  # tuples, lists and dictionaries
+                    continue
+
     def of(self, value: Any) -> tuple[str, set[str]] | None:
         """The code that makes a Module of this class and form, and what it imports."""
-        for shape, code, imports in reversed(self.known.get(type(value), [])):
+        if (known := self.results.get(id(value))) is not None and known[0]() is value:
+            _, context, code, imports = known
+            return self.under(context, code, imports)
+        for shape, context, code, imports in reversed(self.known.get(type(value), [])):
             if shape == form(value):
-                return code, imports
+                return self.under(context, code, imports)
         return None
+
+    def under(self, context: str, code: str, imports: set[str]) -> tuple[str, set[str]]:
+        """Code that ran under a mesh, for where there is none."""
+        if context == "none" or self.context() != "none":
+            return code, imports
+        around = "mesh" if context == "with" else "jax.set_mesh(mesh)"
+        return f"under({around}, lambda: {code})", imports | {"jax"}
 
 
 def form(one: Any) -> Any:
