@@ -379,3 +379,40 @@ def test_what_a_function_of_the_program_made_is_made_by_it(tmp_path: Path) -> No
     written = (tmp_path / "sharding_fixtures.py").read_text()
     assert "2 fixtures (create, step), which pass" in ended.stdout, ended.stdout + written
     assert "return not_negative(under(jax.set_mesh(mesh), lambda: nets.create()[1]))" in written
+
+
+OPTIMIZED = """
+import equinox as eqx, jax, jax.numpy as jnp, numpy as np, optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+tx = optax.adam(1e-3)
+
+@eqx.filter_jit(donate="all-except-first")
+def step(x, net, state):
+    grads = eqx.filter_grad(lambda net: jnp.mean(jax.vmap(net)(x) ** 2))(net)
+    updates, state = tx.update(grads, state)
+    return eqx.apply_updates(net, updates), state
+
+def main():
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    net = eqx.nn.MLP(16, 16, 32, 1, key=jax.random.PRNGKey(1))
+    state = tx.init(eqx.filter(net, eqx.is_inexact_array))
+    net, state = eqx.filter_shard((net, state), NamedSharding(mesh, P()))
+    step(jax.device_put(np.ones((8, 16), np.float32), NamedSharding(mesh, P("data"))), net, state)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_the_state_of_an_optimizer_is_a_filtered_module(tmp_path: Path) -> None:
+    pytest.importorskip("equinox")
+    pytest.importorskip("optax")
+    (tmp_path / "train.py").write_text(OPTIMIZED)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "train.py")
+    assert ended.returncode == 0, ended.stderr
+    written = (tmp_path / "sharding_fixtures.py").read_text()
+    assert "1 fixture (step), which passes" in ended.stdout, ended.stdout + written
+    assert "donate=(1, 2)," in written
+    assert "optax.ScaleByAdamState(" in written
+    assert "equinox.filter(\n" in written

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any
 
 _MOST = 200
@@ -17,7 +18,7 @@ class MadeModules:
     """The Modules that the program made, the outermost of each: by class, their forms and code."""
 
     def __init__(self) -> None:
-        self.known: dict[type, list[tuple[Any, str, str, set[str]]]] = {}
+        self.known: dict[type, list[tuple[Any, Any, str, str, set[str]]]] = {}
         self.results: dict[int, tuple[Any, str, str, set[str]]] = {}
         self.depth = threading.local()
         self.code: Any = None
@@ -59,7 +60,9 @@ class MadeModules:
         """Keep it with the form of what was made."""
         try:
             if written is not None:
-                self.known.setdefault(cls, []).append((form(one), self.context(), *written))
+                known, context = self.known.setdefault(cls, []), self.context()
+                for each, code, imports in (*_filtered(one, *written), (one, *written)):
+                    known.append((form(each), _structure(each), context, code, imports))
         except Exception:  # what has no form is not found again
             return
 
@@ -80,9 +83,11 @@ class MadeModules:
         if (known := self.results.get(id(value))) is not None and known[0]() is value:
             _, context, code, imports = known
             return self.under(context, code, imports)
-        for shape, context, code, imports in reversed(self.known.get(type(value), [])):
-            if shape == form(value):
-                return self.under(context, code, imports)
+        shape, structure = form(value), _structure(value)
+        alike = [one for one in reversed(self.known.get(type(value), [])) if one[0] == shape]
+        # That of another structure may have other fields that do not count.
+        for known in ([one for one in alike if one[1] == structure] or alike)[:1]:
+            return self.under(*known[2:])
         return None
 
     def under(self, context: str, code: str, imports: set[str]) -> tuple[str, set[str]]:
@@ -91,6 +96,21 @@ class MadeModules:
             return code, imports
         around = "mesh" if context == "with" else "jax.set_mesh(mesh)"
         return f"under({around}, lambda: {code})", imports | {"jax"}
+
+
+def _structure(one: Any) -> Any:
+    import jax
+
+    return jax.tree_util.tree_structure(one)
+
+
+def _filtered(one: Any, code: str, imports: set[str]) -> Iterator[tuple[Any, str, set[str]]]:
+    """A Module of equinox without what is no array, as optimizers keep their state."""
+    equinox = sys.modules.get("equinox")
+    if equinox is not None and isinstance(one, equinox.Module):
+        for name in ("is_array", "is_inexact_array"):
+            kept = equinox.filter(one, getattr(equinox, name))
+            yield kept, f"equinox.filter({code}, equinox.{name})", imports | {"equinox"}
 
 
 def form(one: Any) -> Any:

@@ -370,11 +370,13 @@ def _kind(value: Any) -> str:
     import jax
     import numpy as np
 
-    name = getattr(value, "__name__", "")
     if isinstance(value, np.dtype) and not jax.dtypes.issubdtype(value, jax.dtypes.extended):
         return f"jax.numpy.dtype({str(value)!r})"
+    # That of jax, `jnp.float32`, is an object; objects of the user's may answer to any name.
     is_type = isinstance(value, type) and issubclass(value, np.generic)
-    return f"jax.numpy.{name}" if is_type or (name and getattr(jax.numpy, name, None) is value) else ""
+    if is_type or type(value).__name__ == "_ScalarMeta":
+        return f"jax.numpy.{value.__name__}"
+    return ""
 
 
 class _Unwritten(TypeError):
@@ -458,6 +460,9 @@ class _Code:
         module = self.module(kind.__module__)
         if not module:
             raise _Unwritten(f"{kind.__qualname__} of a script that does its work when it is imported")
+        public = module.partition("._")[0]
+        if getattr(sys.modules.get(public), kind.__qualname__, None) is kind:
+            module = public
         self.imports.add(module)
         return f"{module}.{kind.__qualname__}"
 
