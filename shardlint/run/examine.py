@@ -108,7 +108,10 @@ class _Lines:
             lines = (line for leaf, line in whole.items() if any(one.startswith(leaf) for one in found.arrays))
             known = [*dict.fromkeys(("placed", replace(line, function="")) for line in lines)][:2] + known
         tests = self._tests.get((found.line.file, found.line.line), ())
-        return replace(found, see=tuple(dict.fromkeys((*found.see, *known[:4]))), tests=tuple(tests))
+        see: dict[tuple[str, str, int], tuple[str, Line]] = {}
+        for word, line in (*found.see, *known[:4]):
+            see.setdefault((word, line.file, line.line), (word, line))
+        return replace(found, see=tuple(see.values()), tests=tuple(tests))
 
 
 # What the program did comes before what came of it.
