@@ -105,6 +105,11 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             f"numbers: each device along {axes} draws them with the same key",
             f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
         ),
+        "same-start": (
+            "same-random", f"every device along {axes} draws the same numbers here, and what is made of them is "
+            "added up over it: the parts are copies, and stay so",
+            f"key = jax.random.fold_in(key, jax.lax.axis_index({axis})), where they are drawn", "SL407",
+        ),
         "other-rows": (
             "other-rows", f"the rows of this table are split over {axes}, and each device looks up its own part by the "
             "same numbers: one that counts from the start of the table finds another row on each",
