@@ -11,7 +11,7 @@ from typing import Any
 from shardlint.run import layouts, placement, rules
 from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
-from shardlint.run.functions import Function
+from shardlint.run.functions import Function, of_pmap
 from shardlint.run.idle import idle
 from shardlint.run.observed import devices, names, regions, requests, taken
 from shardlint.run.observed import events as seen
@@ -38,6 +38,8 @@ def examine(compiled: Sequence[Compiled], large: int, events: Events | None = No
     device holds of a function's arrays, are left alone.
     """
     events = events or Events()
+    ran = [tuple(one["defined"]) for one in events.of("ran") if one["defined"]]
+    compiled = [replace(one, function=of_pmap(one.function, ran)) for one in compiled]
     groups: dict[Function, list[Compiled]] = defaultdict(list)
     for one in compiled:
         # Not by where it is called from.
@@ -75,9 +77,14 @@ class _Lines:
         self._tests = events.tests
         for one in events.of("jitted"):
             self._note(one["defined"], "jitted", seen.line(one["line"]))
+        self._placed: dict[tuple[str, int], dict[str, Line]] = defaultdict(dict)
         for one in events.of("ran"):
             if one["defined"] and one["lines"]:
                 self._note(one["defined"], "called", seen.first(one["lines"]))
+                whole = self._placed[str(one["defined"][0]), int(one["defined"][1])]
+                for leaf in one["taken"]:
+                    if leaf["put"] and leaf["devices"] > 1:
+                        whole.setdefault(f"{leaf['name']} ", seen.first(leaf["put"]))
         for each in compiled:
             if each.function.own and each.function.call.file:
                 place = each.function.line
@@ -93,8 +100,18 @@ class _Lines:
             for one in self._see.get((found.line.file, found.line.line), ())
             if one[1].line != found.line.line
         ]
+        if found.kind in ("replicated", "exchanged"):
+            places = [found.line, *(line for word, line in found.see if word in ("function", "defined"))]
+            whole: dict[str, Line] = {}
+            for place in places:
+                whole.update(self._placed.get((place.file, place.line), {}))
+            lines = (line for leaf, line in whole.items() if any(one.startswith(leaf) for one in found.arrays))
+            known = [*dict.fromkeys(("placed", replace(line, function="")) for line in lines)][:2] + known
         tests = self._tests.get((found.line.file, found.line.line), ())
-        return replace(found, see=tuple(dict.fromkeys((*found.see, *known[:4]))), tests=tuple(tests))
+        see: dict[tuple[str, str, int], tuple[str, Line]] = {}
+        for word, line in (*found.see, *known[:4]):
+            see.setdefault((word, line.file, line.line), (word, line))
+        return replace(found, see=tuple(see.values()), tests=tuple(tests))
 
 
 # What the program did comes before what came of it.
@@ -140,6 +157,7 @@ def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]
     yield from names.logical(events)
     yield from taken.scanned(events, large)
     yield from taken.donated_inside(events, large)
+    yield from taken.donated_by_keyword(events, large)
     yield from devices.left_behind(events, large, {one.function for one in found if one.kind == "one-device"})
     # Where a placement is known to have come to nothing, that its array stayed on one device says no more.
     if not any(

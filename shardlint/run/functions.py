@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from shardlint.verify.facts import Line
 from shardlint.verify.inside.hlo.lines import Lines, is_own
 from shardlint.verify.inside.hlo.module import Module
 
+_MAPPED = "fun"
 _PREFIX = regex(r"^(jit|pmap|pjit|xmap|shard_map)_+")
 
 
@@ -69,6 +71,19 @@ def function_of(module_name: str, module: Module, beside: Path | None = None) ->
         return Function(f"{bare}({', '.join(_argument_names(module))})", deepest[0], call, True)
     only = next((line for stack in (deepest, *frames) for line in stack if is_own(line.file)), Line())
     return Function(bare, only, only, False)
+
+
+def of_pmap(function: Function, defined: Iterable[tuple[str, int, str]]) -> Function:
+    """A function as `pmap` was given it, where jax compiles it inside one of its own: the innermost of `defined` (file,
+    line of its `def`, name) around its lines.
+    """
+    if function.name.partition("(")[0] != _MAPPED:
+        return function
+    known = set(defined)
+    for one in _around(function.line):
+        if (one.file, one.line, one.function) in known:
+            return Function(one.function, one, function.call, True)
+    return function
 
 
 def _leaves(lines: Lines, module: Module) -> list[Line]:

@@ -27,6 +27,7 @@ def layouts(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
 
 def _moved(one: Compiled, run: Run) -> Iterator[Found]:
     least = _least(one, run)
+    yield from _reordered(one, least)
     for warned in one.program.warned:
         if warned.bytes < least or not warned.line.file:
             continue
@@ -51,6 +52,22 @@ def _moved(one: Compiled, run: Run) -> Iterator[Found]:
             )  # fmt: skip
         elif warned.kind == "gathered-result" and (found := _result(one, warned, axes)):
             yield found
+
+
+def _reordered(one: Compiled, least: int) -> Iterator[Found]:
+    """Arguments that are split as they are used, but for which device has which part."""
+    for warned in one.program.warned:
+        where, _, axes = warned.message.partition("|")
+        leaf = next((leaf for leaf in one.arguments if leaf.where == where), None)
+        if warned.kind != "reordered" or leaf is None or leaf.bytes_whole < least or not warned.line.file:
+            continue
+        yield Found(
+            "exchanged", one.function.name, warned.line,
+            f"{where} lies as {leaf.spec} and is used with its parts on other devices: at each call all of them are "
+            f"sent along {axes} ({size_text(warned.bytes)} a device)",
+            texts([leaf]), "name the axes of one dimension in the same order wherever it is placed and constrained",
+            bytes=warned.bytes, see=(("function", one.function.line),),
+        )  # fmt: skip
 
 
 def _brought(of: str, axes: str, one: Compiled) -> bool:
@@ -99,6 +116,9 @@ def _stored_only(one: Compiled, run: Run) -> Iterator[Found]:
         gathered = list({leaf.where: leaf for _, leaf in found}.values())
         types = {leaf.array for leaf in gathered}
         rest = [leaf for leaf in one.arguments if leaf.array not in types and leaf.shape]
+        # A batch that comes whole may be split inside, by a constraint.
+        if one.divided is not None and axis in one.divided:
+            continue
         # What is not written down may be split over it.
         if any(leaf.axes is None or axis in sum(leaf.axes, ()) for leaf in rest) or one.program.mesh.get(axis, 1) < 2:
             continue

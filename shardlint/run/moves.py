@@ -61,6 +61,10 @@ def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:
         largest = max((one for one, _ in found), key=lambda one: one.bytes)
         names = tuple(dict.fromkeys(axis for one, _ in found for axis in one.axes))
         # What little is moved beside it says nothing of the rest.
+        if reordered := _reordered(found):
+            text = f"{reordered}|{' and '.join(map(repr, names))}"
+            yield Warned("reordered", text, line, sum(one.moved for one, _ in found))
+            continue
         most = [instruction for one, instruction in found if one.moved * 2 >= largest.moved]
         of = next(filter(None, map(_argument, most)), "")
         words = [instruction.op_name for instruction in most]
@@ -68,6 +72,16 @@ def _exchanged(read: Read, collectives: list[Collective]) -> Iterator[Warned]:
         cut = brought or any(word.rpartition("/")[2] in _CUTS for word in words)
         text = f"{'a part of ' + of if of else largest.array}|{' and '.join(map(repr, names))}|{of}"
         yield Warned("exchanged" if cut else "exchanged-at-product", text, line, sum(one.moved for one, _ in found))
+
+
+def _reordered(found: list[tuple[Collective, Instruction]]) -> str:
+    """The argument whose parts devices exchange whole, so that each has another one: the order of its axes differs."""
+    for one, instruction in found:
+        if one.kind == "collective-permute" and len(one.axes) > 1:
+            taken = instruction.computation.instructions.get(instruction.operands()[0][0])
+            if taken is not None and taken.opcode == "parameter" and taken.shape == instruction.shape:
+                return _argument(taken)
+    return ""
 
 
 def _argument(one: Instruction | None) -> str:

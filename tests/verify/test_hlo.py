@@ -231,6 +231,8 @@ def test_pairs_and_foreign_meshes() -> None:
         ("{devices=[8,1,1]<=[8]}", (("data", "model"), (), ())),
         ("{mesh['data'=4,'model'=2], [{'model'}, {}, {'data'}]}", (("model",), (), ("data",))),
         ("{mesh['data'=4,'model'=2], [{'data', 'model'}, {}, {}]}", (("data", "model"), (), ())),
+        ("{mesh['data'=4,'model'=2], [{'model', 'data'}, {}, {}]}", (("model", "data"), (), ())),
+        ("{devices=[8,1,1]<=[4,2]T(1,0)}", (("model", "data"), (), ())),
         ("{mesh['data'=4,'model'=2], replicated}", ((), (), ())),
         ("{replicated}", ((), (), ())),
         ("{manual}", None),

@@ -274,3 +274,145 @@ def test_modules_are_made_as_the_program_made_them(tmp_path: Path) -> None:
     assert "return nets.Net(64, jax.nn.relu, key=keys(()))" in written
     assert "return nets.Linear(64, rngs=flax.nnx.Rngs(0))" in written
     assert '"first/weight": P("model")' in written
+
+
+CONFIGURED = """
+import collections, dataclasses, enum
+from functools import partial
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+class Kind(enum.Enum):
+    GLU = "glu"
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    mesh: Mesh
+    rows: NamedSharding
+    columns: P
+    kind: Kind
+    dtype: object = jnp.bfloat16
+    state: object = np.dtype("float32")
+    act: object = jax.nn.relu
+
+@partial(jax.jit, static_argnums=2)
+def layer(w, x, config):
+    y = config.act(x @ w["up"].astype(config.state)) if config.kind is Kind.GLU else x
+    return jax.lax.with_sharding_constraint(y, config.rows)
+
+@jax.jit
+def cast(w):
+    return collections.OrderedDict((name, one * 2) for name, one in w.items())
+
+def main():
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+    config = Config(mesh, NamedSharding(mesh, P("data")), P(None, "model"), Kind.GLU)
+    w = collections.OrderedDict(up=jax.device_put(np.ones((16, 32), np.float32), NamedSharding(mesh, config.columns)))
+    layer(cast(w), jax.device_put(np.ones((8, 16), np.float32), config.rows), config)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_configs_hold_meshes_specs_types_and_functions(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(CONFIGURED)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "train.py")
+    assert ended.returncode == 0, ended.stderr
+    written = (tmp_path / "sharding_fixtures.py").read_text()
+    assert "2 fixtures (cast, layer), which pass" in ended.stdout, ended.stdout + written
+    for part in (
+        "def layer_2(mesh):", "mesh=mesh", "columns=jax.sharding.PartitionSpec(None, \"model\")", "kind=train.Kind.GLU",
+        "dtype=jax.numpy.bfloat16", "state=jax.numpy.dtype(\"float32\")", "act=jax.nn.relu", "collections.OrderedDict(",
+        "rows=jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(\"data\"))",
+    ):  # fmt: skip
+        assert part in written.replace("'", '"'), written
+    broken = CONFIGURED.replace("jax.lax.with_sharding_constraint(y, config.rows)", "y")
+    (tmp_path / "train.py").write_text(broken)
+    caught = shardlint(tmp_path, "sharding_fixtures.py::layer")
+    assert caught.returncode == 1
+    assert 'expected P("data"' in caught.stdout.replace("'", '"'), caught.stdout
+
+
+MADE_IN_JIT = """
+import jax, jax.numpy as jnp, numpy as np
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+class Net(nnx.Module):
+    def __init__(self, rngs):
+        self.up = nnx.Param(jax.random.normal(rngs.params(), (16, 32)), out_sharding=(None, "model"))
+    def __call__(self, x):
+        return x @ self.up[...]
+
+class Momentum(nnx.Pytree):
+    def __init__(self, params):
+        self.rate = 0.1
+        self.mean = nnx.data(jax.tree.map(jnp.zeros_like, params))
+
+@nnx.jit
+def create():
+    net = Net(nnx.Rngs(0))
+    return net, Momentum(nnx.state(net, nnx.Param))
+
+@nnx.jit
+def step(net, momentum, x):
+    return jnp.mean(net(x) ** 2) * momentum.rate
+
+def main():
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+    with jax.set_mesh(mesh):
+        net, momentum = create()
+    step(net, momentum, jax.device_put(np.ones((8, 16), np.float32), NamedSharding(mesh, P("data"))))
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_what_a_function_of_the_program_made_is_made_by_it(tmp_path: Path) -> None:
+    pytest.importorskip("flax", "0.12")
+    pytest.importorskip("jax", "0.7")
+    (tmp_path / "nets.py").write_text(MADE_IN_JIT)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "nets.py")
+    assert ended.returncode == 0, ended.stderr
+    written = (tmp_path / "sharding_fixtures.py").read_text()
+    assert "2 fixtures (create, step), which pass" in ended.stdout, ended.stdout + written
+    assert "return not_negative(under(jax.set_mesh(mesh), lambda: nets.create()[1]))" in written
+
+
+OPTIMIZED = """
+import equinox as eqx, jax, jax.numpy as jnp, numpy as np, optax
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+tx = optax.adam(1e-3)
+
+@eqx.filter_jit(donate="all-except-first")
+def step(x, net, state):
+    grads = eqx.filter_grad(lambda net: jnp.mean(jax.vmap(net)(x) ** 2))(net)
+    updates, state = tx.update(grads, state)
+    return eqx.apply_updates(net, updates), state
+
+def main():
+    mesh = Mesh(np.array(jax.devices()), ("data",))
+    net = eqx.nn.MLP(16, 16, 32, 1, key=jax.random.PRNGKey(1))
+    state = tx.init(eqx.filter(net, eqx.is_inexact_array))
+    net, state = eqx.filter_shard((net, state), NamedSharding(mesh, P()))
+    step(jax.device_put(np.ones((8, 16), np.float32), NamedSharding(mesh, P("data"))), net, state)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_the_state_of_an_optimizer_is_a_filtered_module(tmp_path: Path) -> None:
+    pytest.importorskip("equinox")
+    pytest.importorskip("optax")
+    (tmp_path / "train.py").write_text(OPTIMIZED)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "train.py")
+    assert ended.returncode == 0, ended.stderr
+    written = (tmp_path / "sharding_fixtures.py").read_text()
+    assert "1 fixture (step), which passes" in ended.stdout, ended.stdout + written
+    assert "donate=(1, 2)," in written
+    assert "optax.ScaleByAdamState(" in written
+    assert "equinox.filter(\n" in written

@@ -40,6 +40,8 @@ class Function:
     donate: list[int]
     jit: str | None = None
     """The options of the jit around it that the program made of it; None where it is one itself."""
+    imports: tuple[str, ...] = ()
+    """What these options import."""
     reference: bool = True
     dropped: list[str] = field(default_factory=list)
     broken: str = ""
@@ -112,6 +114,7 @@ def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
         _specs(data["out"]),
         [int(at) for at in data["donate"]],
         None if data["jit"] is None else str(data["jit"]),
+        tuple(data["imports"]),
     )
 
 

@@ -42,6 +42,12 @@ def number(value, dtype):
 
     return jax.numpy.asarray(value, dtype)
 ''',
+    "under": '''\
+def under(context, make):
+    """What the program made under its mesh."""
+    with context:
+        return make()
+''',
     "keys": '''\
 def keys(shape):
     """Random keys."""
@@ -76,7 +82,9 @@ def _function(one: Function) -> Iterator[str]:
         given.append(_argument(argument, maker))
         if maker in given[-1]:
             imports = "".join(f"    import {name}\n" for name in argument.imports)
-            yield f"def {maker}():\n{imports}{chr(10) if imports else ''}    return {_laid_out(argument.code, 4)}\n"
+            mesh = "mesh" if _takes_mesh(argument.code) else ""
+            body = _laid_out(argument.code, 4)
+            yield f"def {maker}({mesh}):\n{imports}{chr(10) if imports else ''}    return {body}\n"
     if one.jit is not None:
         yield _jitted(one)
     fields = [
@@ -108,11 +116,17 @@ def _jitted(one: Function) -> str:
         f"def call_{one.name}({taken}{', mesh' if needs else ''}):",
         "    import jax",
         *(["    from jax.sharding import NamedSharding, PartitionSpec"] if needs else []),
+        *(f"    import {each}" for each in one.imports),
         f"    from {module} import {name}",
         "",
         f"    return {_laid_out(f'jax.jit({name}, {one.jit})', 4)}({taken})",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _takes_mesh(code: str) -> bool:
+    """Whether an argument holds the mesh, as a config may."""
+    return any(isinstance(node, ast.Name) and node.id == "mesh" for node in ast.walk(ast.parse(code, mode="eval")))
 
 
 def _plain(mesh: Mapping[str, int]) -> str:
@@ -129,7 +143,7 @@ def _argument(argument: Argument, maker: str) -> str:
         return f'arg(shape={single[1]}, dtype="{single[2]}"{said}{below}),'
     if not argument.specs:
         code = _quoted(argument.code)
-        simple = len(code) < 60 and not argument.imports and "(" not in argument.code
+        simple = len(code) < 60 and not argument.imports and "(" not in argument.code and code != "mesh"
         return f"arg(lambda: {code}{below})," if simple else f"arg({maker}{below}),"
     placed = {path: spec for path, spec in argument.specs.items() if spec.entries}
     if not placed:

@@ -5,7 +5,7 @@ A key that was copied for each device is another part for each by its spec, and 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import region, replicas
@@ -26,7 +26,9 @@ def note(eqn: Any, lines: list[Any], half: str, counts: frozenset[int], jaxpr: A
 
 
 @quiet
-def look(jax: Any, kept: Sequence[Any], args: Sequence[Any], seen: list[dict[str, Any]]) -> None:
+def look(
+    jax: Any, kept: Sequence[Any], args: Sequence[Any], seen: list[dict[str, Any]], drawn: Callable[[Any], list[Any]]
+) -> None:
     """Judge regions by what their arguments hold; what that says of random numbers is told, and the axes along which
     nothing differs are noted in `seen`.
     """
@@ -41,6 +43,12 @@ def look(jax: Any, kept: Sequence[Any], args: Sequence[Any], seen: list[dict[str
         random = [each for each in found["seen"] if each["what"] in ("same-random", "same-parts")]
         if random:
             write("region", **{**found, "seen": random})
+        # Copies of a batch may be a trial; parts that a region drew, and adds up, are not.
+        lines = [drawn(args[split[number]]) for number in equal]
+        sums = [each for each in found["seen"] if each["what"] == "sum-of-equal"]
+        if sums and all(lines):
+            told = [{**sums[0], "what": "same-start", "lines": each} for each in lines]
+            write("region", **{**found, "seen": told})
         seen[at]["idle"] = found["idle"]
 
 

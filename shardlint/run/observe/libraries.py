@@ -153,7 +153,10 @@ def _hax_shard(name: str, frame: Any, result: Any, x: Any, *args: Any, **kwargs:
     line = discarded(frame)
     if line is not None:
         write("discarded", name=name, line=line, what="", bytes=_size(result))
-    elif result is x and meshes.built:
+    elif result is not x:
+        write("effect", lines=stack(1))
+    # What haliax asks for by itself it also asks where there is nothing to split, as while a batch is loaded.
+    elif meshes.built and not str(frame.f_globals.get("__name__", "")).startswith("haliax."):
         write("no-op", name=name, names=[], lines=stack(), bytes=_size(x))
 
 

@@ -98,6 +98,7 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
     for each in program.asked(jaxpr):
         write("asked", function=facts["name"], **each)
     _look_for_taken(jaxpr, donated, facts)
+    _by_keyword(source, jaxpr, donated, facts)
     found = list(region.regions(jaxpr))
     for (eqn, counts), half in zip(found, region.halves([eqn for eqn, _ in found]), strict=True):
         seen = region.judge(eqn, lines, half, counts)
@@ -122,6 +123,18 @@ def _look_for_taken(jaxpr: Any, donated: Any, facts: dict[str, Any]) -> None:
         write(
             "donated-inside", inner=one["inner"], name=facts["name"], defined=facts["defined"], lines=one["lines"],
             arguments=shown[:4], count=len(shown), bytes=size,
+        )  # fmt: skip
+
+
+@quiet
+def _by_keyword(source: str, jaxpr: Any, donated: Any, facts: dict[str, Any]) -> None:
+    """A jit that donates by position, called by keywords that it cannot bring to positions."""
+    numbers, names = mapped.donated_by_number(source), facts["arguments"]
+    named = [name for name in names if name.startswith(f"{mapped.keywords(source)}[")]
+    if numbers and donated and not any(donated) and names and len(named) == len(names):
+        write(
+            "not-donated", name=facts["name"], defined=facts["defined"], lines=facts["lines"], numbers=numbers,
+            arguments=named[:2], bytes=sum(program.nbytes(one.aval) for one in jaxpr.invars),
         )  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from . import program
 from .frames import of_traceback, place
 from .rings import rings
-from .sums import all_slices, collective, other_rows
+from .sums import all_slices, collective, first_rows, other_rows
 from .values import (
     CALLS,
     ENDS_RANDOM,
@@ -29,6 +29,7 @@ from .values import (
     Region,
     Value,
     axes_of,
+    divisor,
     inner,
     only_counts,
     scan_counts,
@@ -100,6 +101,8 @@ def _special(eqn: Any, name: str, taken: list[Value], region: Region, consumers:
         all_slices(eqn, region)
     if name == "gather":
         other_rows(eqn, taken, region)
+    if name == "slice":
+        first_rows(eqn, taken[0], region, consumers)
     if name in ("div", "mul"):
         return [_scaled(eqn, taken, region)]
     if name in MIX:
@@ -112,14 +115,9 @@ def _scaled(eqn: Any, taken: list[Value], region: Region) -> Value:
     """A product or quotient, and by the size of which axis."""
     _same_numbers(eqn, taken, region)
     joined = _join(taken)
-    literal = next((atom.val for atom in eqn.invars if hasattr(atom, "val")), None)
-    try:
-        number = float(literal) if literal is not None else 0.0
-    except (TypeError, ValueError):
-        number = 0.0
-    if not number:
+    times = divisor(eqn, region)
+    if not times:
         return joined
-    times = number if eqn.primitive.name == "div" else 1 / number
     by = frozenset(axis for axis, size in region.sizes.items() if abs(times - size) < 1e-6 * size)
     total = 1
     for size in region.sizes.values():

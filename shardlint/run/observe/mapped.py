@@ -16,6 +16,8 @@ from .sink import quiet, write
 
 _lines: dict[str, list[Any]] = {}
 _pmaps: list[list[Any]] = []
+_donates: dict[str, list[list[int]]] = {}
+_keywords: dict[str, str] = {}
 
 
 def install(jax: Any) -> None:
@@ -36,14 +38,14 @@ def watched(function: Callable[..., Any], name: str) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        _note(name, args[0] if args else kwargs.get("f", kwargs.get("fun")))
+        _note(name, args[0] if args else kwargs.get("f", kwargs.get("fun")), kwargs.get("donate_argnums"))
         return function(*args, **kwargs)
 
     return mapped
 
 
 @quiet
-def _note(name: str, function: Any) -> None:
+def _note(name: str, function: Any, donates: Any = None) -> None:
     line = user_line()
     if line is not None and name == "pmap":
         _pmaps.append(line)
@@ -57,6 +59,11 @@ def _note(name: str, function: Any) -> None:
     if name == "jit":
         if is_user(code.co_filename):
             write("jitted", defined=[code.co_filename, code.co_firstlineno, code.co_name], line=line)
+            numbers = [donates] if isinstance(donates, int) else list(donates or ())
+            _donates.setdefault(_key(code.co_name, code.co_filename, code.co_firstlineno), []).append(numbers)
+            if code.co_flags & inspect.CO_VARKEYWORDS:
+                at = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & inspect.CO_VARARGS)
+                _keywords[_key(code.co_name, code.co_filename, code.co_firstlineno)] = code.co_varnames[at]
     else:
         _lines.setdefault(_key(code.co_name, code.co_filename, code.co_firstlineno), line)
 
@@ -64,6 +71,17 @@ def _note(name: str, function: Any) -> None:
 def line_of(source: str) -> list[Any] | None:
     """The line for what jax calls a function: `total at /home/me/train.py:7`."""
     return _lines.get(source)
+
+
+def donated_by_number(source: str) -> list[int]:
+    """Which positional arguments the jit of a function donates, where all its jits donate the same."""
+    known = _donates.get(source, [[]])
+    return known[0] if all(one == known[0] for one in known) else []
+
+
+def keywords(source: str) -> str:
+    """The name under which a jitted function takes keywords that it does not list; empty where it takes none."""
+    return _keywords.get(source, "")
 
 
 def only_pmap() -> list[Any] | None:

@@ -58,6 +58,7 @@ def _placed(jax: Any, name: str, args: Any, kwargs: Any, result: Any, caller: An
 
 def _lies(jax: Any, result: Any) -> None:
     """Where arrays lie that were placed on several devices, one of each type and spec."""
+    lines: list[Any] = []
     for path, one in jax.tree_util.tree_flatten_with_path(result)[0][:400]:
         sharding = getattr(one, "sharding", None)
         if (
@@ -67,6 +68,8 @@ def _lies(jax: Any, result: Any) -> None:
         ):
             continue
         if nbytes(one) >= _LEAST:
+            lines = lines or stack()
+            ran.note_put(one, lines)
             facts = ran.leaf(jax.tree_util.keystr(path), one, 0)
             write(
                 "put",

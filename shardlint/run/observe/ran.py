@@ -17,9 +17,12 @@ from .sink import quiet, write
 
 _LEAST = 256
 _MOST = 400
+_NOTED = 20000
 _first: dict[Any, list[Any]] = {}
 _ran: weakref.WeakSet[Any] = weakref.WeakSet()
 _made: dict[int, tuple[Any, list[Any], str]] = {}
+_drawn: dict[int, tuple[Any, list[Any]]] = {}
+_put: dict[int, tuple[Any, list[Any]]] = {}
 
 
 def install(jax: Any) -> None:
@@ -66,7 +69,7 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
         for at, one in enumerate(args[:_MOST])
         if nbytes(one) >= _LEAST
     ]
-    again.look(jax, known.pop("again", ()), args, known["regions"])
+    again.look(jax, known.pop("again", ()), args, known["regions"], _drawn_by)
     equal = replicas.equal_rows(jax, names, args) if _has_pmap(known) else []
     return {"known": known, "taken": taken, "lines": lines, "equal": equal}
 
@@ -84,6 +87,9 @@ def _after(jax: Any, executable: Any, before: dict[str, Any], results: Any) -> N
         if nbytes(one) >= _LEAST:
             given.append(leaf(name, one, at))
             _note_made(one, before["lines"], known["name"])
+            drawn = known["regions"][0].get("drawn", {}) if len(known["regions"]) == 1 else {}
+            if at in drawn and len(_drawn) < _NOTED:
+                _drawn[id(one)] = (weakref.ref(one), drawn[at])
     devices = {
         device for one in results for device in getattr(getattr(one, "sharding", None), "device_set", ())
     }
@@ -126,14 +132,29 @@ def _lines_of(known: dict[str, Any]) -> list[Any]:
 
 def _note_made(one: Any, lines: list[Any], name: str) -> None:
     key = id(one)
-    if len(_made) < 20000:
+    if len(_made) < _NOTED:
         _made[key] = (weakref.ref(one), lines[:2], name)
+
+
+def _drawn_by(one: Any) -> list[Any]:
+    """The lines that drew an array's random numbers in a manual region; none of others."""
+    known = _drawn.get(id(one))
+    return known[1] if known is not None and known[0]() is one else []
+
+
+def note_put(one: Any, lines: list[Any]) -> None:
+    """Remember by which lines an array was placed; arrays that are gone make room."""
+    if len(_put) >= _NOTED:
+        for key in [key for key, (known, _) in _put.items() if known() is None]:
+            del _put[key]
+    if len(_put) < _NOTED:
+        _put[id(one)] = (weakref.ref(one), lines[:2])
 
 
 def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
     """An array as it is written down."""
     sharding = getattr(one, "sharding", None)
-    made = _made.get(id(one))
+    made, put = _made.get(id(one)), _put.get(id(one))
     devices = len(getattr(sharding, "device_set", ()))
     return {
         "name": name,
@@ -146,6 +167,7 @@ def leaf(name: str, one: Any, at: int) -> dict[str, Any]:
         "devices": devices,
         "placed": bool(getattr(one, "committed", getattr(one, "_committed", False))),
         "made": made[1] if made is not None and made[0]() is one else [],
+        "put": put[1] if put is not None and put[0]() is one else [],
         "maker": made[2] if made is not None and made[0]() is one else "",
     }
 

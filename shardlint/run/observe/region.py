@@ -86,6 +86,7 @@ def judge(
         "made": made_at,
         "called": called[:4],
         "collectives": region.collectives,
+        "drawn": region.drawn,
         "axes": sizes,
         "pmap": pmap,
         "checked": checked,
@@ -122,6 +123,8 @@ def _result(
     at: int, value: Value, axes: Names, atom: Any, info: Any, region: Region, called: list[Any], checked: bool
 ) -> None:
     """A result that differs where it is said to be the same, or is the same where it is said to be split."""
+    if value.random and math.prod(getattr(atom.aval, "shape", ())) >= 16:
+        region.drawn[at] = list(map(list, value.random))[:4]
     if value.loose or not (value.given or value.random):
         return
     eqn = region.maker.get(atom)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from .values import GATHER, MOVE, REDUCE, ROUNDS, SCATTER, TYPES, Names, Region, Value, axes_of
+from .values import GATHER, MOVE, REDUCE, ROUNDS, SCATTER, TYPES, Names, Region, Value, axes_of, divisor
 
 
 def collective(eqn: Any, name: str, taken: list[Value], region: Region, consumers: Any) -> list[Value]:
@@ -49,6 +49,8 @@ def _left_out(eqn: Any, region: Region) -> None:
 
 def _summed(eqn: Any, atom: Any, value: Value, axes: Names, mean: bool, region: Region) -> None:
     """A sum of what is equal along an axis, or of a sum with something equal in it."""
+    if mean and axes <= value.over and not value.loose:
+        _share(eqn, atom, axes, region)
     back = region.back or "transpose" in str(eqn.source_info.name_stack)
     equal = sorted(axes - value.over)
     aval = getattr(atom, "aval", None)
@@ -64,6 +66,23 @@ def _summed(eqn: Any, atom: Any, value: Value, axes: Names, mean: bool, region: 
         made = _source(atom, region)
         if made is not None and made.primitive.name == "add" and getattr(aval, "shape", ()):
             _bias(eqn, made, axes, region)
+
+
+def _share(eqn: Any, atom: Any, axes: Names, region: Region) -> None:
+    """A mean over devices of a sum that was divided by the count of all their rows: it is divided twice."""
+    if hasattr(atom, "val"):
+        return
+    divided = _source(atom, region)
+    if divided is None or divided.primitive.name not in ("div", "mul"):
+        return
+    count = divisor(divided, region)
+    made = _source(divided.invars[0], region)
+    if made is None or made.primitive.name != "reduce_sum" or not count:
+        return
+    rows = made.invars[0].aval.size // max(1, made.outvars[0].aval.size)
+    size = _sizes(sorted(axes), region)
+    if rows > 1 and abs(count - rows * size) < 1e-6 * count:
+        region.tell("mean-of-share", eqn, axes=sorted(axes), sizes=size, rows=rows)
 
 
 def _bias(eqn: Any, made: Any, axes: Names, region: Region) -> None:
@@ -130,6 +149,25 @@ def other_rows(eqn: Any, taken: Sequence[Value], region: Region) -> None:
             region.tell("other-rows", eqn, axes=axes)
 
 
+def first_rows(eqn: Any, value: Value, region: Region, consumers: Any) -> None:
+    """The first rows of an argument that every device has whole, as many as each has of another that is split."""
+    root = _root(eqn.invars[0], region)
+    own = region.dimensions.get(root)
+    if not own or not value.given or value.loose or len(consumers.get(root, ())) > 1 or eqn.params.get("strides"):
+        return
+    shape, out = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    cut = [at for at in range(len(shape)) if shape[at] != out[at]]
+    if len(cut) != 1 or eqn.params["start_indices"][cut[0]] or len(own) != len(shape):
+        return
+    for other, dimensions in region.dimensions.items():
+        axes = sorted(dimensions[cut[0]] & frozenset(region.sizes)) if cut[0] < len(dimensions) else []
+        part = other.aval.shape[cut[0]] if axes else 0
+        whole = part * _sizes(axes, region)
+        if part > 1 and part == out[cut[0]] and whole == shape[cut[0]] and not set(axes) & value.over:
+            region.tell("first-rows", eqn, axes=axes, rows=part, shape=list(shape))
+            return
+
+
 def _root(atom: Any, region: Region) -> Any:
     """The variable a value is, past what only changes its type or shape."""
     for _ in range(ROUNDS):
@@ -144,14 +182,8 @@ def _divided_after(users: Sequence[Any], axes: Names, region: Region) -> bool:
     """Whether a sum is divided by the number of those it adds up: a mean."""
     size = _sizes(sorted(axes), region)
     for eqn in users:
-        literal = next((atom.val for atom in eqn.invars if hasattr(atom, "val")), None)
-        if eqn.primitive.name in ("div", "mul") and literal is not None:
-            try:
-                number = float(literal)
-            except (TypeError, ValueError):
-                continue
-            if number and abs((number if eqn.primitive.name == "div" else 1 / number) - size) < 1e-6 * size:
-                return True
+        if eqn.primitive.name in ("div", "mul") and abs(divisor(eqn, region) - size) < 1e-6 * size:
+            return True
     return False
 
 

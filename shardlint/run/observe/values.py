@@ -58,6 +58,8 @@ class Region:
     where: dict[Any, list[Any]] = field(default_factory=dict)
     at: list[Any] = field(default_factory=list)
     """The user's lines of the library function that is walked through: jax keeps those of its first use."""
+    drawn: dict[int, list[Any]] = field(default_factory=dict)
+    """The lines that draw the random numbers of a result, by its number."""
     collectives: int = 0
     pmap: bool = False
     differentiated: bool = False
@@ -97,6 +99,23 @@ class Region:
 def inner(param: Any) -> Any:
     """The jaxpr inside a closed one, or itself."""
     return getattr(param, "jaxpr", param)
+
+
+def divisor(eqn: Any, region: Region) -> float:
+    """The constant by which a `div` or `mul` divides, also one that jax has converted first; 0 where there is none."""
+    for atom in eqn.invars:
+        for _ in range(ROUNDS):
+            if hasattr(atom, "val"):
+                try:
+                    number = float(atom.val)
+                except (TypeError, ValueError):
+                    break
+                return number if eqn.primitive.name == "div" or not number else 1 / number
+            made = region.maker.get(atom)
+            if made is None or made.primitive.name not in TYPES:
+                break
+            atom = made.invars[0]
+    return 0.0
 
 
 def only_counts(constant: Any) -> bool:

@@ -69,6 +69,18 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             f"nothing: it is {seen.get('sizes')} times the mean",
             f"take the mean of the loss over {axes} before the gradient, or divide by {seen.get('sizes')}", "SL401",
         ),
+        "mean-of-share": (
+            "divided-twice", f"the sum of {seen.get('rows')} rows is divided by the count on all {seen.get('sizes')} "
+            f"devices, and then averaged over {axes}: it is a {seen.get('sizes')}th of the mean",
+            f"jax.lax.psum(x, {axis}), or divide by the count on one device before the mean", "",
+        ),
+        "first-rows": (
+            "other-rows", f"every device takes the first {seen.get('rows')} rows of an array it has whole "
+            f"({seen.get('shape')}), and along {axes} each has other rows of what is split: only the first device's "
+            "belong together",
+            f"name {axes} in the in_specs of the array, or begin at jax.lax.axis_index({axis}) * {seen.get('rows')}",
+            "",
+        ),
         "same-random": (
             "same-random", f"every device along {axes} draws the same random numbers for other data",
             f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
@@ -92,6 +104,11 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "same-random", f"result {seen.get('result')} of {name} is put together of parts that hold the same random "
             f"numbers: each device along {axes} draws them with the same key",
             f"key = jax.random.fold_in(key, jax.lax.axis_index({axis}))", "SL407",
+        ),
+        "same-start": (
+            "same-random", f"every device along {axes} draws the same numbers here, and what is made of them is "
+            "added up over it: the parts are copies, and stay so",
+            f"key = jax.random.fold_in(key, jax.lax.axis_index({axis})), where they are drawn", "SL407",
         ),
         "other-rows": (
             "other-rows", f"the rows of this table are split over {axes}, and each device looks up its own part by the "

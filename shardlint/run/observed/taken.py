@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from shardlint.run.findings import Found
-from shardlint.run.observed.events import Events, array, first, function
+from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.verify.facts import Line
 from shardlint.verify.report import size_text
 
@@ -34,6 +34,25 @@ def scanned(events: Events, least: int) -> Iterator[Found]:
             "leave the dimension that is scanned whole, and split another: P(None, ...)",
             sum(leaf["bytes"] for leaf in leaves),
             see=(("called", called),) if called.file and called != place else (),
+        )  # fmt: skip
+
+
+def donated_by_keyword(events: Events, least: int) -> Iterator[Found]:
+    """Calls by keyword of a jit that donates by position, whose function does not list its parameters."""
+    told = set()
+    for one in events.of("not-donated"):
+        place = first(one["lines"])
+        if place in told or one["bytes"] < least:
+            continue
+        told.add(place)
+        numbers = one["numbers"]
+        told_as = f"({numbers[0]},)" if len(numbers) == 1 else str(tuple(numbers))
+        yield Found(
+            "donation", function(one["lines"][0]) if one["lines"] else one["name"], place,
+            f"nothing is donated: the jit of {one['name']} has donate_argnums={told_as}, all arguments come by keyword "
+            f"({', '.join(one['arguments'])} ...), and it lists no parameters by which jax could tell their position",
+            advice="pass them by position, or donate_argnames, or functools.wraps on the wrapper",
+            bytes=one["bytes"], code="SL223", see=(("defined", line(one["defined"])),) if one["defined"] else (),
         )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 import threading
+import weakref
+from collections.abc import Iterator
 from typing import Any
 
 _MOST = 200
@@ -16,10 +18,13 @@ class MadeModules:
     """The Modules that the program made, the outermost of each: by class, their forms and code."""
 
     def __init__(self) -> None:
-        self.known: dict[type, list[tuple[Any, str, set[str]]]] = {}
+        self.known: dict[type, list[tuple[Any, Any, str, str, set[str]]]] = {}
+        self.results: dict[int, tuple[Any, str, str, set[str]]] = {}
         self.depth = threading.local()
         self.code: Any = None
         """Makes code of values; set by who writes."""
+        self.context: Any = None
+        """Says which kind of mesh context is entered; set by who writes."""
 
     def watch(self, kind: type) -> None:
         """Look on while a metaclass makes objects."""
@@ -55,16 +60,57 @@ class MadeModules:
         """Keep it with the form of what was made."""
         try:
             if written is not None:
-                self.known.setdefault(cls, []).append((form(one), *written))
+                known, context = self.known.setdefault(cls, []), self.context()
+                for each, code, imports in (*_filtered(one, *written), (one, *written)):
+                    known.append((form(each), _structure(each), context, code, imports))
         except Exception:  # what has no form is not found again
             return
 
+    def given_by(self, code: str, imports: set[str], outs: Any) -> None:
+        """Keep how to get what a function gave: by calling it again. Of trees, what has a class of its own."""
+        parts = [(outs, code)]
+        if isinstance(outs, tuple):
+            parts += [(one, f"{code}[{at}]") for at, one in enumerate(outs)]
+        for one, how in parts:
+            if not hasattr(one, "dtype") and len(self.results) < _MOST:
+                try:
+                    self.results[id(one)] = (weakref.ref(one), self.context(), how, imports)
+                except TypeError:  # tuples, lists and dictionaries
+                    continue
+
     def of(self, value: Any) -> tuple[str, set[str]] | None:
         """The code that makes a Module of this class and form, and what it imports."""
-        for shape, code, imports in reversed(self.known.get(type(value), [])):
-            if shape == form(value):
-                return code, imports
+        if (known := self.results.get(id(value))) is not None and known[0]() is value:
+            _, context, code, imports = known
+            return self.under(context, code, imports)
+        shape, structure = form(value), _structure(value)
+        alike = [one for one in reversed(self.known.get(type(value), [])) if one[0] == shape]
+        # That of another structure may have other fields that do not count.
+        for known in ([one for one in alike if one[1] == structure] or alike)[:1]:
+            return self.under(*known[2:])
         return None
+
+    def under(self, context: str, code: str, imports: set[str]) -> tuple[str, set[str]]:
+        """Code that ran under a mesh, for where there is none."""
+        if context == "none" or self.context() != "none":
+            return code, imports
+        around = "mesh" if context == "with" else "jax.set_mesh(mesh)"
+        return f"under({around}, lambda: {code})", imports | {"jax"}
+
+
+def _structure(one: Any) -> Any:
+    import jax
+
+    return jax.tree_util.tree_structure(one)
+
+
+def _filtered(one: Any, code: str, imports: set[str]) -> Iterator[tuple[Any, str, set[str]]]:
+    """A Module of equinox without what is no array, as optimizers keep their state."""
+    equinox = sys.modules.get("equinox")
+    if equinox is not None and isinstance(one, equinox.Module):
+        for name in ("is_array", "is_inexact_array"):
+            kept = equinox.filter(one, getattr(equinox, name))
+            yield kept, f"equinox.filter({code}, equinox.{name})", imports | {"equinox"}
 
 
 def form(one: Any) -> Any:

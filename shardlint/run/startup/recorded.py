@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import enum
 import functools
 import importlib.abc
 import importlib.util
@@ -28,7 +29,7 @@ def begin(folder: str, makes: dict[str, Any]) -> None:
     """Look on from when jax, equinox and flax are imported. `makes` is what `made.py` defines."""
     global made
     made = makes["MadeModules"]()
-    made.code, made.named = _Code, makes["named"]
+    made.code, made.named, made.context = _Code, makes["named"], lambda: _context()[0]
     recorder = _Recorder(folder)
     sys.meta_path.insert(
         0,
@@ -162,6 +163,7 @@ class _Recorder:
                 self.seen.add(id(fun))
             if "skip" not in told:
                 told["out"] = _placed(outs)
+                _note_results(told, outs)
             path = os.path.join(self.folder, f"{os.getpid()}-{len(os.listdir(self.folder))}.json")  # noqa: PTH118, PTH208
             with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
                 json.dump(told, file, default=str)
@@ -169,6 +171,15 @@ class _Recorder:
             return
         finally:
             self.busy.now = False
+
+
+def _note_results(told: dict[str, Any], outs: Any) -> None:
+    """What a function gave can be had by calling it again, where its arguments are written in a few words."""
+    codes = [one["code"] for one in told["args"]]
+    module = _Code().module(told["module"])
+    if made is not None and module and told["jit"] is None and sum(map(len, codes)) < 200:
+        imports = {module, *(name for one in told["args"] for name in one["imports"])}
+        made.given_by(f"{module}.{told['attribute']}({', '.join(codes)})", imports, outs)
 
 
 def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dict[str, Any] | None:
@@ -193,7 +204,8 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     }
     names = vars(sys.modules[fun.__module__])
     found = [(name, one) for name, one in _kept(names) if _wraps(one, fun)]
-    around = None
+    around: str | None = None
+    imports: list[str] = []
     if found:
         info = info or getattr(found[0][1], "_jit_info", None)
     else:
@@ -205,7 +217,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
             }
         if info is None:
             return {**told, "skip": "what jax.jit was given for it cannot be told"}
-        around = _options(info)
+        around, imports = _options(info)
     name = found[0][0]
     if kwargs:
         bound = inspect.signature(fun).bind(*args, **kwargs)
@@ -230,6 +242,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         "mesh": _sizes(meshes[0] if meshes else now),
         "explicit": _explicit(meshes[0] if meshes else now),
         "jit": around,
+        "imports": imports,
         "donate": [at for at in getattr(info, "donate_argnums", ()) if at < len(args)],
         "args": [_argument(one, None if at in static else asked.pop(0)) for at, one in enumerate(args)],
     }
@@ -259,8 +272,8 @@ def _wraps(one: Any, fun: Any) -> bool:
         return False
 
 
-def _options(info: Any) -> str:
-    """The options of a jit as code, with `mesh` in its shardings."""
+def _options(info: Any) -> tuple[str, list[str]]:
+    """The options of a jit as code, with `mesh` in its shardings, and what that imports."""
     import jax
 
     said = [
@@ -268,12 +281,13 @@ def _options(info: Any) -> str:
         for name in ("static_argnums", "donate_argnums")
         if getattr(info, name)
     ]
+    written = _Code(short=True)
     for name in ("in_shardings", "out_shardings"):
         leaves, tree = getattr(info, f"{name}_leaves"), getattr(info, f"{name}_treedef")
         if all(type(leaf).__name__ == "UnspecifiedValue" for leaf in leaves):
             continue
-        said.append(f"{name}={_Code().of(jax.tree_util.tree_unflatten(tree, leaves))}")
-    return ", ".join(said)
+        said.append(f"{name}={written.of(jax.tree_util.tree_unflatten(tree, leaves))}")
+    return ", ".join(said), sorted(written.imports - {"jax"})
 
 
 def _own(file: str) -> bool:
@@ -344,11 +358,25 @@ def _argument(value: Any, asked: Any) -> dict[str, Any]:
     """An argument as the code that makes it, and the specs of its arrays; `asked` None: it is static."""
     written = _Code()
     return {
-        "code": repr(_literal(value)) if asked is None else written.of(value),
+        "code": written.of(value),
         "imports": sorted(written.imports),
         "below": written.below,
         "specs": [] if asked is None else _placed(value, asked),
     }
+
+
+def _kind(value: Any) -> str:
+    """A type of numbers as code; empty for what is none."""
+    import jax
+    import numpy as np
+
+    if isinstance(value, np.dtype) and not jax.dtypes.issubdtype(value, jax.dtypes.extended):
+        return f"jax.numpy.dtype({str(value)!r})"
+    # That of jax, `jnp.float32`, is an object; objects of the user's may answer to any name.
+    is_type = isinstance(value, type) and issubclass(value, np.generic)
+    if is_type or type(value).__name__ == "_ScalarMeta":
+        return f"jax.numpy.{value.__name__}"
+    return ""
 
 
 class _Unwritten(TypeError):
@@ -369,21 +397,30 @@ def _literal(value: Any) -> Any:
 class _Code:
     """Trees of arrays as code."""
 
-    def __init__(self) -> None:
+    def __init__(self, short: bool = False) -> None:
         self.imports: set[str] = set()
         self.below = 2
+        self.short = short
+        """Whether what the code stands in imports the names of shardings."""
 
     def of(self, value: Any) -> str:
         import jax
 
         if isinstance(value, jax.sharding.NamedSharding):
             parts = ", ".join(repr(part) for part in value.spec)
-            return f"NamedSharding(mesh, PartitionSpec({parts}))"
+            self.imports.add("jax")
+            text = f"NamedSharding(mesh, PartitionSpec({parts}))"
+            return text if self.short else text.replace("Nam", "jax.sharding.Nam").replace("Par", "jax.sharding.Par")
         if isinstance(value, jax.sharding.PartitionSpec):
             self.imports.add("jax")
             return f"jax.sharding.PartitionSpec({', '.join(map(repr, value))})"
         if type(value).__name__ == "UnspecifiedValue":
             return "None"
+        if isinstance(value, jax.sharding.Mesh):
+            return "mesh"  # the fixture's own, which what makes an argument is given
+        if (kind := _kind(value)) or isinstance(value, enum.Enum):
+            self.imports |= {"jax"} if kind else set()
+            return kind or f"{self.known(type(value))}.{value.name}"
         if isinstance(value, dict):
             inside = "{" + ", ".join(f"{_literal(key)!r}: {self.of(one)}" for key, one in value.items()) + "}"
             return inside if type(value) is dict else f"{self.known(type(value))}({inside})"
@@ -404,14 +441,28 @@ class _Code:
         if fields is not None and all(field.init for field in fields.values()):
             given = ", ".join(f"{key}={self.of(getattr(value, key))}" for key in fields)
             return f"{self.known(type(value))}({given})"
-        return repr(_literal(value))
+        try:
+            return repr(_literal(value))
+        except _Unwritten:
+            return self.by_name(value)
+
+    def by_name(self, value: Any) -> str:
+        """What is written only as the name it is kept under, as a function is."""
+        kept = made.named(value, _own) if made is not None else None
+        if kept is None or not (module := self.module(kept[0])):
+            raise _Unwritten(type(value).__name__)
+        self.imports.add(module)
+        return f"{module}.{kept[1]}"
 
     def known(self, kind: Any) -> str:
         if "<" in kind.__qualname__:
             raise _Unwritten(kind.__qualname__)
         module = self.module(kind.__module__)
         if not module:
-            raise _Unwritten(kind.__qualname__)
+            raise _Unwritten(f"{kind.__qualname__} of a script that does its work when it is imported")
+        public = module.partition("._")[0]
+        if getattr(sys.modules.get(public), kind.__qualname__, None) is kind:
+            module = public
         self.imports.add(module)
         return f"{module}.{kind.__qualname__}"
 
@@ -437,14 +488,7 @@ class _Code:
         if type(value) in (list, tuple) and not hasattr(value, "_fields"):
             inside = ", ".join(self.given("", one) for one in value)
             return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"
-        try:
-            return self.of(value)
-        except _Unwritten:
-            kept = made.named(value, _own)
-            if kept is None or not (module := self.module(kept[0])):
-                raise
-            self.imports.add(module)
-            return f"{module}.{kept[1]}"
+        return self.of(value)
 
     def array(self, value: Any) -> str:
         import jax

@@ -42,6 +42,19 @@ class Axes:
                         seen.add(name)
         return tuple(name for name in self.mesh if name in seen)
 
+    def _slowest_first(self, names: tuple[str, ...], line: Sequence[int]) -> tuple[str, ...]:
+        """Axes that split one dimension in the order of a spec: along its parts the last changes with each."""
+        strides, stride = {}, self.devices
+        for name, size in self.mesh.items():
+            stride //= size
+            strides[name] = stride
+
+        def first(name: str) -> int:
+            places = [device // strides[name] % self.mesh[name] for device in line]
+            return next((at for at, place in enumerate(places) if place != places[0]), len(line))
+
+        return tuple(sorted(names, key=first, reverse=True)) if len(names) > 1 else names
+
     def of_groups(self, text: str) -> tuple[tuple[str, ...], int]:
         """The axes of `replica_groups`, and how many devices are in one group. No groups: all devices."""
         if text not in self._known:
@@ -84,7 +97,7 @@ class Axes:
                 for start in range(0, self.devices, block)
                 for at in range(start, start + stride)
             ]
-            splits.append(self.varying(lines))
+            splits.append(self._slowest_first(self.varying(lines), lines[0]))
         return tuple(splits)
 
 
