@@ -9,8 +9,9 @@ from typing import ClassVar
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.reach import lookup
 from shardlint.model.values import Place
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit._placed_later import placed_later
 from shardlint_rules.jit.optimizers import init_of
 from shardlint_rules.jit.reads import name_of, reads
 
@@ -19,7 +20,9 @@ class OptimizerBeforeSharding(Rule):
     """The optimizer's state is made before the parameters are sharded.
 
     ## What it does
-    Reports `state = optimizer.init(params)` where `params` is placed on a mesh only afterwards, and the state never.
+    Reports `state = optimizer.init(params)` where `params` is placed on a mesh only afterwards, and the state never. As
+    likely also where a function of the project places it, in fields of an object, or under another name, and what
+    takes the placed parameters takes that state.
 
     ## Why it hurts
     The state is made where the parameters are at that time: the moments, twice the size of the model, whole on one
@@ -40,12 +43,16 @@ class OptimizerBeforeSharding(Rule):
     name = "optimizer-before-sharding"
     harm = Harm.COST
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
-    triggers = (Calls(*PLACING),)
+    likely = ("placed-later",)
+    triggers = (Calls(*PLACING), Methods("init", file_says=("optax", "tx.init", "optimizer.init", "optim.init")))
     where = "host"
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """A finding at every `init` that came before this placement."""
+        """A finding at every `init` that came before this placement; or at an `init` before another one."""
+        if site.api not in PLACING:
+            yield from self._before(site)
+            return
         name = _rebound(site)
         if name is None:
             return
@@ -64,6 +71,21 @@ class OptimizerBeforeSharding(Rule):
                 help=f"make `{state.id}` after `{name}` is placed",
                 fix=self._fix(site, call, state),
                 certainty=Certainty.PROVEN if keeps else Certainty.POSSIBLE,
+            )
+
+    def _before(self, site: Site) -> Iterator[Finding]:
+        """An `init` of parameters that a helper or another name places afterwards."""
+        found = placed_later(site) if site.form == "method" and site.wants("placed-later") else None
+        if found is not None:
+            yield site.finding(
+                site.call,
+                f"`{found.params}` is placed on the mesh at line {found.call.lineno}",
+                f"The state is made where {found.params} is now, whole on one device, until the first step moves it.",
+                help=f"make `{found.state}` of `{found.placed}`, after line {found.call.lineno}",
+                certainty=Certainty.POSSIBLE,
+                form="placed-later",
+                why=f"`{' '.join(site.text(found.call.func).split())}` places what it is given, and nothing places "
+                f"`{found.state}`",
             )
 
     def _fix(self, site: Site, call: ast.Call, state: ast.Name) -> Fix | None:

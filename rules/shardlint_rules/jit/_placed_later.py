@@ -1,0 +1,161 @@
+"""Parameters that are placed after the optimizer's state was made of them: by a helper, in fields. Part of SL205."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.model.mesh.shardings import PLACING
+from shardlint.model.values import Api, Function, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.syntax import FileFacts, Scope
+from shardlint_rules.jit.optimizers import init_by_name, init_of
+
+_MAPS = ("jax.tree.map", "jax.tree.map_with_path")
+
+
+@dataclass(frozen=True)
+class Later:
+    """`params` is what the state was made of, `placed` what it is called after the call that places it."""
+
+    params: str
+    placed: str
+    state: str
+    call: ast.Call
+
+
+def placed_later(site: Site) -> Later | None:
+    """What places the parameters of an optimizer's `init` later in its function; None where the state fits."""
+    scope = site.scope.function()
+    params = _params(site, site.call.args[0]) if len(site.call.args) == 1 and not site.call.keywords else None
+    state = _target(site.file, site.call)
+    if scope is None or params is None or state is None or not isinstance(scope.node, ast.FunctionDef):
+        return None
+    keeps = init_of(site, Place(site.file, site.call.func))
+    if keeps is not True and not init_by_name(site, Place(site.file, site.call.func)):
+        return None
+    if site.shardings.spread(site.value(params)):
+        return None
+    text = site.text(params)
+    if not _set_before(site.file, scope, text, site.call.lineno):
+        return None
+    for call in sorted(site.file.walked(scope).calls, key=lambda one: one.lineno):
+        placed = _target(site.file, call)
+        if call.lineno <= site.call.lineno or placed is None or not _given(site.file, call, text):
+            continue
+        if state in (placed, text) or _given(site.file, call, state) or not _places(site, call):
+            continue
+        if placed == text and isinstance(params, ast.Name) and _api(site, call) in PLACING:
+            return None  # that placement is a trigger of its own
+        found = Later(text, placed, state, call)
+        return found if _left_alone(site, scope, found) else None
+    return None
+
+
+def _params(site: Site, node: ast.expr) -> ast.Name | ast.Attribute | None:
+    """`params`, `self.model`, or `eqx.filter(params, eqx.is_array)`."""
+    if isinstance(node, ast.Call) and node.args and _api(site, node) == "equinox.filter":
+        node = node.args[0]
+    return node if isinstance(node, ast.Name | ast.Attribute) else None
+
+
+def _api(site: Site, call: ast.Call) -> str:
+    return str(getattr(site.value(call.func), "name", ""))
+
+
+def _target(file: FileFacts, call: ast.Call) -> str | None:
+    """The one name or attribute that a call's result is bound to."""
+    parent = file.parent(call)
+    if not isinstance(parent, ast.Assign) or parent.value is not call or len(parent.targets) != 1:
+        return None
+    target = parent.targets[0]
+    return file.text(target) if isinstance(target, ast.Name | ast.Attribute) else None
+
+
+def _given(file: FileFacts, call: ast.Call, text: str) -> bool:
+    """Whether a call is given what is written so, also as part of a tuple."""
+    given = [*call.args, *(one.value for one in call.keywords)]
+    parts = [part for one in given for part in (one.elts if isinstance(one, ast.Tuple | ast.List) else [one])]
+    return any(file.text(one) == text for one in parts)
+
+
+def _set_before(file: FileFacts, scope: Scope, text: str, line: int) -> bool:
+    """Whether the function itself makes what is written so: what comes in may be placed already."""
+    return any(_assigns(one, file, text) and one.lineno < line for one in _statements(file, scope))
+
+
+def _statements(file: FileFacts, scope: Scope) -> Iterator[ast.stmt]:
+    yield from file.walked(scope).statements
+
+
+def _assigns(statement: ast.stmt, file: FileFacts, text: str) -> bool:
+    if not isinstance(statement, ast.Assign):
+        return False
+    targets = [part for one in statement.targets for part in (getattr(one, "elts", None) or [one])]
+    return any(file.text(one) == text for one in targets)
+
+
+def _places(site: Site, call: ast.Call) -> bool:
+    """Whether a call places what it is given over a mesh: itself, by a tree map, or in a function of the project."""
+    if site.shardings.spread(site.value(call)):
+        return True
+    for option in options(site.value(call.func)):
+        if isinstance(option, Function) and _places_inside(site, option):
+            return True
+    return _api(site, call) in _MAPS and bool(call.args) and _puts(site, Place(site.file, call.args[0]))
+
+
+def _puts(site: Site, function: Place) -> bool:
+    """Whether a function that a tree map calls places its leaf."""
+    for option in options(site.program.evaluator.value(function)):
+        if isinstance(option, Function) and _places_inside(site, option):
+            return True
+        if isinstance(option, Api) and option.name in PLACING:
+            return True
+    return False
+
+
+def _places_inside(site: Site, function: Function) -> bool:
+    """Whether a function calls what places, told where to: by a sharding that it writes down."""
+    file = function.place.file
+    for node in ast.walk(function.node):
+        if not isinstance(node, ast.Call):
+            continue
+        named = [one.name for one in options(site.program.value(file, node.func)) if isinstance(one, Api)]
+        if any(name == "jax.sharding.NamedSharding" for name in named) and _puts_any(site, file, function.node):
+            return True
+    return False
+
+
+def _puts_any(site: Site, file: FileFacts, root: ast.AST) -> bool:
+    for node in ast.walk(root):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            if any(isinstance(one, Api) and one.name in PLACING for one in options(site.program.value(file, node))):
+                return True
+    return False
+
+
+def _left_alone(site: Site, scope: Scope, found: Later) -> bool:
+    """Whether the state is taken together with the placed parameters, and nothing else touches it before."""
+    file = site.file
+    own = file.statement(site.call)
+    others = (one for one in _statements(file, scope) if one is not own)
+    if any(_assigns(one, file, found.state) and not _takes(file, one, found) for one in others):
+        return False
+    inside: list[Scope] = [scope]
+    if "." in found.state and "." in found.placed and scope.parent is not None and scope.parent.kind == "class":
+        inside += [one for one in file.inner_scopes(scope.parent) if one.kind == "function" and one is not scope]
+    calls = [call for one in inside for call in file.walked(one).calls]
+    taking = [call for call in calls if _given(file, call, found.state)]
+    if taking:
+        return all(_given(file, call, found.placed) for call in taking)
+    last = scope.node.body[-1] if isinstance(scope.node, ast.FunctionDef) else None
+    returned = [file.text(one) for one in getattr(getattr(last, "value", None), "elts", ())]
+    return found.state in returned and found.placed in returned
+
+
+def _takes(file: FileFacts, statement: ast.stmt, found: Later) -> bool:
+    """Whether what binds the state again is a call that takes it together with the placed parameters."""
+    value = statement.value if isinstance(statement, ast.Assign) else None
+    return isinstance(value, ast.Call) and _given(file, value, found.placed)
