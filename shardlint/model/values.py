@@ -232,6 +232,7 @@ class CallArguments:
     """The arguments of a call, with those supplied earlier through `functools.partial` in front.
 
     Each argument is the expression and the file it stands in. `open` means `*args` or `**kwargs` hides some.
+    `starred`: what `open_positional` hides is what stands in the call at `place`, from its first `*args` on.
     """
 
     place: Place
@@ -240,6 +241,7 @@ class CallArguments:
     open_positional: bool = False
     open_keywords: bool = False
     environment: Environment | None = None
+    starred: bool = False
 
     def get(self, name: str, signature: tuple[str, ...]) -> Place | None:
         """The argument for a parameter, by keyword or position."""

@@ -12,6 +12,7 @@ from shardlint.model.values import CallResult, Parameter, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint_rules.jit._block_ended import beside_block
 from shardlint_rules.jit._entered_beside import outside
 from shardlint_rules.jit._mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
 from shardlint_rules.jit._mesh_meant import mesh_meant
@@ -47,6 +48,8 @@ class SpecNeedsMesh(Rule):
     Reports a `PartitionSpec` without a mesh in the shardings of a jit, in a constraint or in
     `device_put`, when every way to the call is known and none has a mesh in context that serves it. For a
     jit the ways to its calls count, since that is when its shardings are read.
+
+    Also a call that leads to one from outside of the `with` in which the same function enters its mesh (likely).
 
     With `--certainty possible` also where not all ways are known and a mesh is at hand: the function, or one around
     it, is given a mesh that nobody is seen to enter; or a constraint stands before the `with mesh:` of its
@@ -84,7 +87,7 @@ class SpecNeedsMesh(Rule):
     code = "SL214"
     name = "spec-needs-mesh"
     harm = Harm.CRASH
-    likely = ("entered-below", "mesh-parameter")
+    likely = ("entered-below", "mesh-parameter", "outside-block")
     triggers = (Calls(_PUT, *CONSTRAINTS), SHARDED_JITS)
     in_version_checks = False
     fixes = "unsafe"
@@ -97,6 +100,8 @@ class SpecNeedsMesh(Rule):
             beside = outside(site) if site.api == _PJIT and site.wants("others-entered") else None
             if beside is not None:
                 yield self._beside(site, *beside)
+            elif specs and (outside_of := self._block_ended(site, specs)) is not None:
+                yield outside_of
             elif site.wants("entered-below", "mesh-parameter", "never-set", "never-entered"):
                 found = list(self._unproven(site, specs)) or list(self._never_set(site, specs))
                 yield from found or self._never_entered(site, specs)
@@ -120,6 +125,31 @@ class SpecNeedsMesh(Rule):
             certainty=Certainty.POSSIBLE,
             form="others-entered",
             why=f"the same function enters a mesh at line {entered.lineno}",
+        )
+
+    def _block_ended(self, site: Site, specs: list[Given]) -> Finding | None:
+        """A call on a way to here that its function makes outside of the `with` of its mesh."""
+        if not site.wants("outside-block") or site.program.project.is_test(site.file.path) or _asks_first(site):
+            return None
+        found = beside_block(site, _NO_USE.get(site.api, ()))
+        if found is None:
+            return None
+        here = found.call.file is site.file
+        called = " ".join(found.call.text().split())
+        line = found.call.line if here else f"{found.call.file.path.name}:{found.call.line}"
+        where = f"the `with` of line {found.entered.lineno} has ended" if found.ended else (
+            f"the mesh is entered below, at line {found.entered.lineno}"
+        )
+        error = "ValueError" if site.api == _PUT else "RuntimeError"
+        return site.finding(
+            found.call.node if here else specs[0].node,
+            where if here else f"no mesh is in context in `{called}` at {line}: {where}",
+            f"On {site.release('jax')} that call raises {error} unless its caller has entered a mesh: a spec alone "
+            "does not say which.",
+            help="move the call into the `with`, or give a NamedSharding here",
+            certainty=Certainty.POSSIBLE,
+            form="outside-block",
+            why=f"the same function enters a mesh itself, at line {found.entered.lineno}",
         )
 
     def _unproven(self, site: Site, specs: list[Given]) -> Iterator[Finding]:

@@ -115,9 +115,18 @@ class DuplicateAxis(Rule):
             node,
             f'"{axis}" is already used in this spec',
             f"On {site.release('jax')} this raises {error}: a mesh axis can split one dimension only, "
-            f"and {one.spec.place.text()} gives it {len(mentions)}.",
+            f"and {_said(one.spec)} gives it {len(mentions)}.",
             help=f'keep "{axis}" for one dimension, and write None or another axis for the rest',
         )
+
+
+def _said(spec: Spec) -> str:
+    """A spec as it is written; one that is made of other values by what they are."""
+    if all(entry.place is not None for entry in spec.entries):
+        return " ".join(spec.place.text().split())
+    axes = [entry.axes[0] if len(entry.axes) == 1 else entry.axes or None for entry in spec.entries]
+    shown = [repr(one) if entry.known else "..." for entry, one in zip(spec.entries, axes, strict=True)]
+    return f"P({', '.join(shown)})"
 
 
 def _handed_on(site: Site) -> bool:

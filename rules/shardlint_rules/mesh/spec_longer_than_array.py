@@ -133,7 +133,9 @@ class SpecLongerThanArray(Rule):
             found = most < len(spec.entries)
         else:
             why = (any_shape if site.api in MAKING else any_rank)(site, array) or ""
-            found = bool(why) and replicated and len(spec.entries) == 1
+            # A caller that gives the entries knows how many dimensions there are.
+            starred = any(isinstance(one, ast.Starred) for one in getattr(spec.place.node, "args", ()))
+            found = bool(why) and replicated and len(spec.entries) == 1 and not starred
         if not found:
             return
         written = spec.place.text()

@@ -45,7 +45,7 @@ class ConstraintOnManualAxis(Rule):
             if any(name in settings.keywords for name in ("axis_names", "auto")):
                 continue
             axes = [axis for axis in _axes(site, event) if axis in ran.manual]
-            if axes:
+            if axes and not _asks(event):
                 yield site.finding(
                     node,
                     f"{shown(axes)} is manual here{elsewhere(site, event)}",
@@ -53,6 +53,12 @@ class ConstraintOnManualAxis(Rule):
                     f"only its own shard along {shown(axes)}.",
                     help="leave the constraint out: in_specs and out_specs say what is split",
                 )
+
+
+def _asks(event: Event) -> bool:
+    """Whether the function of a constraint asks which axes are manual."""
+    function = event.place.scope.function()
+    return function is not None and "manual" in event.place.file.text(function.node).lower()
 
 
 def _axes(site: Site, event: Event) -> list[Axis]:

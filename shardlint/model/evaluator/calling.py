@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shardlint.model import api
@@ -37,7 +37,19 @@ from shardlint.model.values import (
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
 
-_Given = Value | tuple[Place, Environment | None]
+
+
+@dataclass(frozen=True)
+class _Rest:
+    """What `*args` takes: the arguments that are left, and what stars at the end of the call give."""
+
+    places: tuple[Place, ...]
+    environment: Environment | None
+    more: tuple[Value, ...]
+    open: bool
+
+
+_Given = Value | tuple[Place, Environment | None] | _Rest
 """A value, or where it stands."""
 
 
@@ -58,16 +70,20 @@ class _Parameters(Mapping[str, Value]):
         one = self._given[name]
         if isinstance(one, Value):
             return one
-        place, environment = one
         if name not in self._known and name in self._asking:
             return self.evaluator.circular()
         self._asking.add(name)
         try:
-            return self._known.get(
-                name, lambda: self.evaluator.value_outside(self._opened, place, environment)
-            )
+            return self._known.get(name, lambda: self._told(one))
         finally:
             self._asking.discard(name)
+
+    def _told(self, one: tuple[Place, Environment | None] | _Rest) -> Value:
+        if isinstance(one, _Rest):
+            parts = [(place, one.environment) for place in one.places]
+            known = [self.evaluator.value_outside(self._opened, *part) for part in parts]
+            return Items("tuple", (*known, *one.more), one.open)
+        return self.evaluator.value_outside(self._opened, *one)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._given)
@@ -108,7 +124,9 @@ class Calling:
                 open_keywords = True
         if env is not None and (call.args or call.keywords):
             env.asked += 1  # whoever reads the arguments will ask
-        return CallArguments(place, tuple(positional), keywords, open_positional, open_keywords, env)
+        return CallArguments(
+            place, tuple(positional), keywords, open_positional, open_keywords, env, open_positional
+        )
 
     def call(self, place: Place, env: Environment | None = None) -> Value:
         """The result of a call."""
@@ -233,6 +251,9 @@ class Calling:
         return self._value(one) if one is not None else None
 
     def _value(self, given: _Given) -> Value:
+        if isinstance(given, _Rest):
+            known = [self.evaluator.value(place, given.environment) for place in given.places]
+            return Items("tuple", (*known, *given.more), given.open)
         return given if isinstance(given, Value) else self.evaluator.value(*given)
 
     def _given(self, function: Function, arguments: CallArguments) -> dict[str, _Given]:
@@ -249,10 +270,16 @@ class Calling:
         environment = arguments.environment
         for name, place in zip(names, arguments.positional, strict=False):
             values[name] = place, environment
+        more = parts.spread(self.evaluator, arguments) if arguments.open_positional else ()
+        left = names[len(arguments.positional) :]
+        values.update(zip(left, more or (), strict=False))
+        if args.vararg is not None:
+            given = arguments.positional[len(names) :]
+            values[args.vararg.arg] = _Rest(given, environment, (more or ())[len(left) :], more is None)
         for name, place in arguments.keywords.items():
             values.setdefault(name, (place, environment))
         defaults: dict[str, ast.expr] = {}
-        if not (arguments.open_positional or arguments.open_keywords):
+        if more is not None and not arguments.open_keywords:
             count = len(args.defaults)
             defaults.update(zip((arg.arg for arg in positional[-count:]), args.defaults, strict=False))
             for arg, default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
@@ -290,4 +317,5 @@ def _joined(earlier: CallArguments, later: CallArguments) -> CallArguments:
         earlier.open_positional or later.open_positional,
         earlier.open_keywords or later.open_keywords,
         later.environment or earlier.environment,
+        later.starred and not earlier.open_positional,
     )

@@ -18,6 +18,7 @@ from shardlint.model.evaluator.calling import Calling
 from shardlint.model.evaluator.classes import Classes
 from shardlint.model.evaluator.linking import Linker
 from shardlint.model.evaluator.rebound import held_before
+from shardlint.model.evaluator.taken import taken
 from shardlint.model.evaluator.trees import TABLE_METHODS, Trees
 from shardlint.model.needs import GIVEN, Memo
 from shardlint.model.project import Project
@@ -208,9 +209,7 @@ class Evaluator:
             case ast.Lambda():
                 return self.function(file, node)
             case ast.IfExp():
-                return choice(
-                    [self.value(Place(file, node.body), env), self.value(Place(file, node.orelse), env)]
-                )
+                return choice([self.value(Place(file, part), env) for part in taken(self, file, node, env)])
             case ast.NamedExpr():
                 return self.value(Place(file, node.value), env)
             case ast.Starred() | ast.Await():

@@ -6,7 +6,17 @@ import ast
 from typing import TYPE_CHECKING
 
 from shardlint.model.evaluator.annotations import annotated
-from shardlint.model.values import Api, CallResult, Constant, Items, Parameter, Place, Value
+from shardlint.model.values import (
+    Api,
+    CallArguments,
+    CallResult,
+    Constant,
+    Items,
+    Parameter,
+    Place,
+    Value,
+    Values,
+)
 
 if TYPE_CHECKING:
     from shardlint.model.evaluator.evaluate import Evaluator
@@ -16,10 +26,9 @@ SPEC = "jax.sharding.PartitionSpec"
 
 def entries(evaluator: Evaluator, value: Value) -> Items | None:
     """The entries of a spec as a tuple, open where not all are known; None for what is not known to be a spec."""
-    if isinstance(value, CallResult) and value.api == SPEC and value.call is not None:
-        call = value.call
-        found = tuple(evaluator.value(place, call.environment) for place in call.positional)
-        return Items("tuple", found, call.open_positional or call.open_keywords)
+    written = _written(evaluator, value)
+    if written is not None:
+        return written
     if isinstance(value, Parameter) and isinstance(value.place.node, ast.arg):
         annotation = value.place.node.annotation
         if annotation is not None:
@@ -27,6 +36,34 @@ def entries(evaluator: Evaluator, value: Value) -> Items | None:
             if kinds and all(isinstance(one, Api) and one.name == SPEC for one in kinds):
                 return Items("tuple", (), True)
     return None
+
+
+def _written(evaluator: Values, value: Value) -> Items | None:
+    if isinstance(value, CallResult) and value.api == SPEC and value.call is not None:
+        call = value.call
+        found = tuple(evaluator.value(place, call.environment) for place in call.positional)
+        more = spread(evaluator, call) if call.open_positional else ()
+        return Items("tuple", (*found, *(more or ())), more is None or call.open_keywords)
+    return None
+
+
+def spread(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | None:
+    """What the arguments of a call from its first `*args` on are, one by one; None where that is not known."""
+    call = arguments.place.node
+    if not arguments.starred or not isinstance(call, ast.Call):
+        return None
+    found: list[Value] = []
+    first = next(index for index, one in enumerate(call.args) if isinstance(one, ast.Starred))
+    for argument in call.args[first:]:
+        if not isinstance(argument, ast.Starred):
+            found.append(evaluator.value(Place(arguments.place.file, argument), arguments.environment))
+            continue
+        whole = evaluator.value(Place(arguments.place.file, argument.value), arguments.environment)
+        known = _written(evaluator, whole) or whole
+        if not isinstance(known, Items) or known.open or known.kind == "set":
+            return None
+        found.extend(known.items)
+    return tuple(found)
 
 
 def sliced(whole: Items, bounds: tuple[Value | None, ...]) -> Items:

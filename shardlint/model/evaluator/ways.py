@@ -50,7 +50,8 @@ class _Given(Mapping[str, Value]):
         self.arguments = arguments
         self._known: Memo[str, Value | None] = Memo(evaluator.project.needs)
         args = function.node.args
-        self._names = [arg.arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)]
+        star = (args.vararg,) if args.vararg is not None else ()
+        self._names = [arg.arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs, *star)]
 
     def __getitem__(self, name: str) -> Value:
         if name not in self._names:

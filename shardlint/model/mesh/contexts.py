@@ -106,7 +106,7 @@ class Contexts:
         return self._merged(ends, True)
 
     def _at(self, file: FileFacts, node: ast.AST, nested: bool) -> Context:
-        lexical = list(self._lexical(file, node))
+        lexical = list(self.entered(file, node))
         if any(isinstance(outer, ast.GeneratorExp) for outer in file.ancestors(node)):
             return Context(tuple(lexical), not lexical, False)  # it runs where it is read
         if nested:
@@ -152,7 +152,7 @@ class Contexts:
             complete = complete and at_call.complete
         return Context(tuple(contexts), bare, complete)
 
-    def _lexical(self, file: FileFacts, node: ast.AST) -> Iterator[MeshContext]:
+    def entered(self, file: FileFacts, node: ast.AST) -> Iterator[MeshContext]:
         """Contexts inside the node's own function, innermost first: `with` blocks, decorators, earlier setters."""
         home = file.home(node).function()
         inner: ast.AST = node

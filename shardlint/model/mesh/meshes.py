@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from shardlint.model import api
+from shardlint.model.evaluator import parts
 from shardlint.model.shapes import shape_of
 from shardlint.model.values import (
     Api,
@@ -145,7 +146,9 @@ def spec_of(value: Value, evaluator: Values) -> Spec | None:
         return None
     call = value.call
     entries = tuple(spec_entry(evaluator.value(place, call.environment), place) for place in call.positional)
-    return Spec(entries, call.open_positional or call.open_keywords, call.place)
+    more = parts.spread(evaluator, call) if call.open_positional else ()
+    entries += tuple(spec_entry(one) for one in more or ())
+    return Spec(entries, more is None or call.open_keywords, call.place)
 
 
 def spec_entry(value: Value, place: Place | None = None) -> SpecEntry:
