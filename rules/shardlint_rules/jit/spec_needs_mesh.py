@@ -100,11 +100,12 @@ class SpecNeedsMesh(Rule):
             beside = outside(site) if site.api == _PJIT and site.wants("others-entered") else None
             if beside is not None:
                 yield self._beside(site, *beside)
-            elif specs and (outside_of := self._block_ended(site, specs)) is not None:
-                yield outside_of
-            elif site.wants("entered-below", "mesh-parameter", "never-set", "never-entered"):
-                found = list(self._unproven(site, specs)) or list(self._never_set(site, specs))
-                yield from found or self._never_entered(site, specs)
+            elif found := list(self._unproven(site, specs)):
+                yield from found  # what stands in this very function comes before what leads here
+            elif specs and (ended := self._block_ended(site, specs)) is not None:
+                yield ended
+            elif site.wants("never-set", "never-entered"):
+                yield from list(self._never_set(site, specs)) or self._never_entered(site, specs)
             return
         label, message = problem
         help = "give it a NamedSharding, or call it under jax.set_mesh(mesh)"
@@ -154,6 +155,8 @@ class SpecNeedsMesh(Rule):
 
     def _unproven(self, site: Site, specs: list[Given]) -> Iterator[Finding]:
         """A mesh is at hand, and callers that are not seen may not have entered it."""
+        if not site.wants("entered-below", "mesh-parameter"):
+            return
         nodes = [one.node for one in specs] or [one for one in _arguments(site) if returns_spec(site, one)]
         if not nodes or (site.form == "partial" and site.decorated is None):
             return
