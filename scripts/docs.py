@@ -7,10 +7,11 @@ import json
 import re
 import sys
 import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent.parent))
 sys.path.insert(0, str(Path(__file__).parent))
 
 import recall
@@ -23,6 +24,7 @@ from shardlint.rules_api.pages import page
 from shardlint.rules_api.registry import rules
 from shardlint.rules_api.rule import Rule
 from shardlint.verify.declared import json_schema
+from tests.mistakes import score
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ROOT / "docs"
@@ -130,8 +132,9 @@ def precision() -> str:
         "a mistake, *true, harmless* says what happens where nobody need act, *wrong* is not true. A form of a rule",
         "whose findings the text does not prove is *likely*, and reported by default, only where at least nine of ten",
         "are true and some are mistakes; where few were judged, recorded real mistakes ([recall.md](recall.md)) must",
-        "bear it out. What is not likely is *possible* (`--certainty possible`). Old names (SL315, SL504, SL513, SL9)",
-        "and SL501 were sampled.",
+        "bear it out. A form without any finding on public code rests on recorded mistakes or on programs with a right",
+        "twin ([below](#likely-without-a-finding-on-public-code)). What is not likely is *possible* (`--certainty",
+        "possible`). Old names (SL315, SL504, SL513, SL9) and SL501 were sampled.",
         "`scripts/ledger.py` lists what is not judged yet and adds verdicts.",
         "",
         "| rule | form | likely | right | true, harmless | wrong | true |",
@@ -142,7 +145,21 @@ def precision() -> str:
             shown, _, rest = row[2:].partition(" | ")
             likely = "yes" if form in rule.likely else ""
             lines.append(f"| [{rule.code}](rules/{rule.code}.md) {rule.name} | {shown} | {likely} | {rest}")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *_without_findings(judged)]) + "\n"
+
+
+def _without_findings(judged: Mapping[type[Rule], Mapping[str, ledger.Figures]]) -> Iterator[str]:
+    """The likely forms that public code has no finding of, and what they rest on."""
+    yield from ("", "## Likely without a finding on public code", "")
+    yield "Real mistakes as they were before the fix, and programs written for the recall test set by people who did"
+    yield "not know the rules; the right twin of each program has no finding."
+    yield from ("", "| rule | form | recorded mistakes found | programs found |", "|---|---|---|---|")
+    recorded, programs = recall.recorded(), score.finders()
+    for rule, found in judged.items():
+        for form in rule.likely:
+            if form not in found:
+                named = f"[{rule.code}](rules/{rule.code}.md) {rule.name} | {form or '(the rule itself)'}"
+                yield f"| {named} | {recorded[rule.code, form]} | {programs[rule.code, form]} |"
 
 
 def recall_page() -> str:

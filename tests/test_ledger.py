@@ -17,6 +17,7 @@ from shardlint.rules_api.registry import entries, ledger_folders, rules
 from shardlint.rules_api.rule import Rule
 from tests.conftest import Write
 from tests.loading import load
+from tests.mistakes import score
 
 script = load("ledger")
 recall = load("recall")
@@ -32,8 +33,9 @@ def test_a_likely_form_has_earned_it(rule: type[Rule]) -> None:
     found = ledger.figures(ledger.entries(rule.code))
     for form in rule.likely:
         figures = found.get(form, ledger.Figures())
-        assert ledger.earned(figures, recall.recorded()[rule.code, form]), (
-            f"{rule.code} {form}: {figures}, and {recall.recorded()[rule.code, form]} recorded mistakes found"
+        recorded, programs = recall.recorded()[rule.code, form], score.finders()[rule.code, form]
+        assert ledger.earned(figures, recorded, programs), (
+            f"{rule.code} {form}: {figures}; {recorded} recorded mistakes and {programs} programs found"
         )
 
 
@@ -42,21 +44,23 @@ def test_there_are_likely_forms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("figures", "found", "earns"),
+    ("figures", "recorded", "programs", "earns"),
     [
-        (ledger.Figures(right=9, wrong=1), 0, True),
-        (ledger.Figures(right=8, wrong=2), 0, False),
-        (ledger.Figures(right=8, wrong=2), 7, False),
-        (ledger.Figures(right=1, harmless=8, wrong=1), 0, True),
-        (ledger.Figures(harmless=10), 0, False),
-        (ledger.Figures(right=2), 0, False),
-        (ledger.Figures(right=2), 1, True),
-        (ledger.Figures(), 0, False),
-        (ledger.Figures(), 1, True),
+        (ledger.Figures(right=9, wrong=1), 0, 0, True),
+        (ledger.Figures(right=8, wrong=2), 0, 0, False),
+        (ledger.Figures(right=8, wrong=2), 7, 7, False),
+        (ledger.Figures(right=1, harmless=8, wrong=1), 0, 0, True),
+        (ledger.Figures(harmless=10), 0, 1, False),
+        (ledger.Figures(right=2), 0, 0, False),
+        (ledger.Figures(right=2), 0, 1, False),
+        (ledger.Figures(right=2), 1, 0, True),
+        (ledger.Figures(), 0, 0, False),
+        (ledger.Figures(), 1, 0, True),
+        (ledger.Figures(), 0, 1, True),
     ],
 )
-def test_what_earns_likely(figures: ledger.Figures, found: int, earns: bool) -> None:
-    assert ledger.earned(figures, found) is earns
+def test_what_earns_likely(figures: ledger.Figures, recorded: int, programs: int, earns: bool) -> None:
+    assert ledger.earned(figures, recorded, programs) is earns
 
 
 def test_the_ledger_is_in_order() -> None:

@@ -1,7 +1,8 @@
 """The ledger: findings on public code that a person judged, by rule and form.
 
 A rule pack says where its ledger is: `LEDGER` names folders of `CODE.jsonl`, one judged finding a line. A form of a
-rule is likely only where the ledger, or recorded real mistakes where it says nothing, bear that out: see `earned`.
+rule is likely only where the ledger, or where it says nothing recorded real mistakes or programs of the recall test
+set, bear that out: see `earned`.
 """
 
 from __future__ import annotations
@@ -64,14 +65,15 @@ class Figures:
         return (self.right + self.harmless) / self.judged if self.judged else None
 
 
-def earned(figures: Figures, recorded: int) -> bool:
-    """Whether a form may be called likely. `recorded` counts the recorded real mistakes it finds.
+def earned(figures: Figures, recorded: int, programs: int = 0) -> bool:
+    """Whether a form may be called likely.
 
-    Nine of ten judged findings must be true, and some of them a mistake; where few were judged it must find recorded
-    ones, and where none was they are all there is.
+    `recorded` counts the recorded real mistakes it finds, `programs` the programs of the recall test set, whose right
+    twins it leaves alone. Nine of ten judged findings must be true, and some of them a mistake; where few were judged
+    it must find recorded ones. Where public code has no finding of it, recorded ones or programs are all there is.
     """
     if figures.share is None:
-        return recorded > 0
+        return recorded + programs > 0
     found = figures.right + recorded
     return figures.share >= SHARE and found > 0 and (figures.judged >= _FEW or recorded > 0)
 
