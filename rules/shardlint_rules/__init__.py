@@ -160,6 +160,7 @@ RULES = {
     "SL817": "shardlint_rules.processes.global_id_as_ordinal:GlobalIdAsOrdinal",
     "SL818": "shardlint_rules.processes.order_differs_by_process:OrderDiffersByProcess",
     "SL819": "shardlint_rules.processes.initialize_without_cluster:InitializeWithoutCluster",
+    "SL821": "shardlint_rules.processes.function_not_called:FunctionNotCalled",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",

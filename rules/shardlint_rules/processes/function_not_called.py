@@ -1,0 +1,203 @@
+"""SL821."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.model.values import Api, Constant, Function, Items, options
+from shardlint.rules_api.rule import Edit, Finding, Harm, Rule, Safety, Uses
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
+
+_NUMBERS = (
+    "process_index", "process_count", "device_count", "local_device_count", "host_id", "host_count",
+)  # fmt: skip
+_LISTS = ("devices", "local_devices", "process_indices", "host_ids")
+_NAMES = (*(f"jax.{name}" for name in (*_NUMBERS, *_LISTS, "default_backend")), "jax.distributed.is_initialized")
+# What they make of a function is no error, and never what was meant.
+_SHOW = ("builtins.str", "builtins.print", "builtins.format", "builtins.bool")
+_TAKE = (
+    *(f"builtins.{name}" for name in (
+        "range", "len", "int", "float", "divmod", "min", "max", "list", "tuple", "set", "sorted", "enumerate", "iter",
+        "zip", "sum", "any", "all", "reversed",
+    )),
+    "numpy.array", "numpy.asarray", "jax.sharding.Mesh", "jax.make_mesh", "jax.random.fold_in", "jax.random.split",
+    "jax.random.key", "jax.random.PRNGKey", "jax.numpy.zeros", "jax.numpy.ones", "jax.numpy.arange",
+    "jax.experimental.mesh_utils.create_device_mesh",
+)  # fmt: skip
+_FUNCTION = regex(r"(?i)(?:^|_)(?:fn|func|function|callable|method|callback|getter)s?$")
+
+
+@dataclass(frozen=True)
+class _Wrong:
+    """What comes of it: what is underlined, in a few words and in a sentence; no error where it is silent."""
+
+    node: ast.expr
+    label: str
+    message: str
+    harm: Harm = Harm.SILENT
+
+
+class FunctionNotCalled(Rule):
+    """A function of jax stands where its result is meant: the parentheses are missing.
+
+    ## What it does
+    Reports `jax.process_index`, `process_count`, `device_count`, `local_device_count`, `devices`, `local_devices`,
+    `default_backend` and `jax.distributed.is_initialized` without a call where they are compared with a value, tested
+    for truth, counted with, indexed, gone through, shown in an f-string, or given to what needs a number or a list.
+
+    ## Why it hurts
+    A function is equal to no number, and is always true: with `if jax.process_index == 0:` no process writes the
+    checkpoint, and nothing says so. In a name of a file it is an address that differs from process to process. What
+    counts with it, indexes it or goes through it raises TypeError.
+
+    ## Fix safety
+    Safe where it raised before. Unsafe where the program ran: it takes the other branch from then on.
+
+    ## Evidence
+    What python does with functions, on every release. `if jax.process_index == 0:` stands in public trainers.
+    """
+
+    code = "SL821"
+    name = "function-not-called"
+    harm = Harm.SILENT
+    triggers = (Uses(*_NAMES),)
+    forms = ("name",)
+    fixes = "both"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a reference."""
+        node = site.syntax
+        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            return
+        wrong = _wrong(site, node)
+        if wrong is None:
+            return
+        text = site.text(node)
+        end = site.file.span(node)[1]
+        safety = Safety.UNSAFE if wrong.harm is Harm.SILENT else Safety.SAFE
+        why = "the program takes another way from then on" if safety is Safety.UNSAFE else ""
+        yield site.finding(
+            wrong.node,
+            wrong.label,
+            f"`{text}` is the function, not what it returns: {wrong.message}.",
+            help=f"write {text}()",
+            fix=site.fix(safety, f"write {text}()", [Edit(end, end, "()")], why),
+            harm=wrong.harm,
+        )
+
+
+def _wrong(site: Site, node: ast.expr) -> _Wrong | None:
+    """What is wrong with a function standing there; None where it may be meant."""
+    parent = site.file.parent(node)
+    match parent:
+        case ast.Compare():
+            return _compared(site, node, parent)
+        case ast.If() | ast.While() | ast.IfExp() | ast.Assert() if parent.test is node:
+            return _true(node)
+        case ast.UnaryOp(op=ast.Not()):
+            return _Wrong(parent, "always False", "it is always true")
+        case ast.BoolOp() if parent.values[-1] is not node or _tested(site, parent):
+            return _true(node)
+        case ast.FormattedValue():
+            return _shown(node)
+        case ast.BinOp() if _formats(parent):
+            return _shown(node)
+        case ast.BinOp() | ast.UnaryOp():
+            return _raises(node, "has no arithmetic")
+        case ast.AugAssign() if parent.value is node:
+            return _raises(node, "has no arithmetic")
+        case ast.Subscript() if parent.value is node:
+            return _raises(node, "cannot be indexed")
+        case ast.Subscript() | ast.Slice():
+            return _raises(node, "is no index")
+        case (ast.For() | ast.AsyncFor() | ast.comprehension()) if parent.iter is node:
+            return _raises(node, "cannot be gone through")
+        case ast.Starred() | ast.Tuple() | ast.List() | ast.Call():
+            return _given(site, node)
+    return None
+
+
+def _true(node: ast.expr) -> _Wrong:
+    return _Wrong(node, "always true", "it is always true")
+
+
+def _raises(node: ast.expr, what: str) -> _Wrong:
+    return _Wrong(node, what, f"it {what}, and this raises TypeError", Harm.CRASH)
+
+
+def _tested(site: Site, node: ast.expr) -> bool:
+    """Whether only the truth of an expression counts."""
+    parent = site.file.parent(node)
+    if isinstance(parent, ast.If | ast.While | ast.IfExp | ast.Assert):
+        return parent.test is node
+    if isinstance(parent, ast.BoolOp):
+        return _tested(site, parent)
+    return isinstance(parent, ast.UnaryOp) and isinstance(parent.op, ast.Not)
+
+
+def _compared(site: Site, node: ast.expr, parent: ast.Compare) -> _Wrong | None:
+    """A comparison: never equal to what is no function, and in no order with anything."""
+    operands = [parent.left, *parent.comparators]
+    at = operands.index(node)
+    for op, other, before in zip(parent.ops, operands[1:], operands, strict=False):
+        if node not in (other, before) or isinstance(op, ast.Is | ast.IsNot):
+            continue
+        searched = isinstance(op, ast.In | ast.NotIn)
+        if searched and other is node:
+            return _raises(node, "cannot be searched")
+        if not searched and _may_be_function(site, operands[at - 1] if other is node else other):
+            continue
+        if searched and not isinstance(site.value(other), Items | Constant):
+            continue
+        if isinstance(op, ast.Lt | ast.LtE | ast.Gt | ast.GtE):
+            return _raises(node, "is in no order with a number")
+        said = "it is in no collection of numbers" if searched else "it is equal to no number"
+        return _Wrong(parent, f"always {isinstance(op, ast.NotEq | ast.NotIn)}", said)
+    return None
+
+
+def _may_be_function(site: Site, node: ast.expr) -> bool:
+    """Whether an expression may be a function, or is None."""
+    found = options(site.value(node))
+    if isinstance(node, ast.Lambda) or _FUNCTION.search(last_name(node)):
+        return True
+    return any(isinstance(one, Api | Function) or one == Constant(None) for one in found)
+
+
+def _given(site: Site, node: ast.expr) -> _Wrong | None:
+    """An argument of what needs a number or a list, or an entry of a shape or a list of such."""
+    inner: ast.AST = node
+    outer = site.file.parent(node)
+    while isinstance(outer, ast.Starred | ast.Tuple | ast.List | ast.keyword):
+        if isinstance(outer, ast.Starred):
+            return _raises(node, "cannot be unpacked")
+        inner, outer = outer, site.file.parent(outer)
+    if isinstance(outer, ast.BinOp) and _formats(outer):
+        return _shown(node)
+    if not isinstance(outer, ast.Call) or outer.func is inner:
+        return None
+    called = outer.func
+    if isinstance(called, ast.Attribute) and called.attr == "reshape":
+        return _raises(node, "is no size")
+    if isinstance(called, ast.Attribute) and called.attr == "format" and isinstance(called.value, ast.Constant):
+        return _shown(node)
+    names = {one.name for one in options(site.value(called)) if isinstance(one, Api)}
+    if names and names <= {*_SHOW} and inner is node:
+        return _shown(node)
+    entry = inner is not node
+    takes = names <= {one for one in _TAKE if not (entry and one.startswith("builtins."))}
+    return _raises(node, "is no number and no list") if names and takes else None
+
+
+def _formats(node: ast.BinOp) -> bool:
+    """Whether this is `"..." % values`."""
+    text = node.left
+    return isinstance(node.op, ast.Mod) and isinstance(text, ast.Constant) and isinstance(text.value, str)
+
+
+def _shown(node: ast.expr) -> _Wrong:
+    return _Wrong(node, "shows the function", "what is shown is its address, which differs from process to process")
