@@ -132,6 +132,8 @@ class SpecNeedsMesh(Rule):
         """A call on a way to here that its function makes outside of the `with` of its mesh."""
         if not site.wants("outside-block") or site.program.project.is_test(site.file.path) or _asks_first(site):
             return None
+        if site.api in (_JIT, _PJIT):
+            return None  # where it is made says nothing: the specs are read where it is called
         found = beside_block(site, _NO_USE.get(site.api, ()))
         if found is None:
             return None

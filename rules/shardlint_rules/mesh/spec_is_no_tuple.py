@@ -1,0 +1,216 @@
+"""SL339."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from shardlint.model.mesh.meshes import is_sharding, is_spec
+from shardlint.model.values import Api, Items, Parameter, options
+from shardlint.rules_api.rule import Attributes, Certainty, Edit, Finding, Fix, Harm, Lines, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
+
+_SPEC = "jax.sharding.PartitionSpec"
+_EQUAL = ("assertEqual", "assertTupleEqual")
+_TUPLES = ("builtins.tuple", "builtins.list")
+_Kind = Literal["equal", "isinstance"]
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """A spec used as the tuple it no longer is, and by what it is known for a spec."""
+
+    kind: _Kind
+    whole: ast.expr
+    spec: ast.expr
+    other: ast.expr
+    answer: bool
+    why: str
+    """Empty where it is certain."""
+
+
+class SpecIsNoTuple(Rule):
+    """A `PartitionSpec` is compared with a tuple, or asked whether it is one.
+
+    ## What it does
+    Reports `spec == (...)`, `spec != (...)` and unittest's `assertEqual(spec, (...))` where one side is a spec
+    (`x.sharding.spec`, one that is made here, a parameter annotated so) and the other a tuple, from jax 0.10 on;
+    comparisons with a list, on every release; and `isinstance(spec, tuple)` where nothing asks for `PartitionSpec`
+    too, from jax 0.6.1 on.
+
+    ## Why it hurts
+    The comparison is False however alike the two are: tests fail after an upgrade, and where a program branches
+    on it, what should be resharded is left alone, or all of it is moved again at every step. `isinstance` takes the
+    branch of what is no spec.
+
+    ## Fix safety
+    Safe: `tuple(spec) == (...)` says on every release what `spec == (...)` said before jax 0.10, and
+    `isinstance(spec, (tuple, PartitionSpec))` what `isinstance(spec, tuple)` said before 0.6.1.
+
+    ## Evidence
+    Asked of jax 0.4.38 (a tuple), 0.6.2 and 0.8.3 (no tuple, equal to one), 0.10.2 and 0.12 (neither); jax's changelog
+    for 0.6.1 and 0.10.0. A spec was never equal to a list.
+    """
+
+    code = "SL339"
+    name = "spec-is-no-tuple"
+    harm = Harm.SILENT
+    releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.30"}
+    triggers = (
+        Attributes("spec"),
+        Lines(r"[^#\n]*\bisinstance\(", file_says="PartitionSpec", saying=("isinstance(",)),
+    )
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each comparison or question of a statement, or for the one an attribute stands in."""
+        for seen in _all(site):
+            listed = _is_list(site, seen.other)
+            if seen.kind == "isinstance":
+                if not site.allows("jax", ">=0.6.1"):
+                    continue
+                since, says = "0.6.1", "is no tuple"
+            elif listed:
+                since, says = "", "is equal to no list"
+            elif site.allows("jax", ">=0.10"):
+                since, says = "0.10", "is equal to no tuple"
+            else:
+                continue
+            on = f"On {site.release('jax')} a PartitionSpec {says}" + (f", since jax {since}" if since else "")
+            called = isinstance(seen.whole, ast.Call) and seen.kind == "equal"
+            yield site.finding(
+                seen.whole,
+                "this fails" if called else f"always {seen.answer}",
+                f"{on}: this {'raises AssertionError' if called else f'is {seen.answer}'}, whatever the spec says.",
+                help=_help(site, seen),
+                fix=_fix(site, seen) if not listed or seen.kind == "isinstance" else None,
+                harm=Harm.CRASH if called or _asserted(site, seen) else Harm.SILENT,
+                certainty=Certainty.POSSIBLE if seen.why else Certainty.PROVEN,
+                form="annotated" if seen.why else "",
+                why=seen.why,
+            )
+
+
+def _all(site: Site) -> Iterator[_Seen]:
+    if site.form == "attribute":
+        node = site.syntax
+        parent = site.file.parent(node)
+        if isinstance(node, ast.Attribute) and isinstance(parent, ast.expr):
+            yield from _seen(site, parent, node)
+        return
+    for node in _header(site.syntax):
+        for one in ast.walk(node):
+            if isinstance(one, ast.Call):
+                yield from _seen(site, one, None)
+
+
+def _header(statement: ast.AST) -> Iterator[ast.expr]:
+    """The expressions of a statement that stand on its own lines, not in its blocks."""
+    for child in ast.iter_child_nodes(statement):
+        if isinstance(child, ast.expr):
+            yield child
+
+
+def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_Seen]:
+    """A comparison or a question of a spec: of this attribute, or of one that is no such attribute."""
+    match node:
+        case ast.Compare(ops=[ast.Eq() | ast.NotEq() as op], comparators=[right]):
+            pair, answer = (node.left, right), isinstance(op, ast.NotEq)
+        case ast.Call(func=ast.Attribute(attr=attr), args=[left, right, *_]) if attr in _EQUAL:
+            pair, answer = (left, right), False
+        case ast.Call(func=ast.Name() as called, args=[left, right], keywords=[]):
+            mine = spec is left or (spec is None and not _read(left))
+            why = _spec(site, left) if mine and _is_api(site, called, "builtins.isinstance") else None
+            if why is not None and _asks_tuple(site, right):
+                yield _Seen("isinstance", node, left, right, False, why)
+            return
+        case _:
+            return
+    for one, other in (pair, pair[::-1]):
+        if one is not spec and (spec is not None or _read(one)):
+            continue
+        if not _is_tuple(site, other) and not _is_list(site, other):
+            continue
+        why = _spec(site, one)
+        if isinstance(node, ast.Compare) and spec is not None and (is_spec(site.value(one)) or is_sharding(site.value(spec.value))):
+            return  # SL215 tells of what is made in sight
+        if why is not None:
+            yield _Seen("equal", node, one, other, answer, why)
+            return
+
+
+def _read(node: ast.expr) -> bool:
+    """Whether this is `x.spec`, of which the trigger on attributes tells."""
+    return isinstance(node, ast.Attribute) and node.attr == "spec"
+
+
+def _spec(site: Site, node: ast.expr) -> str | None:
+    """Why an expression is a spec: empty where that is certain, None where it is none."""
+    value = site.value(node)
+    if is_spec(value):
+        return ""
+    if isinstance(node, ast.Attribute) and node.attr == "spec":
+        owner = node.value
+        if is_sharding(site.value(owner)):
+            return ""
+        if isinstance(owner, ast.Attribute) and owner.attr == "sharding":
+            return None if isinstance(owner.value, ast.Name) and owner.value.id in ("self", "cls") else ""
+        return None
+    if isinstance(value, Parameter) and value.place.file is site.file:
+        annotation = getattr(value.place.node, "annotation", None)
+        if annotation is not None and _is_api(site, annotation, _SPEC):
+            return f"`{last_name(node)}` is annotated {site.text(annotation)}"
+    return None
+
+
+def _is_api(site: Site, node: ast.AST, name: str) -> bool:
+    found = options(site.value(node))
+    return all(isinstance(one, Api) and one.name == name for one in found)
+
+
+def _is_tuple(site: Site, node: ast.expr) -> bool:
+    if isinstance(node, ast.Tuple):
+        return True
+    if isinstance(node, ast.Call):
+        return _is_api(site, node.func, "builtins.tuple")
+    return all(isinstance(one, Items) and one.kind == "tuple" for one in options(site.value(node)))
+
+
+def _is_list(site: Site, node: ast.expr) -> bool:
+    return isinstance(node, ast.List | ast.ListComp)
+
+
+def _asks_tuple(site: Site, node: ast.expr) -> bool:
+    """Whether the classes asked for are tuple and list alone, tuple among them."""
+    if isinstance(node, ast.Tuple):
+        asked = [next((name for name in _TUPLES if _is_api(site, one, name)), None) for one in node.elts]
+        return None not in asked and _TUPLES[0] in asked
+    return _is_api(site, node, "builtins.tuple")
+
+
+def _asserted(site: Site, seen: _Seen) -> bool:
+    outer = site.file.parent(seen.whole)
+    return isinstance(outer, ast.Assert) and outer.test is seen.whole and not seen.answer
+
+
+def _help(site: Site, seen: _Seen) -> str:
+    if seen.kind == "isinstance":
+        return "ask for PartitionSpec too"
+    text = " ".join(site.text(seen.spec).split())
+    return f"compare tuple({text}), or with a PartitionSpec"
+
+
+def _fix(site: Site, seen: _Seen) -> Fix | None:
+    edits: list[Edit]
+    if seen.kind == "isinstance":
+        spelled, imports = site.spell(_SPEC)
+        asked = site.text(seen.other)
+        inside = asked.strip()[1:-1].rstrip().rstrip(",") if isinstance(seen.other, ast.Tuple) else asked
+        text = f"({inside}, {spelled})"
+        edits = [site.replace(seen.other, text), *imports]
+        return site.fix(Safety.SAFE, f"ask for {spelled} too", edits)
+    text = f"tuple({site.text(seen.spec)})"
+    return site.fix(Safety.SAFE, f"write {text}", [site.replace(seen.spec, text)])
