@@ -169,6 +169,7 @@ RULES = {
     "SL906": "shardlint_rules.upgrade.array_attribute_removed:ArrayAttributeRemoved",
     "SL907": "shardlint_rules.upgrade.private_api:PrivateApi",
     "SL908": "shardlint_rules.upgrade.keyword_not_taken:KeywordNotTaken",
+    "SL909": "shardlint_rules.upgrade.property_called:PropertyCalled",
 }
 """Code to module and class."""
 

@@ -135,11 +135,17 @@ def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_S
         if not _is_tuple(site, other) and not _is_list(site, other):
             continue
         why = _spec(site, one)
-        if isinstance(node, ast.Compare) and spec is not None and (is_spec(site.value(one)) or is_sharding(site.value(spec.value))):
-            return  # SL215 tells of what is made in sight
+        if isinstance(node, ast.Compare) and _made_in_sight(site, one):
+            return  # SL215 tells of these
         if why is not None:
             yield _Seen("equal", node, one, other, answer, why)
             return
+
+
+def _made_in_sight(site: Site, node: ast.expr) -> bool:
+    """Whether the call that makes a spec, or the sharding it is read of, is in sight."""
+    owner = node.value if isinstance(node, ast.Attribute) else None
+    return is_spec(site.value(node)) or (owner is not None and is_sharding(site.value(owner)))
 
 
 def _read(node: ast.expr) -> bool:

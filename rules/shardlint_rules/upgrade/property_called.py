@@ -1,0 +1,115 @@
+"""SL909."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.mesh.meshes import is_sharding
+from shardlint.model.values import Api, CallResult, Parameter, options
+from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint.syntax import last_name
+from shardlint_rules.upgrade._arrays import Shown, shown_as_array
+
+_OF_BOTH = ("is_fully_addressable", "is_fully_replicated")
+_OF_ARRAYS = (*_OF_BOTH, "addressable_shards", "global_shards", "sharding")
+_OF_SHARDINGS = (*_OF_BOTH, "addressable_devices", "device_set", "memory_kind", "spec", "mesh", "num_devices")
+_OF_MESHES = (
+    "empty", "size", "shape", "axis_names", "axis_sizes", "axis_types", "devices", "local_mesh", "local_devices",
+    "device_ids", "is_multi_process", "abstract_mesh",
+)  # fmt: skip
+# What no other class that is called a mesh has for a method.
+_OF_MESHES_ALONE = ("empty", "axis_names", "axis_sizes", "axis_types", "local_mesh", "device_ids", "is_multi_process")
+_MESHES = (
+    "jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.get_mesh", "jax.sharding.get_abstract_mesh",
+    "jax.sharding.AbstractMesh",
+)  # fmt: skip
+_NAMES = tuple(dict.fromkeys((*_OF_ARRAYS, *_OF_SHARDINGS, *_OF_MESHES)))
+
+
+class PropertyCalled(Rule):
+    """A property of a mesh, a sharding or an array is called.
+
+    ## What it does
+    Reports `mesh.empty()`, `mesh.size()`, `sharding.spec()`, `x.is_fully_addressable()`, `x.addressable_shards()` and
+    the other properties that tell of placement, where the text shows that it is a mesh, a sharding or an array of
+    jax; `mesh.empty()` and what else only a mesh of jax has also by its name, where the project has no such method of
+    its own.
+
+    ## Why it hurts
+    It raises TypeError (`'bool' object is not callable`), often in a branch that only runs on several devices or where
+    no mesh is set, which no test reaches.
+
+    ## Fix safety
+    Safe: it raised before.
+
+    ## Evidence
+    Asked of jax 0.4.38, 0.6.2, 0.8.3, 0.10.2 and 0.12: all are properties. `is_fully_addressable` was a method before
+    jax 0.4. Fixed in public code for `mesh.empty()`.
+    """
+
+    code = "SL909"
+    name = "property-called"
+    harm = Harm.CRASH
+    triggers = (Methods(*_NAMES),)
+    forms = ("method",)
+    fixes = "safe"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """At most one finding for a call."""
+        call = site.call
+        if not isinstance(call.func, ast.Attribute) or call.args or call.keywords:
+            return
+        shown = _shown(site, call.func)
+        if shown is None:
+            return
+        text = site.text(call.func)
+        yield site.finding(
+            call,
+            "a property, not a method",
+            f"`{text}` is a property: calling what it holds raises TypeError.",
+            help=f"write {text}",
+            fix=site.fix(Safety.SAFE, f"write {text}", [site.replace(call, text)]),
+            certainty=Certainty.POSSIBLE if shown.form else Certainty.PROVEN,
+            form=shown.form,
+            why=shown.why,
+        )
+
+
+def _shown(site: Site, node: ast.Attribute) -> Shown | None:
+    """What shows that the attribute is a property of jax's; None where nothing does."""
+    owner = node.value
+    value = site.value(owner)
+    if node.attr in _OF_MESHES:
+        if all(isinstance(one, CallResult) and one.api in _MESHES for one in options(value)):
+            return Shown()
+        if _annotated(site, owner):
+            return Shown("annotated", f"`{last_name(owner)}` is annotated as a mesh")
+        if node.attr in _OF_MESHES_ALONE and _is_called_mesh(site, owner) and not _own(site, node.attr):
+            return Shown("called-mesh", f"`{site.text(owner)}` is called a mesh, and no class here has such a method")
+    if node.attr in _OF_SHARDINGS:
+        if is_sharding(value):
+            return Shown()
+        of_array = isinstance(owner, ast.Attribute) and owner.attr == "sharding" and node.attr != "mesh"
+        if of_array and not _own(site, node.attr):
+            return Shown("of-a-value", "`.sharding` is read of it")
+    return shown_as_array(site, owner) if node.attr in _OF_ARRAYS and not _own(site, node.attr) else None
+
+
+def _annotated(site: Site, node: ast.expr) -> bool:
+    value = site.value(node)
+    annotation = getattr(value.place.node, "annotation", None) if isinstance(value, Parameter) else None
+    if annotation is None or not isinstance(value, Parameter) or value.place.file is not site.file:
+        return False
+    found = options(site.value(annotation))
+    return all(isinstance(one, Api) and one.name in _MESHES for one in found)
+
+
+def _is_called_mesh(site: Site, node: ast.expr) -> bool:
+    return isinstance(node, ast.Name | ast.Attribute) and last_name(node).lower().removeprefix("_").endswith("mesh")
+
+
+def _own(site: Site, name: str) -> bool:
+    """Whether the project has a function of that name."""
+    return any(True for _ in site.program.project.holding(site.file.path, (f"def {name}(",)))
