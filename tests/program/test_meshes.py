@@ -141,7 +141,7 @@ def test_what_is_no_spec(ask: Ask, expression: str) -> None:
         ("P(P.UNCONSTRAINED, 'data')", ["free", "data"]),
         ("P(name)", ["?"]),
         ("P(('data', name))", ["?data"]),
-        ("P(*AXES)", ["..."]),
+        ("P(*AXES)", ["data", "model"]),
         ("P('data', *rest)", ["data", "..."]),
         ("P(**kw)", ["..."]),
         ("P('')", [""]),

@@ -12,7 +12,8 @@ def put(x, *spec):
 
 
 # says: the mesh has no axis 'fsdp': its axes are 'data', 'model'
-rules = {"embed": "fsdp", "mlp": "model"}  # ok: rules = {"embed": "data", "mlp": "model"}
+given = "embed=fsdp mlp=model"  # ok: given = "embed=data mlp=model"
+rules = dict(pair.split("=") for pair in given.split())
 
 
 def sharding(*names):
