@@ -21,7 +21,7 @@ class PmapOutNone(Rule):
 
     ## What it does
     Follows the values of the body of a `jax.pmap` and reports a result with the out axis `None` that varies from
-    device to device and meets no collective on its way: a loss of one shard, metrics of one shard. Likely: one of
+    device to device and meets no collective on its way: a loss of one shard, metrics of one shard. Possible: one of
     several results, of a function that has no collective itself and goes through code that is not seen.
 
     ## Why it hurts
@@ -36,7 +36,6 @@ class PmapOutNone(Rule):
     code = "SL414"
     name = "pmap-out-none"
     harm = Harm.SILENT
-    likely = ("not-reduced-here",)
     assumes = True
     triggers = (Calls("jax.pmap", function_says=("out_axes",)),)
     fixes = "none"
