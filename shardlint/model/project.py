@@ -9,6 +9,7 @@ from functools import cached_property
 from pathlib import Path
 
 from shardlint.config.folders import MARKERS
+from shardlint.model.mesh.configuration import Configurations, configuration_files
 from shardlint.model.needs import Needs
 from shardlint.source.find import survey
 from shardlint.source.import_graph import SOURCE_FOLDERS, ImportGraph, imports_of
@@ -18,6 +19,7 @@ from shardlint.source.screen import words_of
 from shardlint.source.searches import JOINED, STAR, TOGETHER, Question, holds
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
 from shardlint.source.timing import timed
+from shardlint.source.tree import Stamp, Tree
 from shardlint.syntax import FileFacts, NotParsed, read_facts
 
 # Reverse search reads the whole project; past this size it answers "unknown" instead.
@@ -115,9 +117,20 @@ class Project:
         self._facts.clear()
 
     @cached_property
+    def _surveyed(self) -> tuple[dict[str, Stamp], tuple[Path, ...]]:
+        tree = Tree()
+        files, folders = survey(self.root, tree)
+        return files, configuration_files(self.root, folders, tree)
+
+    @cached_property
+    def configurations(self) -> Configurations:
+        """The configuration files of the project."""
+        return Configurations(self._surveyed[1])
+
+    @cached_property
     def files(self) -> dict[Path, int]:
         """Every Python file of the project with its size, found when first asked for."""
-        found = {Path(path): stamp[0] for path, stamp in survey(self.root)[0].items()}
+        found = {Path(path): stamp[0] for path, stamp in self._surveyed[0].items()}
         for path, source in self._overlay.items():  # what was never saved
             if path not in found and self.root in path.parents and not os.path.exists(path):
                 found[path] = len(source.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import math
 from collections.abc import Iterator, Mapping
 from typing import ClassVar
@@ -9,13 +10,14 @@ from typing import ClassVar
 from shardlint.model.mesh.meshes import Mesh, Spec
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.shapes import shape_of
-from shardlint.model.values import Place, options
+from shardlint.model.values import CallResult, Constant, Function, Items, Place, Table, Value, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._called_with import parameter_shapes
 
 _PUT = "jax.device_put"
+_JITS = ("jax.jit",)
 _WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")
 
 
@@ -24,7 +26,7 @@ class IndivisibleConstraint(Rule):
 
     ## What it does
     Reports a placement or constraint of an array whose shape the text tells, on a mesh whose sizes it tells, where
-    the axes for a dimension do not divide it.
+    the axes for a dimension do not divide it. Also of what a jitted function makes and its `out_shardings` want split.
 
     ## Why it hurts
     In jit a constraint is not checked. In the middle of a program the array is padded on every device; as a result
@@ -44,11 +46,17 @@ class IndivisibleConstraint(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.38"}
     assumes = True
-    triggers = (Calls(*_WAKING),)
-    forms = ("call",)
+    likely = ("in-calls",)
+    triggers = (Calls(*_WAKING), Calls(*_JITS, file_says=("out_shardings",)))
+    forms = ("call", "partial")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for the first dimension that is not divided."""
+        if site.api in _JITS:
+            yield from self._results(site)
+            return
+        if site.form == "partial":
+            return
         target = site.argument(PLACING[site.api])
         array = site.argument("x")
         if target is None or array is None or caught(site.file, site.syntax):
@@ -79,11 +87,74 @@ class IndivisibleConstraint(Rule):
             harm=Harm.CRASH if site.api == _PUT or site.region.traced == "never" else Harm.SILENT,
         )
 
+    def _results(self, site: Site) -> Iterator[Finding]:
+        """The results of a jitted function, and where its `out_shardings` want them."""
+        shardings, function = site.argument("out_shardings"), site.argument("fun")
+        jitted = site.value(function) if function is not None else None
+        if isinstance(site.decorated, ast.FunctionDef):
+            jitted = Function(Place(site.file, site.decorated))
+        if shardings is None or not isinstance(jitted, Function):
+            return
+        file = jitted.place.file
+        given = options(site.value(shardings))
+        for node in _returned(jitted):
+            for part, sharding in _pairs(site, Place(file, node), given[0]) if len(given) == 1 else ():
+                parts = site.shardings.named(sharding)
+                if parts is None or parts[0] is None or not _sizes(parts[0]):
+                    continue
+                shape = shape_of(site.program.evaluator, part)
+                problem = _undivided(parts[1], _sizes(parts[0]), shape) if shape is not None else None
+                if problem is not None:
+                    axis, size, split, names = problem
+                    yield site.finding(
+                        shardings,
+                        f"dimension {axis} of {' '.join(part.text().split())} is {size}",
+                        f"{size} is not divisible by {split}, the size of {names}: on {site.release('jax')} this "
+                        "raises ValueError when it is called.",
+                        help=f"make the dimension a multiple of {split}, or split another one",
+                        harm=Harm.CRASH,
+                    )
+                    return
+
     def _effect(self, site: Site) -> str:
         if site.api == _PUT or site.region.traced == "never":
             return f"on {site.release('jax')} this raises ValueError"
         silent = "the array is padded, or as a result comes back whole on every device, and nothing is raised"
         return silent if site.region.proven else f"in jit {silent}; outside of it this raises ValueError"
+
+
+def _returned(function: Function) -> list[ast.expr]:
+    """What a lambda or a function with one `return` gives."""
+    node = function.node
+    if isinstance(node, ast.Lambda):
+        return [node.body]
+    file = function.place.file
+    returns = file.walked(file.scope(node)).returns
+    if len(returns) != 1 or not isinstance(returns[0], ast.Return) or returns[0].value is None:
+        return []
+    return [returns[0].value]
+
+
+def _pairs(site: Site, result: Place, sharding: Value) -> Iterator[tuple[Place, Value]]:
+    """The arrays of a result that is written out, each with its sharding; one sharding may be for all of them."""
+    node, file = result.node, result.file
+    match node, sharding:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts), Items(items=items, open=False):
+            if len(parts) == len(items) and not any(isinstance(one, ast.Starred) for one in parts):
+                for part, one in zip(parts, items, strict=True):
+                    yield from _pairs(site, Place(file, part), one)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts), CallResult():
+            for part in parts:
+                yield from _pairs(site, Place(file, part), sharding)
+        case ast.Dict(keys=keys, values=values), _:
+            for key, part in zip(keys, values, strict=True):
+                name = site.program.value(file, key) if key is not None else None
+                each = sharding.get(name.value) if isinstance(sharding, Table) and isinstance(name, Constant) else None
+                meant = sharding if isinstance(sharding, CallResult) else each
+                if meant is not None and key is not None:
+                    yield from _pairs(site, Place(file, part), meant)
+        case ast.expr(), CallResult():
+            yield result, sharding
 
 
 def _sizes(mesh: Mesh) -> dict[str, int]:

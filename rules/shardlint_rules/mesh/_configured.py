@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from shardlint.model.mesh.configuration import entries
 from shardlint.model.mesh.meshes import Mesh, mesh_of
 from shardlint.model.values import Items, Place, options
 from shardlint.rules_api.site import Site
@@ -66,7 +65,7 @@ def _everything_said(site: Site, key: str) -> tuple[tuple[str, tuple[str, ...] |
 
 def _said(site: Site, key: str) -> Iterator[tuple[str, tuple[str, ...] | None]]:
     root = site.program.project.root
-    for entry in entries(root, re.escape(key)):
+    for entry in site.program.project.configurations.entries(re.escape(key)):
         names = entry.value if entry.known and isinstance(entry.value, list | tuple) else None
         known = names is not None and all(isinstance(one, str) for one in names)
         where = f"{key} of {entry.path.relative_to(root).as_posix()}:{entry.line}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.model import api
 from shardlint.model.evaluator import parts
+from shardlint.model.evaluator.loaded import LOADERS, loaded
 from shardlint.model.evaluator.trees import of_table
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
@@ -201,6 +202,8 @@ class Calling:
                 (k, self.evaluator.value(v, arguments.environment)) for k, v in arguments.keywords.items()
             ]
             return Table(tuple(entries))
+        if callee.name in LOADERS:
+            return loaded(self.evaluator, arguments) or CallResult(callee, arguments)
         return CallResult(callee, arguments)
 
     def _promised(self, function: Function) -> Value | None:

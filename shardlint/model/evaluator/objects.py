@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING
 
+from shardlint.model.evaluator import parts
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.needs import Memo
 from shardlint.model.values import (
@@ -89,7 +90,11 @@ class Objects:
                 known = self.evaluator.value(given, call.environment)
                 unknown = type(known) is Unknown or isinstance(known, Parameter)
                 return (self.evaluator.annotated(place.file, binding) or known) if unknown else known
-            if not call.may_have(name, names):
+            hidden = parts.spread_keywords(self.evaluator, call) if call.open_keywords else None
+            told = hidden.get(name) if hidden is not None else None
+            if told is not None:
+                return told
+            if not call.may_have(name, names) or (hidden is not None and not call.open_positional):
                 return self.default(binding, place) or Unknown(f"{name} has no default")
         default = self.default(binding, place)
         if default is None or (default == Constant(None) and not self._may_be_none(place.file, binding)):

@@ -14,8 +14,10 @@ from shardlint.model.values import (
     Items,
     Parameter,
     Place,
+    Table,
     Value,
     Values,
+    settled,
 )
 
 if TYPE_CHECKING:
@@ -64,6 +66,21 @@ def spread(evaluator: Values, arguments: CallArguments) -> tuple[Value, ...] | N
             return None
         found.extend(known.items)
     return tuple(found)
+
+
+def spread_keywords(evaluator: Values, arguments: CallArguments) -> Table | None:
+    """What the `**tables` of a call hold; None where one is not known."""
+    call = arguments.place.node
+    if not isinstance(call, ast.Call):
+        return None
+    found: list[tuple[object, Value]] = []
+    for keyword in call.keywords:
+        if keyword.arg is None:
+            whole = settled(evaluator.value(Place(arguments.place.file, keyword.value), arguments.environment))
+            if not isinstance(whole, Table) or whole.open:
+                return None
+            found.extend(whole.entries)
+    return Table(tuple(found)) if found else None
 
 
 def sliced(whole: Items, bounds: tuple[Value | None, ...]) -> Items:

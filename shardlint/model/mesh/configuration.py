@@ -1,25 +1,31 @@
 """What the configuration files of a project say: mesh axes, logical axis rules and the like, in YAML and TOML.
 
-Only the entries asked for are parsed, wherever they stand in a file. Files of these kinds are among those whose change
-makes every answer of the cache void (`shardlint/source/tree.py`), so an answer needs no note of them.
+They are those that a survey of the project comes by (`shardlint/source/find.py`). A change of any of these makes every
+answer of the cache void (`shardlint/source/tree.py`), so an answer needs no note of them.
 """
 
 from __future__ import annotations
 
-import os
 import re
+import stat
 import textwrap
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from shardlint.source.find import ALWAYS_EXCLUDED
+from shardlint.source.tree import Tree
 
 _MAX_BYTES = 1_000_000
 _MAX_FILES = 2_000
+_MAX_WHOLE = 100_000  # bytes of a file that is read as a whole
+# A reader of YAML runs out of stack, and merges of merges grow without end.
+_MAX_DEPTH = 50
+_MAX_MERGED = 30
 _YAML = (".yml", ".yaml")
+# What a reader of YAML raises for values that only look well formed, such as `!!int ""` or a month of 13.
+_ODD = (ValueError, LookupError, AttributeError, TypeError, ArithmeticError, RecursionError)
 
 
 @dataclass(frozen=True)
@@ -33,28 +39,53 @@ class Entry:
     known: bool = True
 
 
-def entries(root: Path, key: str) -> Iterator[Entry]:
-    """The entries, at any depth, whose key matches a regular expression, in the configuration files below a folder."""
-    asked = re.compile(key)
-    for path in _files(root):
-        try:
-            text = path.read_text("utf-8") if path.stat().st_size <= _MAX_BYTES else ""
-        except (OSError, UnicodeDecodeError):
-            continue
-        if asked.search(text):
-            yield from (_in_yaml if path.suffix in _YAML else _in_toml)(path, text, key)
+class Configurations:
+    """The configuration files of a project. What they hold as a whole is read once."""
+
+    def __init__(self, files: tuple[Path, ...]) -> None:
+        self.files = files
+        self._data: dict[Path, object] = {}
+
+    def entries(self, key: str) -> Iterator[Entry]:
+        """The entries, at any depth, whose key matches a regular expression; only these are parsed."""
+        asked = re.compile(key)
+        for path in self.files:
+            text = _text(path, _MAX_BYTES)
+            if asked.search(text):
+                yield from (_in_yaml if path.suffix in _YAML else _in_toml)(path, text, key)
+
+    def data(self, path: Path) -> object:
+        """What a file holds, as plain data; None where that cannot be told."""
+        if path not in self._data:
+            text = _text(path, _MAX_WHOLE)
+            self._data[path] = plain_yaml(text) if path.suffix in _YAML else _plain_toml(text)
+        return self._data[path]
 
 
-def _files(root: Path) -> Iterator[Path]:
-    count = 0
-    for folder, folders, files in os.walk(root):
-        folders[:] = sorted(name for name in folders if name not in ALWAYS_EXCLUDED)
-        for name in sorted(files):
-            if name.endswith((*_YAML, ".toml")):
-                count += 1
-                if count > _MAX_FILES:
-                    return
-                yield Path(folder, name)
+def configuration_files(root: Path, folders: Sequence[str], tree: Tree) -> tuple[Path, ...]:
+    """The configuration files in the folders of a survey of a project, of which the first is its root."""
+    found: list[Path] = []
+    for path in folders:
+        folder = tree.folder(path)
+        names = folder.telling if folder is not None else ()
+        inside = root / Path(path).relative_to(folders[0])
+        found += [inside / name for name in names if name.endswith((*_YAML, ".toml"))]
+        if len(found) > _MAX_FILES:
+            break
+    return tuple(found[:_MAX_FILES])
+
+
+def _text(path: Path, most: int) -> str:
+    """What a file holds; nothing where it is longer, or cannot be read."""
+    try:
+        status = path.stat()  # a link may lead to what is no file
+        if not stat.S_ISREG(status.st_mode) or status.st_size > most:
+            return ""
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+        return data.decode("utf-8-sig") if len(data) <= most else ""
+    except (OSError, UnicodeDecodeError):
+        return ""
 
 
 def _in_yaml(path: Path, text: str, key: str) -> Iterator[Entry]:
@@ -83,24 +114,47 @@ def _below(lines: list[str], indent: int) -> Iterator[str]:
 
 
 def _loaded(block: str, key: str) -> tuple[bool, Any]:
-    try:
-        import yaml  # type: ignore[import-untyped]
-    except ImportError:  # without it nothing is known of these files
-        return False, None
-    try:
-        found = yaml.load(block, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    except (yaml.YAMLError, ValueError, RecursionError):
-        return False, None
+    found = plain_yaml(block)
     return (True, found[key]) if isinstance(found, dict) and key in found else (False, None)
 
 
-def _in_toml(path: Path, text: str, key: str) -> Iterator[Entry]:
+def plain_yaml(text: str) -> Any:
+    """What a text in YAML holds; None where it is not plain data, or there is no reader for it."""
     try:
-        found = tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError):
-        return
+        import yaml  # type: ignore[import-untyped]
+    except ImportError:  # without it nothing is known of these files
+        return None
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    try:
+        return yaml.load(text, Loader=loader) if _shallow(yaml.parse(text, Loader=loader)) else None
+    except (yaml.YAMLError, *_ODD):
+        return None
+
+
+def _shallow(events: Iterator[Any]) -> bool:
+    """Whether what a text in YAML says can be built with little stack and in little time."""
+    depth = aliases = 0
+    merges = False
+    for event in events:
+        kind = type(event).__name__
+        depth += kind.endswith("StartEvent") - kind.endswith("EndEvent")
+        aliases += kind == "AliasEvent"
+        merges = merges or (kind == "ScalarEvent" and event.value == "<<")
+        if depth > _MAX_DEPTH or (merges and aliases > _MAX_MERGED):
+            return False
+    return True
+
+
+def _plain_toml(text: str) -> Any:
+    try:
+        return tomllib.loads(text)
+    except (tomllib.TOMLDecodeError, *_ODD):
+        return None
+
+
+def _in_toml(path: Path, text: str, key: str) -> Iterator[Entry]:
     asked = re.compile(key)
-    todo: list[Any] = [found]
+    todo: list[Any] = [_plain_toml(text) or {}]
     for table in todo:
         for name, value in table.items():
             if asked.fullmatch(name):

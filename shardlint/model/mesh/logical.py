@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from shardlint.model.mesh.configuration import entries
+from shardlint.model.mesh.configuration import Configurations
 from shardlint.model.values import Api, Constant, Items, Place, Value, options
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def project_rules(program: Program, path: Path) -> tuple[LogicalRules, ...] | No
                     found.append(rules)
                     continue
                 if configs is None:
-                    configs = _configs(program.project.root)
+                    configs = _configs(program.project.configurations)
                 if not any(_names(place, key) for key, _ in configs):
                     return None
                 taken = True
@@ -124,9 +124,9 @@ def _names(place: Place, key: str) -> bool:
     return place.file.says(key) and re.search(taking, place.file.source.text) is not None
 
 
-def _configs(root: Path) -> list[tuple[str, LogicalRules | None]]:
+def _configs(files: Configurations) -> list[tuple[str, LogicalRules | None]]:
     """The lists of rules in the configuration files of a project by key; None for one that cannot be read."""
-    return [(entry.key, _literal(entry.value)) for entry in entries(root, _KEY)]
+    return [(entry.key, _literal(entry.value)) for entry in files.entries(_KEY)]
 
 
 def _literal(value: object) -> LogicalRules | None:

@@ -1,0 +1,164 @@
+"""What a program reads from a configuration file of the project: `yaml.safe_load(open("model.yaml"))`.
+
+A change of such a file makes every answer of the cache void (`shardlint/model/mesh/configuration.py`).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from shardlint.model.reach import lookup
+from shardlint.model.values import (
+    LARGEST,
+    Api,
+    Assumed,
+    CallArguments,
+    CallResult,
+    Constant,
+    Environment,
+    Items,
+    Place,
+    Table,
+    Unknown,
+    Value,
+    assumed,
+    settled,
+)
+
+if TYPE_CHECKING:
+    from shardlint.model.evaluator.evaluate import Evaluator
+
+LOADERS = ("yaml.safe_load", "yaml.full_load", "yaml.load", "tomllib.load", "tomllib.loads", "tomli.load", "toml.load")
+_READS = ("read", "read_text", "read_bytes", "open", "resolve", "absolute", "expanduser")
+_SAME = ("builtins.open", "builtins.str", "pathlib.Path", "os.path.abspath", "os.path.realpath", "os.path.expanduser")
+_FOLDERS = ("os.path.dirname", *_SAME)
+_HERE = ("os.getcwd", "pathlib.Path.cwd")
+_STEPS = 12
+_MOST = 5_000
+_DEPTH = 40
+
+
+def loaded(evaluator: Evaluator, call: CallArguments) -> Value | None:
+    """What a loader gives, where one file of the project is meant; it may be another when the program runs."""
+    first = call.positional[0] if call.positional else None
+    named = _path(evaluator, first, call.environment, _STEPS) if first is not None else None
+    if named is None:
+        return None
+    text = settled(named)
+    path = _meant(evaluator, call.place.file.path, text.value) if isinstance(text, Constant) else None
+    data = evaluator.project.configurations.data(path) if path is not None else None
+    if path is None or not isinstance(data, dict):
+        return None
+    evaluator.rests_on_call()
+    return assumed(_value(data, f"`{path.name}` says so", count(), 0), named)
+
+
+def _path(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> Value | None:
+    """The path that is read, from a folder of the project on."""
+    node, file = place.node, place.file
+    if steps == 0:
+        return None
+    match node:
+        case ast.BinOp(left=folder, op=ast.Div(), right=right):
+            given = [Place(file, folder), Place(file, right)]
+            return _joined(evaluator, given, env, steps - 1)
+        case ast.Call(func=ast.Attribute(value=base, attr=attr)) if attr in _READS:
+            return _path(evaluator, Place(file, base), env, steps - 1)
+        case ast.Name():
+            bindings, _ = lookup(file, node, node.id)
+            bound = bindings[0] if len(bindings) == 1 else None
+            if bound is not None and bound.value is not None and bound.kind in ("assign", "with") and not bound.index:
+                return _path(evaluator, Place(file, bound.value), env, steps - 1)
+    value = evaluator.value(place, env)
+    match settled(value):
+        case Constant(value=str()):
+            return value
+        case CallResult(by=Api(name=name), call=CallArguments() as call) if call.positional:
+            if name == "builtins.open" or (name in _SAME and len(call.positional) == 1):
+                return _path(evaluator, call.positional[0], call.environment, steps - 1)
+            if name in ("os.path.join", "pathlib.Path") and not call.open_positional:
+                return _joined(evaluator, list(call.positional), call.environment, steps - 1)
+    return None
+
+
+def _joined(evaluator: Evaluator, given: list[Place], env: Environment | None, steps: int) -> Value | None:
+    """A path in a folder: one that is written out, or one that is found from where the code is."""
+    last = _path(evaluator, given[-1], env, steps)
+    text = settled(last) if last is not None else None
+    if last is None or not isinstance(text, Constant) or not isinstance(text.value, str):
+        return None
+    front = "."
+    for folder in given[:-1]:
+        if _is_here(evaluator, folder, env, steps):
+            continue
+        found = _path(evaluator, folder, env, steps)
+        part = settled(found) if found is not None else None
+        if found is None or not isinstance(part, Constant) or not isinstance(part.value, str):
+            return None
+        front, last = f"{front}/{part.value}", assumed(last, found)
+    return assumed(Constant(f"{front}/{text.value}"), last)
+
+
+def _is_here(evaluator: Evaluator, place: Place, env: Environment | None, steps: int) -> bool:
+    """Whether a folder is told by `__file__`, or the working folder."""
+    node, file = place.node, place.file
+    if steps == 0:
+        return False
+    match node:
+        case ast.Name(id="__file__"):
+            return True
+        case ast.Subscript(value=base) | ast.Attribute(value=base, attr="parent" | "parents"):
+            return _is_here(evaluator, Place(file, base), env, steps - 1)
+        case ast.Call(func=ast.Attribute(value=base, attr=attr), args=[]) if attr in _READS:
+            return _is_here(evaluator, Place(file, base), env, steps - 1)
+        case ast.Name():
+            bindings, _ = lookup(file, node, node.id)
+            bound = bindings[0] if len(bindings) == 1 else None
+            if bound is not None and bound.value is not None and bound.kind == "assign":
+                return _is_here(evaluator, Place(file, bound.value), env, steps - 1)
+            return False
+        case ast.Call(args=given):
+            callee = evaluator.value(Place(file, node.func), env)
+            name = callee.name if isinstance(callee, Api) else ""
+            return name in _HERE or (
+                name in _FOLDERS and len(given) == 1 and _is_here(evaluator, Place(file, given[0]), env, steps - 1)
+            )
+    return False
+
+
+def _meant(evaluator: Evaluator, importer: Path, text: object) -> Path | None:
+    """The one file of the project that a path can mean: at its root, beside the code, or alone in ending so."""
+    root = evaluator.project.root
+    if not isinstance(text, str) or Path(text).is_absolute():
+        return None
+    parts = tuple(part for part in Path(text).parts if part not in (".", ".."))
+    if not parts:
+        return None
+    ending = [path for path in evaluator.project.configurations.files if path.parts[-len(parts) :] == parts]
+    for folder in (root, importer.parent, importer.parent.parent):
+        if folder.joinpath(*parts) in ending:
+            return folder.joinpath(*parts)
+    return ending[0] if len(ending) == 1 else None
+
+
+def _value(data: object, why: str, seen: Iterator[int], depth: int) -> Value:
+    """Plain data as a value; each leaf is only assumed, as another file may be given.
+
+    A file whose parts refer to each other, or to themselves, may hold more than it is long.
+    """
+    if depth > _DEPTH or next(seen) > _MOST:
+        return Unknown("a large file")
+    match data:
+        case dict():
+            return Table(tuple((key, _value(one, why, seen, depth + 1)) for key, one in data.items()))
+        case list():
+            return Items("list", tuple(_value(one, why, seen, depth + 1) for one in data))
+        case bool() | str() | float() | None:
+            return Assumed(Constant(data), why)
+        case int() if abs(data) < LARGEST:
+            return Assumed(Constant(data), why)
+    return Unknown("data that is not plain")
