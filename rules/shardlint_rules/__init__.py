@@ -39,6 +39,7 @@ RULES = {
     "SL223": "shardlint_rules.jit.donation_not_used:DonationNotUsed",
     "SL224": "shardlint_rules.jit.repeated_constraint:RepeatedConstraint",
     "SL226": "shardlint_rules.jit.placement_none:PlacementNone",
+    "SL227": "shardlint_rules.mesh.two_device_orders:TwoDeviceOrders",
     "SL228": "shardlint_rules.jit.positional_jit_shardings:PositionalJitShardings",
     "SL229": "shardlint_rules.jit.spec_for_scalar:SpecForScalar",
     "SL230": "shardlint_rules.jit.constraint_skipped:ConstraintSkipped",
