@@ -14,6 +14,7 @@ from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
+from shardlint_rules.mesh._biased_layers import biased_by_default
 
 _BIAS = regex(r"(^|[^a-z])(bias|biases|beta)$")
 # These have more than one dimension.
@@ -27,6 +28,9 @@ _LEAF = regex(
 )
 _RULE_NAMES = regex(r"[A-Za-z_]\w*")
 _CATCHES_BIAS = regex(r"bias")
+# What cuts a spec to the dimensions of its array, or asks for these.
+_CUTS = ("ndim", "rank", "is_scalar")
+_LENGTHS = r"(?m)\blen\(\w*(spec|rule|sharding|axes)\w*\)|\blen\([\w.]*shape\) *(>|<|==|!=) *[1-9]"
 
 
 @dataclass(frozen=True)
@@ -51,15 +55,17 @@ class WeightSpecForBias(Rule):
     model with that bias is loaded: the same code with `use_bias=False` runs.
 
     ## Evidence
-    The proof runs it. A rule counts where some file of the project gives a layer of that name a bias, and no rule
-    before it takes biases. Biases of attention and of experts, which have more dimensions, are left alone.
+    The proof runs it. A rule counts where some file of the project gives a layer of that name a bias, or makes one by
+    that name (`nn.Dense(dim, name="up")`, `self.up = nnx.Linear(...)`) that has a bias by default, and no rule before
+    it takes biases. Biases of attention and of experts, which have more dimensions, layers that are stacked, and rules
+    beside code that asks for dimensions are left alone.
     """
 
     code = "SL322"
     name = "weight-spec-for-bias"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("bias",)
+    likely = ("bias", "default-bias")
     triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)
     fixes = "none"
@@ -123,19 +129,23 @@ class WeightSpecForBias(Rule):
             _RULE_NAMES.findall(pattern)
         )
         where = site.program.once(site.file, ("biased", names), lambda: _biased(site, names))
+        label, help = "this rule takes the bias of the layer too", "end the pattern in the kernel's name"
         if where is not None:
-            label = "this rule takes the bias of the layer too"
-            why = f"{where[0]} gives `{where[1]}` a bias"
-            yield self._finding(site, why, label, "end the pattern in the kernel's name")
+            yield self._finding(site, f"{where[0]} gives `{where[1]}` a bias", label, help)
+        elif site.wants("default-bias"):
+            where = site.program.once(site.file, ("biased by default", names), lambda: _by_default(site, names))
+            if where is not None:
+                why = f"`{where[1]}` at {where[0]} has a bias by default"
+                yield self._finding(site, why, label, help, "default-bias")
 
-    def _finding(self, site: Site, why: str, label: str, help: str) -> Finding:
+    def _finding(self, site: Site, why: str, label: str, help: str, form: str = "bias") -> Finding:
         return site.finding(
             site.call,
             label,
             f"On {site.release('jax')} this raises ValueError where the bias has one dimension.",
             help=help,
             certainty=Certainty.POSSIBLE,
-            form="bias",
+            form=form,
             why=why,
         )
 
@@ -206,6 +216,15 @@ def _dotted(node: ast.AST) -> str:
 
 def _text(site: Site, node: ast.expr) -> str | None:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _by_default(site: Site, names: frozenset[str]) -> tuple[str, str] | None:
+    """The same where nothing says that the layer has none, and nothing that runs with the rules asks for dimensions."""
+    if any(site.anywhere(word) for word in _CUTS):
+        return None
+    if any(True for _ in site.program.project.holding(site.file.path, (_LENGTHS,))):
+        return None
+    return biased_by_default(site, names)
 
 
 def _biased(site: Site, names: frozenset[str]) -> tuple[str, str] | None:
