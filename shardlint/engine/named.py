@@ -30,10 +30,10 @@ def _among(names: Collection[str], full: str) -> Iterator[Api]:
     if full in names:
         yield Api(full, full)
     module = full
-    while "." in module:
-        module = module.rpartition(".")[0]
+    while module:  # a module stands for what is read of it where it is named
         if f"{module}.*" in names:
             yield Api(f"{module}.*", full)
+        module = module.rpartition(".")[0]
 
 
 def _dotted(program: Program, value: Function | ClassValue) -> str:

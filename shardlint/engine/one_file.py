@@ -32,7 +32,7 @@ from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_by
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts, NotParsed, check_parses
 
-_OWN = frozenset({"SL001", "SL002", "SL003"})
+_OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
 _IN_A_STRING = regex(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
 
 

@@ -102,7 +102,8 @@ class BannedCall(Rule):
     instead. A name is the full one of a library (`jax.device_put`) or of a module of the project (`acme.old.place`);
     `jax.experimental.*` bans all that the module and those in it have. Aliases, `from` imports, other spellings
     of the same name and modules of the project that hand it on are followed. An import is reported where the file
-    itself does not use what it takes. Without the setting nothing is reported.
+    itself does not use what it takes, so also where a module hands a name on under another one, by which it is not
+    followed. Without the setting nothing is reported.
 
     Where the name may be used after all, as in the module that wraps it, leave the rule out with `per-file-ignores`, or
     say `# shardlint: ignore[SL005]` with the reason.

@@ -60,6 +60,7 @@ def page(rule: type[Rule]) -> str:
             f"certainty: {_certainty(rule)}",
             f"holds for: {told}",
             f"fix: {_FIX[rule.fixes]}",
+            *([f"only with the setting: `{rule.setting}`"] if rule.setting else ()),
             *([f"stability: {rule.stability()}"] if rule.stability() != "stable" else ()),
         )
     )

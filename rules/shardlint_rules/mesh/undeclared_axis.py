@@ -62,8 +62,8 @@ class UndeclaredAxis(Rule):
     and does not stand beside it: the settings do not show that this one was meant.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12: NamedSharding, constraints, and specs, `axis_names`, `auto` and collectives of `shard_map`
-    over a mesh that lacks the name.
+    Run on jax 0.4.38 to 0.12, over a mesh that lacks the name: NamedSharding, a constraint, and specs, `axis_names`,
+    `auto` and a collective of `shard_map`.
     """
 
     code = "SL340"
