@@ -68,9 +68,15 @@ def test_a_file_that_extends_another_replaces_each_setting_whole(write: Write) -
 
 
 def test_some_files_may_do_it(write: Write) -> None:
-    ignores = '[per-file-ignores]\n"tests/*" = ["SL340"]\n"acme/place.py" = ["banned-call"]\n'
-    files = {"acme/place.py": PLACE, "tests/test_place.py": PLACE, "shardlint.toml": AXES + BANS + ignores}
-    assert told(write(files)) == ["acme/place.py:6 SL340", "tests/test_place.py:6 SL005"]
+    ignores = '[per-file-ignores]\n"scripts/*" = ["SL340"]\n"acme/place.py" = ["banned-call"]\n'
+    files = {"acme/place.py": PLACE, "scripts/place.py": PLACE, "shardlint.toml": AXES + BANS + ignores}
+    assert told(write(files)) == ["acme/place.py:6 SL340", "scripts/place.py:6 SL005"]
+
+
+def test_tests_may_have_axes_of_their_own_that_look_like_none_of_the_project(write: Write) -> None:
+    other = PLACE.replace("modle", "rows")
+    root = write({"tests/test_a.py": PLACE, "tests/test_b.py": other, "b.py": other, "shardlint.toml": AXES})
+    assert told(root) == ["b.py:6 SL340", "tests/test_a.py:6 SL340"]
 
 
 @pytest.mark.parametrize(
