@@ -101,6 +101,7 @@ class Checker:
         for key, scope in self._scopes.items():
             project, moved = again(scope.program.project, overlay, changed, files.get(key[1]))
             program = Program(project.root, overlay, scope.settings.own_names, project)
+            program.inherit(scope.program, moved | frozenset(changed))
             after._scopes[key] = replace(scope, program=program)
             gone |= moved
         return after, gone | frozenset(changed)
