@@ -20,8 +20,9 @@ class LegacyMeshContext(Rule):
     """A mesh is entered by `with mesh:`.
 
     ## What it does
-    Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions
-    too, or a parameter or a field annotated as one.
+    Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions too;
+    annotated as one (a parameter, a name, a field, a property, what a function returns, each with `| None` too); or a
+    parameter that is called a mesh, to which all calls that are seen give one.
 
     ## Why it hurts
     It is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`. But that is
