@@ -17,7 +17,7 @@ from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, options
-from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.rule import TOGETHER, Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh
@@ -36,7 +36,6 @@ _BY_HAND = "a mesh is or may be entered, but not by a `with` statement of its ow
 # Since when `with mesh:` is reported, and so rewritten.
 _WARNS = ">=0.10.1"
 _SHOWN_MOST = 3
-TOGETHER = "all of it moves together or nothing does"
 
 
 @dataclass(frozen=True)
