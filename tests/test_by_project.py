@@ -144,6 +144,25 @@ def test_what_it_does_not_say(write: Write, code: str) -> None:
     assert not found(write({"x.py": HEAD + "REG = load()\n" + code, "pyproject.toml": ""}))
 
 
+SHARDED = "import contextlib\n\n\n@contextlib.contextmanager\ndef sharded():\n    start = time.time()\n    with MESH as mesh:\n        yield mesh, start\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("def main(x):\n    with sharded():\n        return jax.jit(lambda a: a)(x)\n", ""),
+        ("def main(x):\n    with sharded() as entered:\n        return put(x)\n\n\n"
+         "def put(x):\n    return jax.device_put(x, jax.devices()[0])\n", "puts an array on one device"),
+        ("def main(stack):\n    stack.enter_context(sharded())\n", "more than is looked at"),
+        ("", "more than is looked at"),
+    ],
+    ids=["harmless", "one device", "not a with", "no user"],
+)  # fmt: skip
+def test_what_a_generator_yields_to_runs_in_its_block(write: Write, code: str, why: str) -> None:
+    (finding,) = found(write({"x.py": HEAD + SHARDED + code, "pyproject.toml": ""}))
+    assert (finding.fix is None) == bool(why) and why in finding.help, finding.help
+
+
 def test_an_abstract_mesh_is_never_entered(write: Write) -> None:
     code = (
         "def shape(sizes, types):\n    return jax.sharding.AbstractMesh(sizes, ('x',), axis_types=types)\n\n\n"
