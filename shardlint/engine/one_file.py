@@ -33,6 +33,9 @@ from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts, NotParsed, check_parses
 
 _OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
+# What rules trigger on takes longer to say than a small project takes to check, and a fix makes many checkers.
+_INDICES: dict[tuple[tuple[type[Rule], ...], Certainty, tuple[str, ...]], RuleIndex] = {}
+_MOST_INDICES = 24
 _IN_A_STRING = regex(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
 
 
@@ -81,7 +84,6 @@ class Checker:
         self._answers: dict[ScopeKey, Answers] = dict(answers or {})
         """What is known of searches through a project, from an earlier run."""
         self._scopes: dict[ScopeKey, _Scope] = {}
-        self._indices: dict[tuple[frozenset[str], Certainty, tuple[str, ...]], RuleIndex] = {}
         self._real: dict[str, str] = {}
         self._last: _Scope | None = None
         self.pause: Callable[[], None] = lambda: None
@@ -96,7 +98,7 @@ class Checker:
         of, by `dispose`, before another is made of it.
         """
         after = Checker(self.options, overlay, self._places)
-        after._indices, after._real, after.pause = self._indices, self._real, self.pause
+        after._real, after.pause = self._real, self.pause
         gone: frozenset[Need] = frozenset()
         for key, scope in self._scopes.items():
             project, moved = again(scope.program.project, overlay, changed, files.get(key[1]))
@@ -203,10 +205,12 @@ class Checker:
         self, rules: Sequence[Rule], settings: Settings, sure: Certainty = Certainty.POSSIBLE
     ) -> RuleIndex:
         own = settings.own_names
-        key = frozenset(rule.code for rule in rules), sure, own.waking
-        if key not in self._indices:
-            self._indices[key] = RuleIndex.of(tuple(rules), sure, own)
-        return self._indices[key]
+        key = tuple(type(rule) for rule in rules), sure, own.waking
+        if key not in _INDICES:
+            if len(_INDICES) >= _MOST_INDICES:
+                _INDICES.clear()
+            _INDICES[key] = RuleIndex.of(tuple(rules), sure, own)
+        return _INDICES[key]
 
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
         """Check one file, or other text in its place."""

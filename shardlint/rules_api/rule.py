@@ -104,6 +104,10 @@ class Fix:
     needs: tuple[Needed, ...] = ()
 
 
+TOGETHER = "all of it moves together or nothing does"
+"""What a finding says that a whole project moves with; what keeps it follows, or stands once for the project."""
+
+
 @dataclass(frozen=True)
 class Named:
     """A rule that need not be loaded to tell what it found."""

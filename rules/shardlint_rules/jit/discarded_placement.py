@@ -45,9 +45,9 @@ class DiscardedPlacement(Rule):
     ## What it does
     Reports `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` and `einshard` whose result
     is dropped, or bound to a name that is never read; and a mesh context manager called as a statement
-    (`use_mesh(mesh)`), which enters nothing. Also, as statements, collectives (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`, a
-    count of devices in `if n is None: jax.local_device_count()`, and functions of the project, named like those that
-    place, that only return another array.
+    (`use_mesh(mesh)`), which enters nothing. Also, as statements, collectives (`jax.lax.pmean(grads, "batch")`),
+    `replicate` and `unreplicate`, a count of devices in `if n is None: jax.local_device_count()`, and functions of the
+    project, named like those that place, that only return another array.
 
     ## Why it hurts
     Arrays do not change: all of these return a new one. A dropped constraint leaves no operation in the compiled

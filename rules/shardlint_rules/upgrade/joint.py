@@ -17,7 +17,7 @@ from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, options
-from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.rule import TOGETHER, Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh
@@ -29,13 +29,13 @@ from shardlint_rules.upgrade.readers import renamed, sets_a_mesh
 # Where any of it may stand. A docstring costs a parse and no more.
 _WHERE = (
     "pjit", "thread_resources", "enter_context(", ".__enter__(", "shard_map", "set_mesh", "use_mesh",
-    r"(?:)with\b[^:]{0,200}[mM]esh", r"(?m)^[ \t]*(?:async[ \t]+)?with[ \t(]+[\w.]+\s*(?:as\b|[:,)\\])",
+    r"(?:)with\b[^:]{0,200}(?:[mM]esh|MESH)", r"(?m)^[ \t]*(?:async[ \t]+)?with[ \t(]+[\w.]+\s*(?:as\b|[:,)\\])",
 )  # fmt: skip
 _TAKEN = "pjit: another file takes it from this one"
+_BY_HAND = "a mesh is or may be entered, but not by a `with` statement of its own"
 # Since when `with mesh:` is reported, and so rewritten.
 _WARNS = ">=0.10.1"
 _SHOWN_MOST = 3
-TOGETHER = "all of it moves together or nothing does"
 
 
 @dataclass(frozen=True)
@@ -177,10 +177,11 @@ def _add_file(site: Site, file: FileFacts, found: Plan) -> None:
     for node in ambient.uses(site.program, file):
         found.readers += 1
         found.obstacles += _kept_read(_at(site, file, node), node)
-    for by_hand in entered_by_hand(file):
+    for by_hand in entered_by_hand(site.program, file):
+        if any(_left(file, part) for part in (by_hand, *ast.iter_child_nodes(by_hand))):
+            continue  # `jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh`
         found.unsure = True
-        line = getattr(by_hand, "lineno", 1)
-        found.obstacles.append(Obstacle(file.path, line, "a mesh is entered, but not by a `with` statement"))
+        found.obstacles.append(Obstacle(file.path, by_hand.lineno, _BY_HAND))
     parts = (_blocks(site, file), _pjits(site.program, file), _reads(site.program, file))
     if any(True for part in parts for _ in part):
         found.files.append(file.path)
