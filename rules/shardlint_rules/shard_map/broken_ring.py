@@ -30,7 +30,7 @@ class BrokenRing(Rule):
     - have one source or one destination twice;
     - are a ring of a number that is written out, where the size of the axis is not.
 
-    Possible: pairs that end at the last device (`[(i, i + 1) for i in range(n - 1)]`) in a function that is called
+    Likely: pairs that end at the last device (`[(i, i + 1) for i in range(n - 1)]`) in a function that is called
     a ring or a rotation, or in a loop of as many turns as there are devices.
 
     ## Why it hurts
@@ -49,6 +49,7 @@ class BrokenRing(Rule):
     code = "SL408"
     name = "broken-ring"
     harm = Harm.SILENT
+    likely = ("open",)
     triggers = (Calls("jax.lax.ppermute", "jax.lax.pshuffle"),)
     forms = ("call", "partial")
     fixes = "none"

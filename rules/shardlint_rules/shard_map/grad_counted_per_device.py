@@ -39,6 +39,7 @@ class GradCountedPerDevice(Rule):
     name = "grad-counted-per-device"
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.6.1"}
+    likely = ("in-calls",)
     assumes = True
     triggers = MAPPING
     fixes = "none"

@@ -18,8 +18,8 @@ class PerShardStatistics(Rule):
     ## What it does
     Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of
     an argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
-    Possible: a mean, sum or variance that meets the dimension again, with `keepdims=True` or otherwise, as a
-    normalisation takes it; a `softmax` whose result alone is summed over the axis.
+    Likely: a `softmax` whose result alone is summed over the axis. Possible: a mean, sum or variance that meets the
+    dimension again, with `keepdims=True` or otherwise, as a normalisation takes it.
 
     ## Why it hurts
     Each device sees its own piece of the dimension: each is normalised, sorted or added up by itself, and the pieces
@@ -37,6 +37,7 @@ class PerShardStatistics(Rule):
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
+    likely = ("reduced-later",)
     assumes = True
     triggers = MAPPING
     fixes = "none"

@@ -18,9 +18,9 @@ class WrongReducer(Rule):
 
     ## What it does
     Follows the values of a `shard_map` or `pmap` body and reports `psum` of a mean over one device's data, where the
-    sum is returned and never divided. Possible: `pmean` of a standard deviation, a variance or a mean with `where=`;
-    a `psum` over some axes of the mesh that is divided by `jax.device_count()`, and one over all devices of a `pmap`
-    that is divided by `jax.local_device_count()`.
+    sum is returned and never divided. Likely: `pmean` of a masked mean; a `psum` over some axes of the mesh that is
+    divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
+    Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
     The sum of eight means is eight times the mean. The mean of masked means weighs a shard with one valid
@@ -36,6 +36,7 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
+    likely = ("masked", "by-devices")
     assumes = True
     triggers = MAPPING
     fixes = "none"
