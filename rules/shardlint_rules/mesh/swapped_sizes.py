@@ -54,6 +54,7 @@ class SwappedSizes(Rule):
     name = "swapped-mesh-sizes"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
+    likely = ("order",)
     triggers = (
         Calls("jax.make_mesh", "jax.sharding.Mesh", "jax.sharding.AbstractMesh"),
         Lines(r"[^#\n]*esh\w*\([^\n]*,", r"[^#\n]*esh\w*\($", saying=("esh",)),

@@ -43,12 +43,13 @@ class UnknownAxis(Rule):
     ## Evidence
     Run on jax 0.4.38 to 0.12. A mesh that comes from a caller and logical names are left alone. Where the names of the
     axes come from a configuration (`cfg["mesh_axes"]`, `FLAGS.mesh_axes`), an axis that no YAML or TOML file of the
-    project and no default of the flag has is possible.
+    project and no default of the flag has is likely.
     """
 
     code = "SL301"
     name = "unknown-axis"
     harm = Harm.CRASH
+    likely = ("configured",)
     assumes = True
     triggers = WAKES
     fixes = "safe"
