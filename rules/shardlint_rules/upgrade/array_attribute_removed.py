@@ -10,7 +10,7 @@ from shardlint.model.values import CallResult, options
 from shardlint.rules_api.rule import Attributes, Certainty, Finding, Fix, Harm, Methods, Needed, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.upgrade._arrays import Shown, shown_as_array
+from shardlint_rules.upgrade.arrays import Shown, shown_as_array
 from shardlint_rules.upgrade.places import in_a_bridge
 
 _INSTEAD = {

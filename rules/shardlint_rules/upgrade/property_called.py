@@ -10,7 +10,7 @@ from shardlint.model.values import Api, CallResult, Parameter, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
-from shardlint_rules.upgrade._arrays import Shown, shown_as_array
+from shardlint_rules.upgrade.arrays import Shown, shown_as_array
 
 _OF_BOTH = ("is_fully_addressable", "is_fully_replicated")
 _OF_ARRAYS = (*_OF_BOTH, "addressable_shards", "global_shards", "sharding")
