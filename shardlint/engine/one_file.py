@@ -112,7 +112,7 @@ class Checker:
         """Let go of all but what was lent to another."""
         for key, scope in self._scopes.items():
             scope.program.project.lent = dict(heir._scopes[key].program.project.lent)
-            scope.program.forget()
+            scope.program.end()
         self._scopes.clear()
 
     def projects(self) -> list[Project]:

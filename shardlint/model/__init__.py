@@ -101,6 +101,13 @@ class Program:
         self.needs.renumber(self._meshes, self._answers)
         self._start()
 
+    def end(self) -> None:
+        """Let go of everything: nothing will be asked any more."""
+        self._meshes, self._answers = Memo(self.needs), Memo(self.needs)
+        self._lent = {}
+        self.needs.now = set()
+        self.forget()
+
     def value(self, file: FileFacts, node: ast.AST) -> Value:
         """What an expression is."""
         return self.evaluator.value(Place(file, node))

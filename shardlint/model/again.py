@@ -27,7 +27,7 @@ def again(
     gone: set[Need] = set(changed)
     texts = {path: after.bytes_of(path) for path in changed if path in after.files}
     if "graph" in vars(before):
-        graph = _graph(before.graph, after, texts)
+        graph = _graph(before.graph, after, texts, moved)
         after.graph = graph if graph is not None else before.graph
         if graph is not None:
             gone.add(GROUPS)
@@ -66,9 +66,13 @@ def _found(
     return now if now != had else None
 
 
-def _graph(before: ImportGraph, after: Project, texts: dict[Path, bytes]) -> ImportGraph | None:
-    """The imports as they are now; None where they are the same."""
+def _graph(
+    before: ImportGraph, after: Project, texts: dict[Path, bytes], moved: bool
+) -> ImportGraph | None:
+    """The imports as they are now; None where they are the same. `moved` says that files came or went."""
     new = {str(path): imports_of(data) for path, data in texts.items()}
+    if not moved and all(before.imports.get(name) == found for name, found in new.items()):
+        return None
     imports = dict(_imports(before, after, new))
     return ImportGraph(str(after.root), imports) if imports != before.imports else None
 

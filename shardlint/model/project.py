@@ -193,10 +193,9 @@ class Project:
 
     def is_test(self, path: Path) -> bool:
         """Whether a file is a test, by its name or a folder's."""
-        inside = path.relative_to(self.root) if self.root in path.parents else path
-        return any(
-            part.startswith(("test", "conftest")) or part.endswith("_test.py") for part in inside.parts
-        )
+        parts, root = path.parts, self.root.parts
+        inside = parts[len(root) :] if parts[: len(root)] == root else parts
+        return any(part.startswith(("test", "conftest")) or part.endswith("_test.py") for part in inside)
 
     def anywhere(self, path: Path, text: str) -> bool:
         """Whether a file or any that runs with it holds a dotted name; True also in a project too large to search."""

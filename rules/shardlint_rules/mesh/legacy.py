@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from shardlint.model import Program
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, spec_of
-from shardlint.model.mesh.table import made_meshes
+from shardlint.model.mesh.table import made_meshes, making_meshes
 from shardlint.model.values import Api, CallResult, Constant, Parameter, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
@@ -207,11 +207,27 @@ def _all_have_auto_axes(site: Site) -> bool:
 
 def _ask_all(site: Site) -> bool:
     for tests in (False, True):
-        made = made_meshes(site.program, site.file.path, tests)
-        found = [mesh for mesh in made if mesh is None or mesh.api != _NEVER_ENTERED]
+        found = [
+            kind
+            for file in making_meshes(site.program, site.file.path, tests)
+            for kind in (_kinds(site, file) if file is not None else ("",))
+        ]
         if found:
-            return all(mesh is not None and _has_auto_axes(site, mesh) for mesh in found)
+            return all(kind == "auto" or (kind and written_for_auto(site, kind)) for kind in found)
     return False
+
+
+def _kinds(site: Site, file: FileFacts) -> tuple[str, ...]:
+    """Of each mesh made in a file: "auto", what makes it if it is asked for no type of axes, or nothing."""
+
+    def kind(mesh: Mesh | None) -> str:
+        if mesh is None:
+            return ""
+        types = site.shardings.axis_types(mesh)
+        return "auto" if types == "auto" else mesh.api if mesh.axis_types == "default" else ""
+
+    made = [mesh for mesh in made_meshes(site.program, file) if mesh is None or mesh.api != _NEVER_ENTERED]
+    return site.program.of_file(file, "axes of its meshes", lambda: tuple(map(kind, made)))
 
 
 def to_set_mesh(site: Site, context: MeshContext) -> list[Edit] | None:

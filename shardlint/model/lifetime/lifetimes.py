@@ -7,6 +7,7 @@ outer loop comes to it again one turn is enough, and nesting costs no more than 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from shardlint.model.lifetime.buffers import Buffer, Memory, Story, Use, merged
 from shardlint.model.lifetime.donation import Donations
@@ -25,6 +26,7 @@ class Lifetimes:
     def __init__(self, donations: Donations) -> None:
         self.donations = donations
         self._known: Memo[ast.AST, Story] = Memo(donations.evaluator.project.needs)
+        self._donating: Memo[ast.AST, list[Scope]] = Memo(donations.evaluator.project.needs)
 
     def story(self, file: FileFacts, scope: Scope) -> Story:
         """What happens in one function or module."""
@@ -32,13 +34,14 @@ class Lifetimes:
 
     def stories(self, file: FileFacts) -> list[tuple[Scope, Story]]:
         """The functions of a file in which something is donated, and what happens there."""
-        found = []
+        scopes = self._donating.get(file.tree, lambda: list(self._find(file)))
+        return [(scope, self.story(file, scope)) for scope in scopes]
+
+    def _find(self, file: FileFacts) -> Iterator[Scope]:
         for scope in file.inner_scopes(file.module):
-            if scope.kind in ("module", "function") and any(
-                self.donations.of(file, call) is not None for call in _calls(scope)
-            ):
-                found.append((scope, self.story(file, scope)))
-        return found
+            if scope.kind in ("module", "function"):
+                if any(self.donations.of(file, call) is not None for call in _calls(scope)):
+                    yield scope
 
 
 def _calls(scope: Scope) -> list[ast.Call]:

@@ -32,15 +32,23 @@ _SAME = frozenset(("functools.partial", "jax.checkpoint", "jax.jit", "equinox.fi
 
 def only_run(evaluator: Evaluator, function: Function, parameter: str) -> bool:
     """Whether an argument is given to a model as its weights, and no result holds anything made of it in its shape."""
-    body = _Body(evaluator, function.place.file, function.node, parameter, 0)
+    body = _Body(evaluator, function.place.file, function.node, parameter, 0, {})
     return not body.returns() and body.ran
 
 
 class _Body:
     def __init__(
-        self, evaluator: Evaluator, file: FileFacts, node: Definition, parameter: str, depth: int
+        self,
+        evaluator: Evaluator,
+        file: FileFacts,
+        node: Definition,
+        parameter: str,
+        depth: int,
+        seen: dict[ast.AST, list[ast.Call | ast.NamedExpr]],
     ) -> None:
         self.evaluator = evaluator
+        self.seen = seen
+        """What is called and named in the expressions that were walked."""
         self.file = file
         self.node = node
         self.depth = depth
@@ -81,10 +89,14 @@ class _Body:
 
     def _called_with_it(self, expression: ast.expr) -> None:
         """`results.append(x)` puts it into `results`; `(y := x)` names it."""
-        for part in ast.walk(expression):
-            if isinstance(part, ast.NamedExpr) and self.made_of_it(part.value):
-                self.names.add(part.target.id)
-            elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
+        if expression not in self.seen:
+            parts = ast.walk(expression)
+            self.seen[expression] = [one for one in parts if isinstance(one, ast.Call | ast.NamedExpr)]
+        for part in self.seen[expression]:
+            if isinstance(part, ast.NamedExpr):
+                if self.made_of_it(part.value):
+                    self.names.add(part.target.id)
+            elif isinstance(part.func, ast.Attribute):
                 if part.func.attr not in _RUN and any(map(self.made_of_it, _arguments(part))):
                     self.names |= _roots(part.func.value) & _locals(self.file, self.node)
 
@@ -139,7 +151,7 @@ class _Body:
         """Whether a function of the project returns what may be made of a parameter."""
         if self.depth >= _DEPTH:
             return True
-        body = _Body(self.evaluator, inner.place.file, inner.node, parameter, self.depth + 1)
+        body = _Body(self.evaluator, inner.place.file, inner.node, parameter, self.depth + 1, self.seen)
         found = body.returns()
         self.ran = self.ran or body.ran
         return found

@@ -190,16 +190,18 @@ def _ever_given(program: Program, file: FileFacts, function: ast.FunctionDef, fl
     return False
 
 
-def made_meshes(program: Program, path: Path, tests: bool) -> Iterator[Mesh | None]:
-    """The meshes made in files that run with one, those of tests or all others; None where one cannot be told."""
+def making_meshes(program: Program, path: Path, tests: bool) -> Iterator[FileFacts | None]:
+    """The files that run with one and may make a mesh, tests or all others; None where they cannot be told."""
     for file in program.project.holding(path, tuple(f"{word}(" for word in _words(program))):
-        if file is None:
-            yield None
-            return
-        if program.project.is_test(file.path) is tests:
-            for call in _made(program, file):
-                for option in options(program.value(file, call)):
-                    yield mesh_of(option, program.evaluator)
+        if file is None or program.project.is_test(file.path) is tests:
+            yield file
+
+
+def made_meshes(program: Program, file: FileFacts) -> Iterator[Mesh | None]:
+    """The meshes made in a file; None where one cannot be told."""
+    for call in _made(program, file):
+        for option in options(program.value(file, call)):
+            yield mesh_of(option, program.evaluator)
 
 
 @dataclass(frozen=True)
