@@ -55,6 +55,8 @@ SETTINGS = {
     "extend": "Another settings file, whose settings hold where this one says nothing; paths count from this one.",
     "baseline": "The file of known findings, relative to the settings file; .shardlint-baseline.json without.",
     "jit-decorators": "Dotted names of the project's own functions that trace what they are given.",
+    "axis-names": "The names of all mesh axes of the project: see SL340.",
+    "banned-calls": "Full names, or module.* for all that a module has, and what to write instead: see SL005.",
     "mesh-makers": "Dotted names of the project's own functions that return a mesh, and its axes in order.",
 }
 

@@ -28,13 +28,13 @@ from shardlint.config.targets import KNOWN, parse_targets
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
 from shardlint.rewrite.fix import fix, wanted
+from shardlint.rules_api.headers import Header, header
 from shardlint.rules_api.registry import entries, proof_folders, rules
 from shardlint.rules_api.rule import Finding
 
 __all__ = ["Case", "Mark", "cases", "check_rule", "check_text", "run_proof"]
 
 MARKER = re.compile(r"#\s*([A-Z]{2,}\d{2,}(?:\s*,\s*[A-Z]{2,}\d{2,})*)\s*$")
-HEADER = re.compile(r"#\s*(targets|options):\s*(.*?)\s*$")
 WORDS = {"pedantic", "safe-only", "unsafe-fixes"}
 ROLES = ("bad", "good", "quiet")
 _NEWEST = {package: releases[-1] for package, releases in KNOWN.items()}
@@ -82,31 +82,25 @@ class Case:
         top = below or self.path
         return sorted(top.rglob("*.py")) if top.is_dir() else [top]
 
-    def header(self) -> dict[str, list[str]]:
-        """What its first lines say of targets and options."""
-        found: dict[str, list[str]] = {"targets": [], "options": []}
+    def header(self) -> Header:
+        """What its first lines say of targets, options and settings."""
         first = self.path / "__init__.py" if self.path.is_dir() else self.path
-        for line in first.read_text("utf-8").splitlines() if first.is_file() else ():
-            match = HEADER.match(line)
-            if match is None:
-                break
-            found[match[1]] += [part.strip() for part in match[2].split(",") if part.strip()]
-        return found
+        return header(first.read_text("utf-8") if first.is_file() else "")
 
     @property
     def safe_only(self) -> bool:
         """Whether only safe fixes are made."""
-        return "safe-only" in self.header()["options"]
+        return "safe-only" in self.header().options
 
     def options(self) -> Options:
         """How it is checked: for the newest releases, if it says no others."""
-        header = self.header()
-        unknown = set(header["options"]) - WORDS
+        said = self.header()
+        unknown = set(said.options) - WORDS
         assert not unknown, f"{self.path}: unknown options {unknown}; known are {sorted(WORDS)}"
         options = Options(
             select=(self.code,),
-            certainty=Certainty.POSSIBLE if "pedantic" in header["options"] else None,
-            targets={**_NEWEST, **parse_targets(header["targets"])},
+            certainty=Certainty.POSSIBLE if "pedantic" in said.options else None,
+            targets={**_NEWEST, **parse_targets(said.targets)},
         )
         if not self.beside:
             return options
@@ -127,6 +121,8 @@ class Case:
     def copied(self, folder: Path) -> Path:
         """A copy in a folder that is a project of its own: nothing else is seen from it."""
         (folder / "setup.cfg").touch()
+        if settings := self.header().toml:
+            (folder / "shardlint.toml").write_text(settings, "utf-8")
         target = folder / self.path.name
         if self.path.is_dir():
             shutil.copytree(self.path, target)

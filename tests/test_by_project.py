@@ -104,6 +104,74 @@ def test_an_annotated_field_is_a_mesh(write: Write) -> None:
     assert finding.fix is not None, finding.help
 
 
+SAID = {
+    "field of a base": "class B:\n    mesh: Mesh\n\n\nclass T(B):\n    def run(self):\n        with self.mesh:\n            time.time()\n",
+    "property": "class T:\n    @property\n    def mesh(self) -> Mesh:\n        return REG['a']\n\n    def run(self):\n        with self.mesh:\n            time.time()\n",
+    "property of what is held": "class M:\n    mesh: Mesh\n\n\nclass T:\n    def __init__(self, model: M):\n        self.model = model\n\n    @property\n    def mesh(self):\n        return self.model.mesh\n\n    def run(self):\n        with self.mesh:\n            time.time()\n",
+    "field of an object": "class C:\n    mesh: 'Mesh'\n\n\ndef main(cfg: C):\n    with cfg.mesh:\n        time.time()\n",
+    "name in __init__": "class T:\n    def __init__(self, reg):\n        self.mesh: Mesh = reg['a']\n\n    def run(self):\n        with self.mesh:\n            time.time()\n",
+    "method": "class T:\n    def get_mesh(self) -> Mesh:\n        return REG['a']\n\n    def run(self):\n        with self.get_mesh():\n            time.time()\n",
+    "function": "def get(n) -> Mesh:\n    return REG[n]\n\n\ndef main():\n    found = get(1)\n    with found:\n        time.time()\n",
+    "part of a result": "def get(n) -> tuple[Mesh, int]:\n    return REG[n]\n\n\ndef main():\n    m, n = get(1)\n    with m:\n        time.time()\n",
+    "name": "def main():\n    m: Mesh = REG[1]\n    with m:\n        time.time()\n",
+    "may be None": "def main(m: Mesh | None = None):\n    if m is None:\n        m = MESH\n    with m:\n        time.time()\n",
+    "callers": "def run(mesh):\n    with mesh:\n        time.time()\n\n\ndef main():\n    run(MESH)\n",
+    "callers of callers": "class T:\n    def __init__(self, mesh):\n        self.mesh = mesh\n\n    def run(self):\n        with self.mesh:\n            time.time()\n\n\ndef build(mesh):\n    return T(mesh)\n\n\ndef main():\n    build(mesh=MESH)\n",
+}  # fmt: skip
+NOT_SAID = {
+    "no annotation": "class T:\n    @property\n    def mesh(self):\n        return REG['a']\n\n    def run(self):\n        with self.mesh:\n            time.time()\n",
+    "several": "def main(*meshes: Mesh):\n    with meshes:\n        time.time()\n",
+    "another class": "class Mesh:\n    pass\n\n\ndef main(mesh: Mesh):\n    with mesh:\n        time.time()\n",
+    "one of two": "def main(a):\n    mesh: Mesh = REG[1]\n    if a:\n        mesh = REG[2]()\n    with mesh:\n        time.time()\n",
+    "or another manager": "import contextlib\n\n\ndef main(mesh: Mesh | None):\n    if mesh is None:\n        mesh = contextlib.nullcontext()\n    with mesh:\n        time.time()\n",
+    "another caller": "def run(mesh):\n    with mesh:\n        time.time()\n\n\ndef main(other):\n    run(MESH)\n    run(other)\n",
+    "another name": "def run(manager):\n    with manager:\n        time.time()\n\n\ndef main():\n    run(MESH)\n",
+    "another part": "def get(n) -> tuple[Mesh, int]:\n    return REG[n]\n\n\ndef main():\n    n, m = get(1)\n    with m:\n        time.time()\n",
+    "a tuple": "def get(n) -> tuple[Mesh, int]:\n    return REG[n]\n\n\ndef main():\n    with get(1):\n        time.time()\n",
+    "a coroutine": "async def get(n) -> Mesh:\n    return REG[n]\n\n\ndef main():\n    with get(1):\n        time.time()\n",
+    "a subclass's own": "class B:\n    mesh: Mesh\n\n\nclass T(B):\n    def __init__(self):\n        self.mesh = REG['a']\n\n    def run(self):\n        with self.mesh:\n            time.time()\n",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("code", SAID.values(), ids=SAID)
+def test_what_the_text_says_is_a_mesh(write: Write, code: str) -> None:
+    (finding,) = found(write({"x.py": HEAD + "REG = load()\n" + code, "pyproject.toml": ""}))
+    assert finding.fix is not None, finding.help
+
+
+@pytest.mark.parametrize("code", NOT_SAID.values(), ids=NOT_SAID)
+def test_what_it_does_not_say(write: Write, code: str) -> None:
+    assert not found(write({"x.py": HEAD + "REG = load()\n" + code, "pyproject.toml": ""}))
+
+
+SHARDED = "import contextlib\n\n\n@contextlib.contextmanager\ndef sharded():\n    start = time.time()\n    with MESH as mesh:\n        yield mesh, start\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "why"),
+    [
+        ("def main(x):\n    with sharded():\n        return jax.jit(lambda a: a)(x)\n", ""),
+        ("def main(x):\n    with sharded() as entered:\n        return put(x)\n\n\n"
+         "def put(x):\n    return jax.device_put(x, jax.devices()[0])\n", "puts an array on one device"),
+        ("def main(stack):\n    stack.enter_context(sharded())\n", "more than is looked at"),
+        ("", "more than is looked at"),
+    ],
+    ids=["harmless", "one device", "not a with", "no user"],
+)  # fmt: skip
+def test_what_a_generator_yields_to_runs_in_its_block(write: Write, code: str, why: str) -> None:
+    (finding,) = found(write({"x.py": HEAD + SHARDED + code, "pyproject.toml": ""}))
+    assert (finding.fix is None) == bool(why) and why in finding.help, finding.help
+
+
+def test_an_abstract_mesh_is_never_entered(write: Write) -> None:
+    code = (
+        "def shape(sizes, types):\n    return jax.sharding.AbstractMesh(sizes, ('x',), axis_types=types)\n\n\n"
+        "def main(mesh: Mesh):\n    with mesh:\n        time.time()\n"
+    )
+    (finding,) = found(write({"x.py": HEAD + code, "pyproject.toml": ""}))
+    assert finding.fix is not None, finding.help
+
+
 def test_either_of_two_meshes(write: Write) -> None:
     code = "OTHER = Mesh(np.array(jax.devices()), ('x',))\n\n\ndef main(a):\n    m = OTHER if a else MESH\n    with m:\n        print()\n"
     (finding,) = found(write({"x.py": HEAD + code, "pyproject.toml": ""}))

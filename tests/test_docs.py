@@ -33,6 +33,8 @@ pedantic = true
 exclude = ["vendored/"]
 jit-decorators = ["proj.utils.traced"]
 mesh-makers = {"proj.mesh.make" = ["data"]}
+axis-names = ["data", "model"]
+banned-calls = {"jax.device_put" = "use proj.place", "jax.experimental.*" = "ask first"}
 targets = {jax = "0.8", equinox = "0.13.8"}
 per-file-ignores = {"tests/*" = ["SL2"]}
 extend = "base.toml"

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from shardlint.engine.run import check
+from shardlint.rules_api.headers import header
 from shardlint.rules_api.pages import HEADINGS
 from shardlint.rules_api.registry import entries, rules
 from shardlint.rules_api.rule import Rule, Safety
-from shardlint.testing import HEADER, MARKER, Case
+from shardlint.testing import MARKER, Case
 from shardlint.verify.proofs import read_proof
 
 FIXTURES = Path(__file__).parent.parent / "fixtures"
@@ -128,13 +129,17 @@ def test_a_block_of_the_page_is_the_program_of_the_proof(
     assert len(blocks) == 1, f"{heading} is one whole program"
     case = Case(rule.code, FIXTURES / rule.code / name, beside=True)
     lines = case.path.read_text("utf-8").splitlines()
-    above = next(number for number, line in enumerate(lines) if HEADER.match(line) is None)
+    said = header(case.path.read_text("utf-8"))
+    above = len(lines) - len(said.text.splitlines())
     assert blocks[0].splitlines() == [MARKER.sub("", line).rstrip() for line in lines[above:]]
-    for said in (part for parts in case.header().values() for part in parts if name == "bad.py"):
-        assert said.replace("=", " ") in section[1], f"{heading} does not say {said}"
+    conditions = [*(part.replace("=", " ") for part in (*said.targets, *said.options)), *said.settings]
+    for condition in conditions if name == "bad.py" else ():
+        assert condition in section[1], f"{heading} does not say {condition}"
 
     file = tmp_path / "shown.py"
     file.write_text(blocks[0], "utf-8")
+    if said.settings:
+        (tmp_path / "shardlint.toml").write_text(said.toml, "utf-8")
     report = check([file], case.options())
     found = Counter(
         (one.source.position(finding.start)[0] + above, finding.rule.code)

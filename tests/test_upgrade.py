@@ -583,6 +583,22 @@ def test_without_an_obstacle_it_is_carried(write: Write) -> None:
 
 
 @pytest.mark.parametrize(
+    "given",
+    [
+        "flax.serialization.msgpack_restore(open('x', 'rb').read())",
+        "flax.traverse_util.unflatten_dict({('a',): np.ones(8)})",
+        "jax.device_get(jax.numpy.ones(8))",
+        "jax.tree.unflatten(made, [np.ones(8)])",
+    ],
+)
+def test_arrays_that_no_device_holds(write: Write, given: str) -> None:
+    import textwrap
+
+    text = textwrap.dedent(USES_A_MESH) + textwrap.dedent(RUN_IT.replace("np.ones(8)", given))
+    assert "with jax.set_mesh(mesh):" in carried(write({"main.py": f"import flax\n{text}"}))["main.py"]
+
+
+@pytest.mark.parametrize(
     ("more", "why"),
     [
         pytest.param(
@@ -646,7 +662,39 @@ def test_without_an_obstacle_it_is_carried(write: Write) -> None:
         ),
         pytest.param(
             RUN_IT + "\n\n    def enter(stack):\n        stack.enter_context(mesh)\n",
-            "a mesh is entered, but not by a `with` statement", id="by hand",
+            "a mesh is or may be entered, but not by a `with` statement of its own", id="by hand",
+        ),
+        pytest.param(
+            RUN_IT + "\n    MAIN = mesh\n\n\n    def enter(stack):\n        stack.enter_context(MAIN)\n",
+            "a mesh is or may be entered", id="by hand, under another name",
+        ),
+        pytest.param(
+            RUN_IT + "\n\n    def get() -> Mesh:\n        return made[0]\n\n\n    get().__enter__()\n",
+            "a mesh is or may be entered", id="by hand, of a function",
+        ),
+        pytest.param(
+            RUN_IT + "\n    import contextlib\n    with mesh if made else contextlib.nullcontext():\n        double(np.ones(8))\n",
+            "a mesh is or may be entered", id="on one way",
+        ),
+        pytest.param(
+            RUN_IT + "\n    import contextlib\n    MAIN = mesh\n    manager = MAIN if made else contextlib.nullcontext()\n"
+            "    with manager:\n        double(np.ones(8))\n",
+            "a mesh is or may be entered", id="on one way, by a name",
+        ),
+        pytest.param(
+            "\n    double = pjit(lambda x: 2 * x, in_shardings=P('data'))\n\n\n    def add(x):\n        return jax.jit(lambda a: a + 1)(x)\n\n\n"
+            "    with mesh:\n        double(add(np.ones(8)))\n        add(double(np.ones(8)))\n",
+            "an array made there is replicated over the mesh under jax.set_mesh", id="a fresh array, by one of two calls",
+        ),
+        pytest.param(
+            "\n    double = pjit(lambda x: 2 * x, in_shardings=P('data'))\n    with mesh:\n        tree = {}\n"
+            "        tree['a'] = jax.numpy.ones(8)\n        double(tree)\n",
+            "an array made there is replicated over the mesh under jax.set_mesh", id="a fresh array, put into a tree",
+        ),
+        pytest.param(
+            "\n    import loaders\n    double = pjit(lambda x: 2 * x, in_shardings=P('data'))\n    with mesh:\n"
+            "        double(loaders.load('x'))\n",
+            "the text does not show where `loaders.load('x')` comes from", id="an array of another library",
         ),
         pytest.param(
             RUN_IT + "\n    from jax.interpreters import pxla\n\n\n    def devices(x):\n"

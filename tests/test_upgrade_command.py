@@ -90,3 +90,27 @@ def test_no_code_is_taken_for_markdown(write: Write) -> None:
     ran = upgrade("--to", "jax=0.12", str(root))
     assert ran.returncode == 0
     assert "a*b`c.py ``\n" in ran.stdout
+
+
+def test_what_keeps_a_project_is_told_once(write: Write) -> None:
+    kept = "\n\ndef other(stack):\n    stack.enter_context(mesh)\n"
+    user = "from train import double, mesh\n\nwith mesh:\n    double([1])\n"
+    root = write({"train.py": TRAIN + kept, "user.py": user, "bad.py": "import jax\nx = (\n"})
+    out = upgrade("--to", "jax=0.12", str(root)).stdout
+    assert out.count("a mesh is or may be entered") == 1, out
+    sections = out.split("\n### ")
+    title = "What keeps SL315 legacy-mesh-context in "
+    assert sections[-1].startswith(title) and "train.py:16: a mesh is or may be entered" in sections[-1]
+    pointed = [one for one in sections if f'see "{title}' in one]
+    assert [one.splitlines()[0].rpartition("/")[2] for one in pointed] == ["train.py`", "user.py`"], out
+    assert out.count("bad.py") == 1 and "SL001" in out and "### Not checked" not in out
+
+
+def test_cells_of_notebooks_are_named(write: Write) -> None:
+    import json
+
+    cell = {"cell_type": "code", "id": "a", "metadata": {}, "outputs": [], "execution_count": None}
+    cells = [{**cell, "source": ["import jax\n", "\n", "x = jax.tree_map(abs, [1])\n"]}]
+    text = json.dumps({"cells": cells, "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    out = upgrade("--to", "jax=0.12", str(write({"a.ipynb": text}))).stdout
+    assert "- cell 1 line 3: SL901 api-removed" in out, out

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from shardlint import __version__
@@ -14,10 +14,12 @@ from shardlint.output import by_project
 from shardlint.output.printable import printable
 from shardlint.output.text import count
 from shardlint.rewrite.fix import FixedFile, FixReport, diff
-from shardlint.rules_api.rule import Finding
+from shardlint.rules_api.rule import TOGETHER, Finding
 from shardlint.source.text import Source
 
 _CODE = re.compile(r"(`[^`]*`)")
+# Where a reason stands: `line 6 of cell 9: `, `train.py:12: `, `a.ipynb:cell 9:6: `.
+_PLACE = re.compile(r"\A(?:line \d+(?: of cell \d+)?|[^:`]+:(?:cell \d+:)?\d+): ")
 # What Markdown would take for its own where it stands in prose.
 _MARKS = re.compile(r"([\\*<>\[\]|#~]|\b_|_\b)")
 
@@ -29,14 +31,17 @@ def upgraded(report: FixReport, targets: Mapping[str, str], written: bool) -> It
     yield f"## Upgrade to {said}\n"
     yield from _summary(report, targets, files, written)
     yield from _pins(report, targets)
+    groups = _kept(report, files, written)
     for file in sorted(files, key=lambda one: one.path.as_posix()):
         yield f"### {_code(file.path.as_posix())}\n"
         if file.problem:
             yield f"- [ ] {_prose(file.problem)}\n"
         else:
-            yield from _file(file, written)
-    yield from _obstacles(report, files, written)
-    yield from _unread(report)
+            yield from _file(file, written, groups)
+    for group in groups:
+        yield f"### {_kept_title(group)}\n"
+        yield "\n".join([*(f"- {_prose(one)}" for one in group.obstacles), ""])
+    yield from _unread(report, {file.path for file in files})
 
 
 def _summary(
@@ -77,7 +82,7 @@ def _pins(report: FixReport, targets: Mapping[str, str]) -> Iterator[str]:
         yield "\n".join(["### Releases", "", *lines, ""])
 
 
-def _file(file: FixedFile, written: bool) -> Iterator[str]:
+def _file(file: FixedFile, written: bool, groups: Sequence[by_project.Group]) -> Iterator[str]:
     done: dict[str, list[str]] = {}
     pairs = zip(file.done, file.done_at, strict=True)
     for finding, (before, after) in sorted(pairs, key=lambda pair: pair[1][written]):
@@ -86,7 +91,7 @@ def _file(file: FixedFile, written: bool) -> Iterator[str]:
     left: dict[str, list[str]] = {}
     source = file.after if written else file.before
     for finding in file.left if written else file.left_before:
-        left.setdefault(_left(finding), []).append(_place(source, finding.start))
+        left.setdefault(_left(finding, groups), []).append(_place(source, finding.start))
     lines = [f"- {_lines(places)}: {what}" for what, places in done.items()]
     lines += [f"- [ ] {_lines(places)}: {what}" for what, places in left.items()]
     yield "\n".join([*lines, ""])
@@ -104,25 +109,37 @@ def _done(finding: Finding) -> str:
     return text
 
 
-def _left(finding: Finding) -> str:
+def _left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
     label = f" {_prose(finding.label)}:" if finding.label else ""
     advice = finding.fix.message if finding.fix is not None else finding.help
+    head, together, reasons = advice.partition(f"{TOGETHER}: ")
+    below = next((group for group in groups if together and _told(reasons, group)), None)
+    if below is not None:
+        advice = f"{head}{TOGETHER}: see \"{_kept_title(below)}\""
     help = f" {_prose(advice[0].upper() + advice[1:])}" if advice else ""
     return f"**{finding.rule.code} {finding.rule.name}** ({finding.harm.value}){label} {_prose(finding.message)}{help}"
 
 
-def _obstacles(report: FixReport, files: Iterable[FixedFile], written: bool) -> Iterator[str]:
-    """What keeps a move that a whole project makes together."""
+def _kept(report: FixReport, files: Iterable[FixedFile], written: bool) -> list[by_project.Group]:
+    """What keeps moves that whole projects make together."""
     reports = [file.report(written) for file in files]
-    for group in by_project.grouped(reports, report.root).values():
-        if group.obstacles:
-            first = group.found[0].rule
-            yield f"### What keeps {first.code} {first.name} in {_code(shown_folder(group.root))}\n"
-            yield "\n".join([*(f"- {_prose(one)}" for one in group.obstacles), ""])
+    return [group for group in by_project.grouped(reports, report.root).values() if group.obstacles]
 
 
-def _unread(report: FixReport) -> Iterator[str]:
-    lines = [f"- {_code(path.as_posix())}: {_prose(why)}" for path, why in report.skipped]
+def _kept_title(group: by_project.Group) -> str:
+    first = group.found[0].rule
+    return f"What keeps {first.code} {first.name} in {_code(shown_folder(group.root))}"
+
+
+def _told(reasons: str, group: by_project.Group) -> bool:
+    """Whether the first of the reasons that a finding names stands in what is told of a project."""
+    first = _PLACE.sub("", reasons)
+    return any(first.startswith(_PLACE.sub("", one)) for one in group.obstacles)
+
+
+def _unread(report: FixReport, told: Collection[Path]) -> Iterator[str]:
+    """What was not checked, but for what the files' own findings say."""
+    lines = [f"- {_code(path.as_posix())}: {_prose(why)}" for path, why in report.skipped if path not in told]
     lines += [f"- {_code(path.as_posix())}: {_prose(fault.reason)}" for path, fault in report.faults]
     lines += [f"- {_code(path.as_posix())}: no such file or directory" for path in report.missing]
     if lines:
@@ -131,11 +148,13 @@ def _unread(report: FixReport) -> Iterator[str]:
 
 def _place(source: Source, offset: int) -> str:
     cell, line, _ = source.place(offset)
-    return str(line) if cell is None else f"cell {cell}:{line}"
+    return str(line) if cell is None else f"cell {cell} line {line}"
 
 
 def _lines(places: list[str]) -> str:
     each = list(dict.fromkeys(places))
+    if each[0].startswith("cell "):
+        return ", ".join(each)
     return f"line {each[0]}" if len(each) == 1 else f"lines {', '.join(each)}"
 
 

@@ -8,12 +8,21 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class OwnNames:
-    """Dotted names of functions that are known by what the settings say of them, not by their text."""
+    """What the settings say of dotted names, of functions that their text does not explain, and of mesh axes."""
 
     jits: frozenset[str] = frozenset()
     """What traces the function it is given, as `jax.jit` does."""
     meshes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """What returns a `jax.sharding.Mesh`, with the names of its axes in order."""
+    axes: tuple[str, ...] = ()
+    """The names of all mesh axes there are; none: that is not said."""
+    banned: Mapping[str, str] = field(default_factory=dict)
+    """What is not to be used, or `module.*` for all of a module, and what to write instead."""
+
+    @property
+    def waking(self) -> tuple[str, ...]:
+        """What of it decides which rules are asked, and where: equal where they are asked alike."""
+        return (*(["axis-names"] if self.axes else []), *sorted(self.banned))
 
 
 NO_OWN_NAMES = OwnNames()

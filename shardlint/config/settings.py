@@ -42,6 +42,10 @@ class Settings:
     """The file of known findings, relative to the settings file."""
     mesh_makers: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Dotted names of the project's own functions that return a mesh, with the names of its axes in order."""
+    axis_names: tuple[str, ...] = ()
+    """The names of all mesh axes of the project."""
+    banned_calls: dict[str, str] = field(default_factory=dict)
+    """Full names that the project does not use, with what to write instead."""
     given: bool = False
     """Whether the command line names the file: its patterns are relative to the current folder."""
 
@@ -53,7 +57,9 @@ class Settings:
     @property
     def own_names(self) -> OwnNames:
         """What the settings say of the project's own functions."""
-        return OwnNames(frozenset(self.jit_decorators), self.mesh_makers)
+        return OwnNames(
+            frozenset(self.jit_decorators), self.mesh_makers, self.axis_names, self.banned_calls
+        )
 
     @property
     def name(self) -> str:
@@ -70,6 +76,8 @@ _EXAMPLES = {
     "per-file-ignores": '{"tests/**" = ["SL2"]}',
     "jit-decorators": '["mylib.utils.my_jit"]',
     "mesh-makers": '{"mylib.mesh.make" = ["data", "model"]}',
+    "axis-names": '["data", "fsdp", "model"]',
+    "banned-calls": '{"jax.device_put" = "use mylib.place, which keeps the mesh"}',
     "extend-select": '["SL654"]',
     "extend": '"../shardlint.toml"',
     "baseline": '".shardlint-baseline.json"',
@@ -131,6 +139,12 @@ def _settings(path: Path, table: dict[str, Any]) -> Settings:
     values: dict[str, Any] = {**_extended(path, table, ()), "path": path}
     if values.get("pedantic") and values.get("certainty", Certainty.POSSIBLE) is not Certainty.POSSIBLE:
         raise BadSettings(f'{path}: pedantic means certainty = "possible"; leave one of the two out')
+    axes = values.get("axis_names", ())
+    for name, made in values.get("mesh_makers", {}).items() if axes else ():
+        strange = next((axis for axis in made if axis not in axes), None)
+        if strange is not None:
+            said = f"mesh-makers.{name} names the axis {strange!r}, which is not among axis-names"
+            raise BadSettings(f"{path}: {said}; {meant(strange, axes)}")
     return Settings(**values)
 
 
@@ -149,10 +163,17 @@ def _extended(path: Path, table: dict[str, Any], below: tuple[str, ...]) -> dict
                 raise BadSettings(f"{path}: extend names {value!r}, and there is no such file")
             values = {**_extended(base, _table(base) or {}, (*below, here)), **values}
         elif key in _KEYS:
-            values[_KEYS[key]] = _read(path, key, value)
+            try:
+                values[_KEYS[key]] = _read(path, key, value)
+            except BadSettings as error:
+                from shardlint.config.lines import with_line
+
+                raise BadSettings(with_line(path, key, str(error))) from None
         elif key != "verify":  # fixtures, read by `shardlint verify`
+            from shardlint.config.lines import with_line
+
             hint = meant(key.replace("_", "-"), [*_KEYS, EXTEND])
-            raise BadSettings(f"{path}: unknown setting {key!r}; {hint}")
+            raise BadSettings(with_line(path, key, f"{path}: unknown setting {key!r}; {hint}"))
     return values
 
 
@@ -188,7 +209,29 @@ def _read(path: Path, key: str, value: object) -> object:
                     for name, axes in value.items()
                 }
             raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
+        case "banned-calls":
+            if isinstance(value, dict):
+                return {name: _banned(path, f"{key}.{name}", name, said) for name, said in value.items()}
+            raise BadSettings(f"{path}: {key} is {value!r}; write a table such as {_EXAMPLES[key]}")
+        case "axis-names":
+            axes = _strings(path, key, value, _EXAMPLES[key])
+            if len(set(axes)) == len(axes) and all(axes):
+                return axes
+            raise BadSettings(f"{path}: {key} is {value!r}; write each name once, such as {_EXAMPLES[key]}")
     return _strings(path, key, value, _EXAMPLES[key])
+
+
+def _banned(path: Path, key: str, name: str, said: object) -> str:
+    """What to write in place of a name that is banned."""
+    parts = name.removesuffix(".*").split(".")
+    if not all(part.isidentifier() for part in parts) or (len(parts) == 1 and not name.endswith(".*")):
+        shown = "write a full name such as jax.device_put, or jax.experimental.* for all that a module has"
+        raise BadSettings(f"{path}: {key} is no full name; {shown}, in quotes")
+    if isinstance(said, str) and said.strip():
+        return said.strip()
+    raise BadSettings(
+        f'{path}: {key} is {said!r}; write what to use instead, as in {_EXAMPLES["banned-calls"]}'
+    )
 
 
 def _targets(path: Path, table: dict[str, Any]) -> dict[str, str]:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
+from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.config.targets import Targets
+from shardlint.engine.named import found_in
 from shardlint.model import Program, api
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
 from shardlint.rules_api.rule import (
@@ -21,6 +23,7 @@ from shardlint.rules_api.rule import (
     Keywords,
     Lines,
     Methods,
+    Names,
     Rule,
     Statements,
     Takes,
@@ -73,6 +76,7 @@ class RuleIndex:
 
     calls: dict[str, list[Rule]] = field(default_factory=dict)
     uses: dict[str, list[Rule]] = field(default_factory=dict)
+    names: dict[str, list[Rule]] = field(default_factory=dict)
     methods: dict[str, list[Rule]] = field(default_factory=dict)
     attributes: dict[str, list[Rule]] = field(default_factory=dict)
     keywords: dict[str, list[Rule]] = field(default_factory=dict)
@@ -87,11 +91,13 @@ class RuleIndex:
     """The least certainty of findings that are wanted."""
 
     @classmethod
-    def of(cls, rules: Iterable[Rule], least: Certainty = Certainty.POSSIBLE) -> RuleIndex:
-        """Index the rules by the names they trigger on."""
+    def of(
+        cls, rules: Iterable[Rule], least: Certainty = Certainty.POSSIBLE, own: OwnNames = NO_OWN_NAMES
+    ) -> RuleIndex:
+        """Index the rules by the names they trigger on in a project whose settings say this."""
         index = cls(least=least)
         for rule in rules:
-            for trigger in rule.triggers:
+            for trigger in rule.woken_by(own):
                 table = index._table(trigger)
                 for name in trigger.names:
                     table.setdefault(name, []).append(rule)
@@ -120,6 +126,8 @@ class RuleIndex:
             return self.imports
         if isinstance(trigger, Takes):
             return self.takes
+        if isinstance(trigger, Names):
+            return self.names
         return self.calls if isinstance(trigger, Calls) else self.uses
 
     @cached_property
@@ -152,13 +160,13 @@ class RuleIndex:
         return tuple(Word(*key, frozenset(found[key])) for key in sorted(found))
 
 
-def screens(least: Certainty) -> tuple[Screen, dict[str, Screen]]:
+def screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> tuple[Screen, dict[str, Screen]]:
     """The screen of all rules there are, and of those left in a project that does not import a module they ask for."""
     from shardlint.rules_api.registry import entries, made
 
     asked = [rule for rule in made(entries().keys()) if wanted(rule, least)]
-    return RuleIndex.of(asked).screen, {
-        module: RuleIndex.of(left).screen for module, left in without_modules(asked).items()
+    return RuleIndex.of(asked, own=own).screen, {
+        module: RuleIndex.of(left, own=own).screen for module, left in without_modules(asked).items()
     }
 
 
@@ -179,7 +187,8 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
         return (name,)
     if isinstance(trigger, Statements | Lines | Takes):
         return (ANY,)
-    return (name.partition(".")[0] if not isinstance(trigger, _ON_ANYTHING) and _is_plain(word) else "",)
+    anywhere = isinstance(trigger, (*_ON_ANYTHING, Names)) or not _is_plain(word)
+    return ("" if anywhere else name.partition(".")[0],)
 
 
 def _is_plain(word: str) -> bool:
@@ -203,6 +212,8 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         return {LINE + b"\0".join(text.encode() for text in (trigger.file_says, saying, name))}
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}
+    if isinstance(trigger, Names):
+        return None  # a module of the project may hand it on
     if isinstance(trigger, Calls):
         if trigger.file_says:
             return {text.encode() for text in trigger.file_says}
@@ -233,7 +244,7 @@ def _words(trigger: Trigger, name: str) -> set[str]:
         return {_WITH if isinstance(trigger, Withs) else _IMPORT}
     bare = name.removesuffix(".*")
     words = {bare.rpartition(".")[2]}
-    return words | _SPELLINGS.get(bare, set()) if isinstance(trigger, Calls) else words
+    return words | _SPELLINGS.get(bare, set()) if isinstance(trigger, Calls | Names) else words
 
 
 def sites(
@@ -253,7 +264,7 @@ def sites(
         else:
             names.append(word)
     mentioned: dict[ast.AST, set[Rule]] = {}
-    for node, rules in _mentions(file, names):
+    for node, rules in _mentions(file, names, frozenset(chain(*index.names.values()))):
         mentioned.setdefault(node, set()).update(rules)
     for node, asking in mentioned.items():
         for syntax, named, form, triggered in _at(program, file, node, index):
@@ -314,8 +325,13 @@ def _is_near(file: FileFacts, rule: Rule, pattern: str) -> bool:
     return any(not near or re.search(near, file.source.text) for near in asked)
 
 
-def _mentions(file: FileFacts, words: Iterable[Word]) -> Iterator[tuple[ast.AST, frozenset[Rule]]]:
-    """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`)."""
+def _mentions(
+    file: FileFacts, words: Iterable[Word], following: frozenset[Rule]
+) -> Iterator[tuple[ast.AST, frozenset[Rule]]]:
+    """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`).
+
+    For the rules of `following` also mentions of what is taken from a module that one of the words names.
+    """
     todo = list(words)
     seen = set(todo)
     anyway = {word.word for word in todo if not word.beside}
@@ -327,16 +343,18 @@ def _mentions(file: FileFacts, words: Iterable[Word]) -> Iterator[tuple[ast.AST,
             if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
                 continue
             yield node, word.rules
-            for alias in _aliases(file, node):
-                more = Word(alias, beside, word.rules)
+            named = isinstance(node, ast.alias) and node.asname is None and node.name != word.word
+            rules = word.rules & following if named else word.rules
+            for alias in _aliases(file, node, named and bool(rules)):
+                more = Word(alias, beside, rules)
                 if more not in seen:
                     seen.add(more)
                     todo.append(more)
 
 
-def _aliases(file: FileFacts, node: ast.AST) -> Iterator[str]:
-    if isinstance(node, ast.alias) and node.asname:
-        yield node.asname
+def _aliases(file: FileFacts, node: ast.AST, named: bool) -> Iterator[str]:
+    if isinstance(node, ast.alias) and (node.asname or named):
+        yield node.asname or node.name
     parent = file.parent(node)
     if isinstance(parent, ast.Call) and parent.args[:1] == [node] and last_name(parent.func) == "partial":
         node, parent = parent, file.parent(parent)  # `pmap = functools.partial(jax.pmap, axis_name="batch")`
@@ -358,6 +376,8 @@ def _at(program: Program, file: FileFacts, node: ast.AST, index: RuleIndex) -> I
         taken = _imported(file, node)
         if taken is not None:
             yield node, taken, "import", _users(index, taken.written)
+            for named in found_in(index.names, program, file, taken):
+                yield node, named, "import", index.names[named.name]
         return
     if isinstance(node, ast.keyword) and node.arg in index.keywords:
         call = file.parent(node)
@@ -368,6 +388,8 @@ def _at(program: Program, file: FileFacts, node: ast.AST, index: RuleIndex) -> I
     if isinstance(node, ast.Attribute) and (node.attr in index.methods or node.attr in index.attributes):
         yield from _on_a_value(program, file, node, index)
     for option in options(program.value(file, node)):
+        for named in found_in(index.names, program, file, option) if index.names else ():
+            yield node, named, "name", index.names[named.name]
         option, bound = _unbound(option)
         if not isinstance(option, Api):
             continue

@@ -32,7 +32,10 @@ from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_by
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts, NotParsed, check_parses
 
-_OWN = frozenset({"SL001", "SL002", "SL003"})
+_OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
+# What rules trigger on takes longer to say than a small project takes to check, and a fix makes many checkers.
+_INDICES: dict[tuple[tuple[type[Rule], ...], Certainty, tuple[str, ...]], RuleIndex] = {}
+_MOST_INDICES = 24
 _IN_A_STRING = regex(r": (?:\((?:unicode|value) error\)|bytes can only contain ASCII)")
 
 
@@ -81,7 +84,6 @@ class Checker:
         self._answers: dict[ScopeKey, Answers] = dict(answers or {})
         """What is known of searches through a project, from an earlier run."""
         self._scopes: dict[ScopeKey, _Scope] = {}
-        self._indices: dict[tuple[frozenset[str], Certainty], RuleIndex] = {}
         self._real: dict[str, str] = {}
         self._last: _Scope | None = None
         self.pause: Callable[[], None] = lambda: None
@@ -96,11 +98,12 @@ class Checker:
         of, by `dispose`, before another is made of it.
         """
         after = Checker(self.options, overlay, self._places)
-        after._indices, after._real, after.pause = self._indices, self._real, self.pause
+        after._real, after.pause = self._real, self.pause
         gone: frozenset[Need] = frozenset()
         for key, scope in self._scopes.items():
             project, moved = again(scope.program.project, overlay, changed, files.get(key[1]))
             program = Program(project.root, overlay, scope.settings.own_names, project)
+            program.inherit(scope.program, moved | frozenset(changed))
             after._scopes[key] = replace(scope, program=program)
             gone |= moved
         return after, gone | frozenset(changed)
@@ -189,20 +192,25 @@ class Checker:
             settings,
             frozenset(rule.code for rule in rules),
             reported,
-            self._index(rules),
-            self._index([rule for rule in ever if wanted(rule, sure)]),
-            self._index(asked, sure),
+            self._index(rules, settings),
+            self._index([rule for rule in ever if wanted(rule, sure)], settings),
+            self._index(asked, settings, sure),
             targets,
             program,
             sure,
             ignores,
         )
 
-    def _index(self, rules: Sequence[Rule], sure: Certainty = Certainty.POSSIBLE) -> RuleIndex:
-        key = frozenset(rule.code for rule in rules), sure
-        if key not in self._indices:
-            self._indices[key] = RuleIndex.of(tuple(rules), sure)
-        return self._indices[key]
+    def _index(
+        self, rules: Sequence[Rule], settings: Settings, sure: Certainty = Certainty.POSSIBLE
+    ) -> RuleIndex:
+        own = settings.own_names
+        key = tuple(type(rule) for rule in rules), sure, own.waking
+        if key not in _INDICES:
+            if len(_INDICES) >= _MOST_INDICES:
+                _INDICES.clear()
+            _INDICES[key] = RuleIndex.of(tuple(rules), sure, own)
+        return _INDICES[key]
 
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
         """Check one file, or other text in its place."""
@@ -327,7 +335,7 @@ class Checker:
         kept = [
             replace(finding, rests=_files(needs, rests[place], facts.path))
             for place, finding in found.items()
-            if finding.rule.code not in faults
+            if finding.rule.code not in faults and not _said(found, finding)
         ]
         return sorted(kept, key=_place)
 
@@ -355,6 +363,13 @@ class Checker:
             harm=FileNotParsed.harm,
         )  # fmt: skip
         return FileReport(path, source, [finding])
+
+
+def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:
+    """Whether another rule, which says more of a place, is as sure of something there."""
+    before = finding.rule.behind if isinstance(finding.rule, type) else ()
+    others = (found.get((code, finding.start, finding.end)) for code in before)
+    return any(other is not None and other.certainty.meets(finding.certainty) for other in others)
 
 
 def _files(needs: Needs, numbers: set[int], own: Path) -> tuple[str, ...]:

@@ -23,7 +23,7 @@ from shardlint.model.mesh.mappings import AxisMappings, Mappings
 from shardlint.model.mesh.meshes import AxisTypes
 from shardlint.model.mesh.table import SharedMesh, shared_meshes
 from shardlint.model.modules import Modules
-from shardlint.model.needs import Memo
+from shardlint.model.needs import GROUPS, Memo, Need
 from shardlint.model.project import Project
 from shardlint.model.traced import Region, Tracing
 from shardlint.model.values import Place, Value
@@ -54,6 +54,8 @@ class Program:
         self._answers: Memo[Hashable, object] = Memo(self.project.needs)
         self.own = own
         self.needs = self.project.needs
+        self._lent: dict[Hashable, tuple[object, frozenset[Need]]] = {}
+        """What `once` and `of_file` came to before some files changed, where it does not rest on these."""
         self._meshes: Memo[tuple[int, AxisTypes], tuple[SharedMesh, ...]] = Memo(self.needs)
         self._start()
 
@@ -188,5 +190,27 @@ class Program:
 
         The answer must hold no node of a file, and say nothing of the file itself.
         """
-        key = self.project.together(file.path, joined), joined, question
+        return self._kept((self.project.together(file.path, joined), joined, question), answer)
+
+    def of_file(self, file: FileFacts, question: Hashable, answer: Callable[[], Answer]) -> Answer:
+        """What a rule's question to one file comes to, with the same promise: no node, and nothing of who asks."""
+
+        def made() -> Answer:
+            self.needs.note(file.path)
+            return answer()
+
+        return self._kept((file.path, question), made)
+
+    def _kept(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:
+        if key in self._lent and key not in self._answers:
+            self._answers.lend(key, *self._lent[key])
         return cast(Answer, self._answers.get(key, answer))
+
+    def inherit(self, before: Program, gone: frozenset[Need]) -> None:
+        """Take over answers that hold no node from a program before some files changed, as long as they hold here."""
+        if GROUPS in gone:  # they are remembered by which files run together
+            return
+        known = dict(before._lent)
+        for key, answer, needed in before._answers.named(but=known):
+            known[key] = answer, frozenset(needed)
+        self._lent = {key: one for key, one in known.items() if gone.isdisjoint(one[1])}

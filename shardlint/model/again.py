@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
-from shardlint.model.needs import Need
+from shardlint.model.needs import GROUPS, Need
 from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, holds
 from shardlint.source.text import Source
-
-GROUPS: Need = (TOGETHER,)
-"""Stands, among what is no longer so, for all questions which files run together."""
 
 
 def again(

@@ -7,13 +7,15 @@ some answer needs. A set names sets in it by their numbers, so that a chain of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 Need = Path | tuple[str, ...]
 """A file, or a question: its kind and what is asked."""
 
+GROUPS: Need = ("together",)
+"""Stands, among what is no longer so, for all questions which files run together."""
 GIVEN: Need = ("given",)
 """What answers need that may be others where a call in sight is looked at: a parameter, a default."""
 
@@ -109,9 +111,10 @@ class Needs:
             self.note(need)
         for answers, entries in named:
             for key, answer, needed in entries:
-                answers.keep(key, answer, self._of(needed))
+                answers.keep(key, answer, self.of(needed))
 
-    def _of(self, named: Iterable[Need]) -> int:
+    def of(self, named: Iterable[Need]) -> int:
+        """The number of a set of needs."""
         before = self.begin()
         for need in named:
             self.note(need)
@@ -173,10 +176,15 @@ class Memo(Generic[Key, Answer]):
         """Remember an answer."""
         self._known[key] = (answer, needed)
 
-    def named(self) -> Iterator[tuple[Key, Answer, tuple[Need, ...]]]:
-        """The answers, and what each needed."""
+    def named(self, but: Container[Key] = ()) -> Iterator[tuple[Key, Answer, tuple[Need, ...]]]:
+        """The answers, but those to some questions, and what each needed."""
         for key, (answer, needed) in self._known.items():
-            yield key, answer, self.needs.whole((needed,))
+            if key not in but:
+                yield key, answer, self.needs.whole((needed,))
+
+    def lend(self, key: Key, answer: Answer, needed: Iterable[Need]) -> None:
+        """Remember an answer that was made for another project, of which what it needed is the same here."""
+        self._known[key] = (answer, self.needs.of(needed))
 
     def begin(self, key: Key, answer: Answer) -> None:
         """What to answer for now to whoever asks on the way to the answer, which `make` makes."""

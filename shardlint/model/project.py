@@ -202,6 +202,13 @@ class Project:
         """Whether a file or any that runs with it holds a dotted name; True also in a project too large to search."""
         return self._is_there(path, ("anywhere", text))
 
+    def holds(self, path: Path, *texts: str) -> bool:
+        """Whether a file or any that runs with it holds one of some texts; True also in a project too large to search.
+
+        A text that begins with `(?` is a regular expression.
+        """
+        return self._is_there(path, ("holding", *texts))
+
     def mentioning(self, path: Path, text: str) -> list[Path]:
         """The files that run with one and hold a dotted name; none in a project too large to search."""
         return self._near(path, self._whole(("anywhere", text)))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from shardlint.config.certainty import Certainty
+from shardlint.rules_api.headers import header
 from shardlint.rules_api.ledger import HEAD, entries, figures, table
 from shardlint.rules_api.registry import proof_folders
 from shardlint.rules_api.rule import Rule
@@ -27,7 +28,6 @@ _FIX = {
 _SECTION = regex(r"^## (.+)\n", re.MULTILINE)
 # Comments in a proof's programs for those who check them: fixtures/README.md describes them.
 _MARKER = regex(r"[ \t]+#\s*[A-Z]+[0-9]+(?:\s*,\s*[A-Z]+[0-9]+)*[ \t]*$", re.MULTILINE)
-_HEADER = regex(r"^# (targets|options):[ \t]*(.*?)[ \t]*\n")
 
 
 @dataclass(frozen=True)
@@ -35,22 +35,19 @@ class Program:
     """A program of a proof as a page shows it: without markers and headers.
 
     `targets` are the releases it is checked for where they are not the newest, such as "flax=0.11.2", and `options`
-    the options it is checked with.
+    the options it is checked with; `settings` are lines of a shardlint.toml.
     """
 
     text: str
     targets: tuple[str, ...] = ()
     options: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
 
 
 def program(file: Path) -> Program:
     """A program of a proof, read for its page. Raises `OSError` where it is not there."""
-    text = file.read_text("utf-8")
-    said: dict[str, list[str]] = {"targets": [], "options": []}
-    while (header := _HEADER.match(text)) is not None:
-        said[header[1]] += [part.strip() for part in header[2].split(",") if part.strip()]
-        text = text[header.end() :]
-    return Program(_MARKER.sub("", text), tuple(said["targets"]), tuple(said["options"]))
+    said = header(file.read_text("utf-8"))
+    return Program(_MARKER.sub("", said.text), said.targets, said.options, said.settings)
 
 
 def page(rule: type[Rule]) -> str:
@@ -63,6 +60,7 @@ def page(rule: type[Rule]) -> str:
             f"certainty: {_certainty(rule)}",
             f"holds for: {told}",
             f"fix: {_FIX[rule.fixes]}",
+            *([f"only with the setting: `{rule.setting}`"] if rule.setting else ()),
             *([f"stability: {rule.stability()}"] if rule.stability() != "stable" else ()),
         )
     )
@@ -93,6 +91,7 @@ def _conditions(shown: Program) -> Iterator[str]:
     releases = ", ".join(target.replace("=", " ") for target in shown.targets)
     parts = [f"for {releases}"] if releases else []
     parts += [f"with `--{option.replace('=', ' ')}`" for option in shown.options]
+    parts += [f"with the setting `{setting}`" for setting in shown.settings]
     if parts:
         yield f"Reported {' and '.join(parts)}:"
 

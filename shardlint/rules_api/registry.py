@@ -30,6 +30,7 @@ _OWN = {
     "SL001": "shardlint.rules_api.builtin:FileNotParsed",
     "SL002": "shardlint.rules_api.builtin:UnusedSuppression",
     "SL003": "shardlint.rules_api.builtin:SuppressionWithoutReason",
+    "SL005": "shardlint.rules_api.builtin:BannedCall",
 }
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from shardlint.config.certainty import Certainty
+from shardlint.config.own_names import OwnNames
 
 if TYPE_CHECKING:
     from shardlint.rules_api.site import Site
@@ -26,6 +27,7 @@ __all__ = [
     "Lines",
     "Methods",
     "Named",
+    "Names",
     "Rule",
     "Safety",
     "Statements",
@@ -100,6 +102,10 @@ class Fix:
     together: tuple[str, ...] = ()
     uncovers: tuple[str, ...] = ()
     needs: tuple[Needed, ...] = ()
+
+
+TOGETHER = "all of it moves together or nothing does"
+"""What a finding says that a whole project moves with; what keeps it follows, or stands once for the project."""
 
 
 @dataclass(frozen=True)
@@ -213,6 +219,19 @@ class Keywords(_Called):
 
 
 @dataclass(frozen=True)
+class Names:
+    """Trigger wherever one of these full names is read, of a library or of the project, and where one is imported.
+
+    However it is called there, and whichever module hands it on. One ending in `.*` stands for all that a module has.
+    """
+
+    names: tuple[str, ...]
+
+    def __init__(self, *names: str) -> None:
+        object.__setattr__(self, "names", names)
+
+
+@dataclass(frozen=True)
 class Withs:
     """Trigger on the items of `with` statements that say one of these words, a capital first letter or not."""
 
@@ -283,7 +302,7 @@ Form = Literal[
 """What a trigger came upon (see `Site`)."""
 
 
-Trigger = Calls | Uses | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
+Trigger = Calls | Uses | Names | Imports | Methods | Attributes | Keywords | Withs | Statements | Lines | Takes
 
 
 class Rule(ABC):
@@ -330,6 +349,15 @@ class Rule(ABC):
     What calls alone prove on a way is proven; what rests on a default or a test is likely at most. Neither has a fix.
     Not for a rule that takes it for evidence that something is not there.
     """
+
+    setting: ClassVar[str] = ""
+    """The setting that it rests on: where a project does not give it, the rule is not asked."""
+    behind: ClassVar[tuple[str, ...]] = ()
+    """Codes of rules that say more of a place: where one of them is as sure of something there, this one is silent."""
+
+    def woken_by(self, own: OwnNames) -> tuple[Trigger, ...]:
+        """What triggers it in a project whose settings say this."""
+        return self.triggers if not self.setting or self.setting in own.waking else ()
 
     @classmethod
     def ceiling(cls) -> Certainty:

@@ -21,7 +21,6 @@ from shardlint.verify.report import FAIL, PASS, SKIP, Failure, Result
 
 LEVEL = "check"
 _MARKER = regex(r"#\s*([A-Z]+\d+(?:\s*,\s*[A-Z]+\d+)*)\s*$")
-_HEADER = regex(r"#\s*(targets|options):\s*(.*?)\s*$")
 _START_SECONDS, _SECONDS = 60.0, 20.0
 
 
@@ -109,27 +108,25 @@ def _findings(code: str, program: Path) -> list[int] | str:
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import KNOWN, parse_targets
     from shardlint.engine.run import Options, check
+    from shardlint.rules_api.headers import header
 
-    header: dict[str, list[str]] = {"targets": [], "options": []}
-    for line in program.read_text("utf-8").splitlines():
-        match = _HEADER.match(line)
-        if match is None:
-            break
-        header[match[1]] += [part.strip() for part in match[2].split(",") if part.strip()]
+    said = header(program.read_text("utf-8"))
     newest = {package: releases[-1] for package, releases in KNOWN.items()}
     options = Options(
         select=(code,),
-        certainty=Certainty.POSSIBLE if "pedantic" in header["options"] else None,
-        targets={**newest, **parse_targets(header["targets"])},
+        certainty=Certainty.POSSIBLE if "pedantic" in said.options else None,
+        targets={**newest, **parse_targets(said.targets)},
     )
     with tempfile.TemporaryDirectory(prefix="shardlint-") as folder:
         Path(folder, "setup.cfg").touch()  # a project of its own
+        if said.settings:
+            Path(folder, "shardlint.toml").write_text(said.toml, "utf-8")
         copy = Path(folder, program.name)
         shutil.copyfile(program, copy)
         report = check([copy], options)
         if report.skipped or not report.files:
-            said = [reason.partition("please report it: ")[2] or reason for _, reason in report.skipped]
-            reasons = "; ".join(said) or "it was not read"
+            why = [reason.partition("please report it: ")[2] or reason for _, reason in report.skipped]
+            reasons = "; ".join(why) or "it was not read"
             return f"{program.name} was not checked: {reasons}"
         if report.faults:
             reasons = "; ".join(

@@ -22,6 +22,7 @@ from shardlint_rules.jit.repeated import is_test
 
 _MAP = "jax.tree.map"
 _HALIAX = ("haliax.shard", "haliax.auto_sharded")
+_EINSHARD = "einshard.einshard"
 # `jax.set_mesh(mesh)` is not here: as a statement it sets the mesh.
 _MANAGERS = (
     "jax.sharding.use_mesh",
@@ -42,11 +43,11 @@ class DiscardedPlacement(Rule):
     """The result of a placement or constraint is thrown away.
 
     ## What it does
-    Reports `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard` and `hax.shard` whose result is dropped,
-    or bound to a name that is never read; and a mesh context manager called as a statement (`use_mesh(mesh)`), which
-    enters nothing. Also, as statements, collectives (`jax.lax.pmean(grads, "batch")`), `replicate` and `unreplicate`, a
-    count of devices in `if n is None: jax.local_device_count()`, and functions of the project, named like those that
-    place, that only return another array.
+    Reports `device_put`, `with_sharding_constraint`, `filter_shard`, `reshard`, `hax.shard` and `einshard` whose result
+    is dropped, or bound to a name that is never read; and a mesh context manager called as a statement
+    (`use_mesh(mesh)`), which enters nothing. Also, as statements, collectives (`jax.lax.pmean(grads, "batch")`),
+    `replicate` and `unreplicate`, a count of devices in `if n is None: jax.local_device_count()`, and functions of the
+    project, named like those that place, that only return another array.
 
     ## Why it hurts
     Arrays do not change: all of these return a new one. A dropped constraint leaves no operation in the compiled
@@ -69,6 +70,7 @@ class DiscardedPlacement(Rule):
     triggers = (
         Calls(*PLACING, *_MANAGERS),
         Calls(*_HALIAX, file_says=("haliax",)),
+        Calls(_EINSHARD, file_says=("einshard",)),
         Calls(_MAP, file_says=PLACED_WORDS),
         Calls(*ONLY_GIVING),
         Statements("shard", "plac", "put", "constrain", "replicat", "commit", "distribut"),

@@ -48,7 +48,7 @@ class JitMadeEachCall(Rule):
     ## What it does
     Reports `jax.jit`, `pjit` or `pmap` of a lambda, a nested function, a partial, a bound method or another transform
     (`jax.jit(jax.grad(f))`) that is made and called in a loop, or in a function that is called in a loop. One that is
-    called where it is made, in a function that is not named like what runs once (`init`, `train`), is possible.
+    called where it is made, in a function that is not named like what runs once (`init`, `train`), is likely.
 
     ## Why it hurts
     Compiled programs are kept by function object. Each of these is a new one, so that each call traces and compiles
@@ -69,7 +69,7 @@ class JitMadeEachCall(Rule):
     name = "jit-made-each-call"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
-    likely = ("in-a-loop",)
+    likely = ("in-a-loop", "each-call")
     triggers = (Calls(*_JAX, *_OTHERS), Uses(*_JAX, *_OTHERS))
     fixes = "none"
     bound = True

@@ -49,13 +49,13 @@ class SpecNeedsMesh(Rule):
     `device_put`, when every way to the call is known and none has a mesh in context that serves it. For a
     jit the ways to its calls count, since that is when its shardings are read.
 
-    Also a call that leads to one from outside of the `with` in which the same function enters its mesh (likely).
+    Likely, where not all ways are known: a call that leads to one from outside of the `with` in which the same
+    function enters its mesh; the function, or one around it, is given a mesh that nobody is seen to enter; a constraint
+    stands before the `with mesh:` of its own function.
 
-    With `--certainty possible` also where not all ways are known and a mesh is at hand: the function, or one around
-    it, is given a mesh that nobody is seen to enter; or a constraint stands before the `with mesh:` of its
-    own function; or a `pjit` is called outside of the `with mesh:` of its function; or nothing that runs with a
-    `jax.jit` or `device_put` calls `jax.set_mesh`, which alone serves them:
-    whoever uses it would have to; or a program makes a mesh, constrains arrays to specs, and enters no mesh anywhere.
+    With `--certainty possible` also where a `pjit` is called outside of the `with mesh:` of its function; or nothing
+    that runs with a `jax.jit` or `device_put` calls `jax.set_mesh`, which alone serves them: whoever uses it would have
+    to; or a program makes a mesh, constrains arrays to specs, and enters no mesh anywhere.
 
     ## Why it hurts
     A spec names the axes of a mesh it does not have, so the call raises: `RuntimeError: ... requires a

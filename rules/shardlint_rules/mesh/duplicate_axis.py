@@ -25,7 +25,7 @@ class DuplicateAxis(Rule):
     constraint, to `device_put`, to the shardings of a jit or to the specs of `shard_map`. Also one made of constants or
     fields (`P(Axes.BATCH, Axes.VOCAB)`, `P(config.batch_axis, config.length_axis)`) that share an axis of a mesh of the
     project, in one of its variants or by their defaults. And one that says a name twice and is given to something
-    that is not found, or stands beside a pattern in a table of rules (possible).
+    that is not found, or stands beside a pattern in a table of rules (likely).
 
     ## Why it hurts
     A mesh axis can split one dimension of an array only. `P("data", "data")` itself is accepted, so
@@ -44,7 +44,7 @@ class DuplicateAxis(Rule):
     name = "duplicate-axis"
     harm = Harm.CRASH
     assumes = True
-    likely = ("by-name",)
+    likely = ("by-name", "handed-on")
     triggers = (*WAKES, Calls(_SPEC))
 
     def check(self, site: Site) -> Iterator[Finding]:

@@ -9,10 +9,10 @@ from shardlint.model import Program
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, spec_of
 from shardlint.model.mesh.table import made_meshes
-from shardlint.model.values import Api, CallResult, Parameter, Place, options
+from shardlint.model.values import Api, CallResult, Constant, Parameter, Place, Value, options
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
-from shardlint.syntax import FileFacts
+from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.jit.devices import is_device, single_device
 from shardlint_rules.mesh.axis_types import CONSTRAINTS, written_for_auto
 from shardlint_rules.mesh.host import on_the_host
@@ -42,6 +42,8 @@ _ROWS = frozenset({
 })  # fmt: skip
 _DEVICE = "jax.default_device, which jax.set_mesh overrules: fresh arrays would be on the mesh"
 _ONE = "what puts an array on one device, with which jax.set_mesh lets nothing be computed: {}"
+_NEVER_ENTERED = "jax.sharding.AbstractMesh"  # a `with` statement that enters it raises
+_CALLS = 3  # so many calls back an argument is followed
 _MUCH = "more than is looked at"
 
 
@@ -64,12 +66,29 @@ def items(
 
 
 def surely_a_mesh(program: Program, file: FileFacts, node: ast.expr) -> bool:
-    """Whether an expression is a mesh made in the text, or a parameter or field annotated as one."""
-    return program.contexts.annotated_field(file, node) or all(
-        (isinstance(one, CallResult) and one.api in MESH_MAKERS)
-        or (isinstance(one, Parameter) and program.contexts.annotated(one))
-        for one in options(program.value(file, node))
-    )
+    """Whether an expression is a mesh: made in the text, annotated as one, or given by all callers that are seen."""
+    value = program.value(file, node)
+    followed = [one for one in options(program.followed(value)) if one != Constant(None)]
+    if followed and all(_is_made(one) for one in followed):
+        return True
+    if program.contexts.said.a_mesh(Place(file, node)):
+        return True
+    # Where there may be other callers, what it is called has to say the same.
+    return last_name(node).lower().endswith("mesh") and all(_given(program, one) for one in options(value))
+
+
+def _is_made(value: Value) -> bool:
+    return isinstance(value, CallResult) and value.api in MESH_MAKERS
+
+
+def _given(program: Program, value: Value, depth: int = _CALLS) -> bool:
+    """Whether all calls that are seen give a parameter a mesh, and there are some."""
+    if not isinstance(value, Parameter):
+        return _is_made(value)
+    if program.contexts.said.parameter(value):
+        return True
+    seen = [one for given in program.callers.seen(value) for one in options(given) if one != Constant(None)]
+    return bool(seen) and depth > 0 and all(_given(program, one, depth - 1) for one in seen)
 
 
 def moves_with(site: Site, node: ast.With | ast.AsyncWith) -> list[str]:
@@ -188,7 +207,8 @@ def _all_have_auto_axes(site: Site) -> bool:
 
 def _ask_all(site: Site) -> bool:
     for tests in (False, True):
-        found = list(made_meshes(site.program, site.file.path, tests))
+        made = made_meshes(site.program, site.file.path, tests)
+        found = [mesh for mesh in made if mesh is None or mesh.api != _NEVER_ENTERED]
         if found:
             return all(mesh is not None and _has_auto_axes(site, mesh) for mesh in found)
     return False

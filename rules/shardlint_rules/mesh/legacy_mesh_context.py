@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.values import Api, CallResult, Value, options
-from shardlint.rules_api.rule import Finding, Fix, Harm, Rule, Safety, Withs
+from shardlint.rules_api.rule import TOGETHER, Finding, Fix, Harm, Rule, Safety, Withs
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh._set_already import set_already
 from shardlint_rules.mesh.legacy import entered, items, libraries, stays, surely_a_mesh, to_set_mesh
@@ -20,8 +20,9 @@ class LegacyMeshContext(Rule):
     """A mesh is entered by `with mesh:`.
 
     ## What it does
-    Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions
-    too, or a parameter or a field annotated as one.
+    Reports `with mesh:` where the text shows that it is a `Mesh`: made in the project, through its own functions too;
+    annotated as one (a parameter, a name, a field, a property, what a function returns, each with `| None` too); or a
+    parameter that is called a mesh, to which all calls that are seen give one.
 
     ## Why it hurts
     It is deprecated since jax 0.10.1, and warns: `Please use with jax.set_mesh(mesh): instead`. But that is
@@ -111,7 +112,7 @@ class LegacyMeshContext(Rule):
 
     def _obstacles(self, site: Site, item: ast.withitem, kept: str) -> tuple[str, ...]:
         """What keeps it; what keeps all of a project is said once a file."""
-        found = joint.obstacles(site) if kept.startswith(joint.TOGETHER) else ()
+        found = joint.obstacles(site) if kept.startswith(TOGETHER) else ()
         if found:
             first = next((one for _, one, _ in entered(site.program, site.file)), None)
             return found if first is item else ()

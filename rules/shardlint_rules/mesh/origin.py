@@ -7,6 +7,7 @@ otherwise refuses it; under `with mesh:` it is bound to no device, and moved. On
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import Literal
 
 from shardlint.model import Program
@@ -24,7 +25,7 @@ from shardlint.model.values import (
     Value,
     options,
 )
-from shardlint.syntax import Binding
+from shardlint.syntax import Binding, FileFacts
 from shardlint_rules.mesh.running import Running
 
 Origin = Literal["host", "loose", "placed", "fresh", "unknown"]
@@ -39,15 +40,36 @@ _PLACING = (
     "jax.make_array_from_single_device_arrays",
     "equinox.filter_shard",
 )
-_HOST = ("numpy.", "builtins.", "math.", "time.", "os.", "random.")
+_HOST = (
+    "numpy.", "builtins.", "math.", "time.", "os.", "random.", "jax.device_get",
+    "flax.serialization.msgpack_restore", "flax.serialization.from_bytes",
+)  # fmt: skip
+# Libraries that make arrays with jax. What others give is not known.
+_MAKING = ("jax.", "flax.", "optax.", "equinox.", "haiku.", "haliax.", "chex.", "diffrax.", "penzai.")
+# What gives the arrays that it is given, in another tree.
+_REARRANGING = ("flax.traverse_util.", "flax.core.frozen_dict.")
+# The same, and which argument has them.
+_REARRANGES = {
+    "flax.core.freeze": 0, "flax.core.unfreeze": 0, "flax.serialization.to_state_dict": 0,
+    "flax.serialization.from_state_dict": 1,
+    **{f"{where}{name}": index for where in ("jax.tree.", "jax.tree_util.tree_")
+       for name, index in (("leaves", 0), ("flatten", 0), ("unflatten", 1), ("transpose", 2))},
+}  # fmt: skip
+_GROWING = (ast.Dict, ast.List, ast.Call, ast.ListComp, ast.DictComp)
+_PUTS = ("append", "extend", "insert", "update", "setdefault")
 _PJIT = "jax.experimental.pjit.pjit"
 _JITS = ("jax.jit", _PJIT, "flax.nnx.jit")
 _PLACED_BY = {"in_shardings", "out_shardings", "in_axis_resources", "out_axis_resources"}
 _DEPTH = 12
 # What makes a program of a jitted function ahead of its calls.
 _AHEAD = ("compile", "lower", "trace")
-# The worst of several ways decides.
-_ORDER: tuple[Origin, ...] = ("fresh", "unknown", "loose", "placed", "host")
+Origins = frozenset[Origin]
+"""What it may be, by the ways to it."""
+_HOSTS: Origins = frozenset(("host",))
+_PLACED: Origins = frozenset(("placed",))
+_UNKNOWN: Origins = frozenset(("unknown",))
+# Of the operands of an operation the first of these decides.
+_WINS: tuple[Origin, ...] = ("placed", "unknown", "fresh", "loose", "host")
 
 
 def refused(program: Program, run: Running) -> str:
@@ -84,7 +106,7 @@ def _said(program: Program, call: Place, argument: ast.expr) -> str:
     text = " ".join(call.file.text(argument).split())
     where = f"{call.file.path.name}:{call.line}"
     advice = "put it in place with jax.device_put first"
-    if _Origins(program).of(Place(call.file, argument)) == "fresh":
+    if "fresh" in _Origins(program).of(Place(call.file, argument)):
         return (
             "an array made there is replicated over the mesh under jax.set_mesh, and in_shardings refuses it: "
             f"`{text}` at {where}; {advice}"
@@ -111,7 +133,7 @@ def _argument(program: Program, place: Place, function: Jitted) -> ast.expr | No
         if isinstance(argument, ast.Starred):
             return argument if _may_split(program, wanted) else None
         if _may_split(program, _entry(wanted, index + shift)):
-            if origins.of(Place(place.file, argument)) in ("fresh", "unknown"):
+            if origins.of(Place(place.file, argument)) & {"fresh", "unknown"}:
                 return argument
     return None
 
@@ -137,155 +159,174 @@ def _may_split(program: Program, value: Value) -> bool:
 
 
 class _Origins:
-    """Answers for expressions."""
+    """Answers for expressions: the origins that each may have, by the ways to it."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
         self._open: set[ast.AST] = set()
 
-    def of(self, place: Place, depth: int = 0) -> Origin:
+    def of(self, place: Place, depth: int = 0) -> Origins:
         """Where the arrays of an expression come from."""
         node = place.node
         if depth > _DEPTH or node in self._open:
-            return "unknown" if depth > _DEPTH else "host"  # a round says nothing new
+            return _UNKNOWN if depth > _DEPTH else _HOSTS  # a round says nothing new
         self._open.add(node)
         try:
             return self._of(place, depth + 1)
         finally:
             self._open.discard(node)
 
-    def _of(self, place: Place, depth: int) -> Origin:
+    def _of(self, place: Place, depth: int) -> Origins:
         match place.node:
             case ast.Constant() | ast.JoinedStr() | ast.Compare():
-                return "host"
+                return _HOSTS
             case ast.Name() as name:
                 return self._name(place, name, depth)
             case ast.Call() as call:
                 return self._call(place, call, depth)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
-                return self._worst(place, parts, depth)
+                return self._any(place, parts, depth)
             case ast.Dict(values=parts):
-                return self._worst(place, parts, depth)
+                return self._any(place, parts, depth)
             case ast.BinOp(left=one, right=two):
                 return self._together(place, [one, two], depth)
             case ast.UnaryOp(operand=one):
                 return self._together(place, [one], depth)
             case ast.IfExp(body=one, orelse=two):
-                return self._worst(place, [one, two], depth)
+                return self._any(place, [one, two], depth)
             case ast.Subscript(value=one) | ast.Starred(value=one):
                 return self.of(Place(place.file, one), depth)
             case ast.Attribute(value=one):
                 known = self.program.value(place.file, place.node)
                 if isinstance(known, Api | Constant):
-                    return "host"
+                    return _HOSTS
                 return self.of(Place(place.file, one), depth)
-        return "unknown"
+        return _UNKNOWN
 
-    def _worst(self, place: Place, parts: list[ast.expr], depth: int) -> Origin:
-        found = {self.of(Place(place.file, part), depth) for part in parts}
-        return next((one for one in _ORDER if one in found), "host")
+    def _any(self, place: Place, parts: Iterable[ast.expr], depth: int) -> Origins:
+        found = [self.of(Place(place.file, part), depth) for part in parts]
+        return frozenset().union(*found) if found else _HOSTS
 
-    def _together(self, place: Place, parts: list[ast.expr], depth: int, by_jax: bool = False) -> Origin:
+    def _together(self, place: Place, parts: list[ast.expr], depth: int, by_jax: bool = False) -> Origins:
         """What an operation makes of its operands: it is where one of them was put."""
-        found = {self.of(Place(place.file, part), depth) for part in parts}
-        for one in ("placed", "unknown", "fresh"):
-            if one in found:
-                return one
-        if by_jax or "loose" in found:
-            return "fresh" if self._under_a_mesh(place) else "loose"
-        return "host"
+        made = _HOSTS
+        for part in parts:
+            given = self.of(Place(place.file, part), depth)
+            made = frozenset(min(one, other, key=_WINS.index) for one in made for other in given)
+        new: Origin = "fresh" if self._under_a_mesh(place) else "loose"
+        return frozenset(new if one == "loose" or (one == "host" and by_jax) else one for one in made)
 
     def _under_a_mesh(self, place: Place) -> bool:
         return bool(self.program.around(place.file, place.node).contexts)
 
-    def _name(self, place: Place, name: ast.Name, depth: int) -> Origin:
+    def _name(self, place: Place, name: ast.Name, depth: int) -> Origins:
         bindings, _ = lookup(place.file, name, name.id)
         if not bindings:
-            return "unknown"
-        found = {self._binding(place, binding, depth) for binding in bindings}
-        return next((one for one in _ORDER if one in found), "unknown")
+            return _UNKNOWN
+        found = [self._binding(place, binding, depth) for binding in bindings]
+        return frozenset().union(*found, self._any(place, _put_in(place.file, bindings), depth) - _HOSTS)
 
-    def _binding(self, place: Place, binding: Binding, depth: int) -> Origin:
+    def _binding(self, place: Place, binding: Binding, depth: int) -> Origins:
         if binding.kind == "param":
             return self._parameter(place, binding, depth)
         if binding.value is None:
-            return "unknown"
+            return _UNKNOWN
         value: ast.expr = binding.value
         if binding.kind == "unpack" and binding.index is not None and isinstance(value, ast.Tuple | ast.List):
             if binding.index < len(value.elts):
                 value = value.elts[binding.index]
         if binding.kind == "for" and isinstance(value, ast.Call) and _is_counting(value):
-            return "host"
+            return _HOSTS
         return self.of(Place(place.file, value), depth)
 
-    def _parameter(self, place: Place, binding: Binding, depth: int) -> Origin:
+    def _parameter(self, place: Place, binding: Binding, depth: int) -> Origins:
         function = binding.scope.node
         ends = self.program.flow.ends(place.file, function)
         called = [end.place for end in ends.found if end.kind == "called" and not end.wrappers]
         if not ends.complete or not called or len(called) < len(ends.found):
-            return "unknown"
+            return _UNKNOWN
         if not isinstance(function, ast.FunctionDef | ast.Lambda):
-            return "unknown"
+            return _UNKNOWN
         names = tuple(arg.arg for arg in (*function.args.posonlyargs, *function.args.args))
         if binding.scope.parent is not None and binding.scope.parent.kind == "class":
             names = names[1:]
-        found: set[Origin] = set()
+        found: Origins = frozenset()
         for call in called:
             given = self.program.evaluator.arguments(call)
             if given.open_positional or given.open_keywords:
-                return "unknown"
+                return _UNKNOWN
             argument = given.get(binding.name, names)
             if argument is not None:
-                found.add(self.of(argument, depth))
+                found |= self.of(argument, depth)
             elif binding.value is not None:
-                found.add(self.of(Place(place.file, binding.value), depth))
+                found |= self.of(Place(place.file, binding.value), depth)
             else:
-                return "unknown"
-        return next((one for one in _ORDER if one in found), "unknown")
+                return _UNKNOWN
+        return found
 
-    def _call(self, place: Place, call: ast.Call, depth: int) -> Origin:
+    def _call(self, place: Place, call: ast.Call, depth: int) -> Origins:
         parts = [*call.args, *(keyword.value for keyword in call.keywords)]
         callees = options(self.program.value(place.file, call.func))
-        found = {self._called(place, call, one, parts, depth) for one in callees}
-        return next((one for one in _ORDER if one in found), "unknown")
+        return frozenset().union(*(self._called(place, call, one, parts, depth) for one in callees))
 
     def _called(
         self, place: Place, call: ast.Call, callee: Value, parts: list[ast.expr], depth: int
-    ) -> Origin:
+    ) -> Origins:
         match callee:
             case Api(name=name):
-                if name in _PLACING:
-                    return "placed" if len(parts) > 1 else self._together(place, parts, depth)
-                if name.startswith(_HOST):
-                    return "host"
-                if name.startswith("jax.tree") and parts:
-                    return self._mapped(place, parts, depth)
-                return self._together(place, parts, depth, by_jax=True)
+                return self._library(place, name, parts, depth)
             case Transformed(api=Api(name=name), call=settings) if settings is not None:
                 if _PLACED_BY & set(settings.keywords) or (name == _PJIT and len(settings.positional) > 1):
-                    return "placed"
+                    return _PLACED
                 if name != "functools.partial":
                     return self._together(place, parts, depth, by_jax=True)
             case Function() as function if isinstance(function.node, ast.FunctionDef):
                 scope = function.place.file.walked(function.place.file.scope(function.node))
                 results = [one.value for one in scope.returns if one.value is not None]
-                there = Place(function.place.file, function.node)
-                return self._worst(there, results, depth) if results else "host"
+                return self._any(Place(function.place.file, function.node), results, depth)
         if isinstance(call.func, ast.Attribute):  # a method of an array
             return self._together(place, [call.func.value], depth)
-        return "unknown"
+        return _UNKNOWN
 
-    def _mapped(self, place: Place, parts: list[ast.expr], depth: int) -> Origin:
+    def _library(self, place: Place, name: str, parts: list[ast.expr], depth: int) -> Origins:
+        if name in _PLACING:
+            return _PLACED if len(parts) > 1 else self._together(place, parts, depth)
+        if name.startswith(_HOST):
+            return _HOSTS
+        if name in _REARRANGES or name.startswith(_REARRANGING):
+            return self._any(place, parts[_REARRANGES.get(name, 0) :][:1], depth)
+        if name.startswith("jax.tree") and parts:
+            return self._mapped(place, parts, depth)
+        if not name.startswith(_MAKING):
+            return _UNKNOWN
+        return self._together(place, parts, depth, by_jax=True)
+
+    def _mapped(self, place: Place, parts: list[ast.expr], depth: int) -> Origins:
         for option in options(self.program.value(place.file, parts[0])):
             if isinstance(option, Api) and option.name in _PLACING:
-                return "placed" if len(parts) > 2 else self._together(place, parts[1:], depth)
+                return _PLACED if len(parts) > 2 else self._together(place, parts[1:], depth)
             if isinstance(option, Function) and isinstance(option.node, ast.Lambda):
                 body = option.node.body
                 if isinstance(body, ast.Call):
                     inner = options(self.program.value(option.place.file, body.func))
                     if all(isinstance(one, Api) and one.name in _PLACING for one in inner):
-                        return "placed"
+                        return _PLACED
         return self._together(place, parts[1:], depth, by_jax=True)
+
+
+def _put_in(file: FileFacts, bindings: Iterable[Binding]) -> list[ast.expr]:
+    """What is put into dicts and lists after they are made: `tree[key] = x`, `parts.append(x)`."""
+    made = {binding.scope: binding for binding in bindings if isinstance(binding.value, _GROWING)}
+    found: list[ast.expr] = []
+    for scope, binding in made.items():
+        for node in file.mentions_in(scope, binding.name):
+            parent = file.parent(node)
+            outer = file.parent(parent) if parent is not None else None
+            if isinstance(parent, ast.Subscript) and parent.value is node and isinstance(outer, ast.Assign):
+                found += [outer.value] if parent in outer.targets else []
+            elif isinstance(parent, ast.Attribute) and isinstance(outer, ast.Call) and outer.func is parent:
+                found += [*outer.args, *(one.value for one in outer.keywords)] if parent.attr in _PUTS else []
+    return found
 
 
 def _is_counting(node: ast.Call) -> bool:

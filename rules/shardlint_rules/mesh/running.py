@@ -1,4 +1,4 @@
-"""What runs, untraced, in a block: its own calls and those of the functions it calls."""
+"""What runs, untraced, in a block: its own calls, those of the functions it calls, and what it yields to."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ class Running:
 def running(program: Program, block: Place) -> Running:
     """The calls that a `with` block makes, itself and through functions of the project that are not jitted."""
     assert isinstance(block.node, ast.With | ast.AsyncWith)
-    calls = [Place(block.file, call) for part in block.node.body for call in _calls(part)]
+    calls = [Place(block.file, call) for call in _calls_of(block.node)]
+    if any(_yields(part) for part in block.node.body):
+        users = list(_users(program, block))
+        if not users:
+            return Running(tuple(calls), True)
+        calls += [Place(use.file, call) for use in users for call in _calls_of(use.node)]
     seen: set[ast.AST] = set()
     for place in calls:  # grows
         assert isinstance(place.node, ast.Call)
@@ -44,6 +49,29 @@ def running(program: Program, block: Place) -> Running:
             scope = function.place.file.walked(function.place.file.scope(function.node))
             calls += [Place(function.place.file, call) for call in scope.calls]
     return Running(tuple(calls), False)
+
+
+def _users(program: Program, block: Place) -> Iterator[Place]:
+    """The `with` blocks under a generator that yields in its own: `with sharded(): ...` runs there."""
+    function = block.file.home(block.node).function()
+    ends = program.flow.ends(block.file, function.node).found if function is not None else ()
+    for end in ends:
+        item = end.place.file.parent(end.place.node)
+        statement = end.place.file.parent(item) if isinstance(item, ast.withitem) else None
+        if isinstance(statement, ast.With | ast.AsyncWith):
+            yield Place(end.place.file, statement)
+
+
+def _calls_of(block: ast.AST) -> Iterator[ast.Call]:
+    assert isinstance(block, ast.With | ast.AsyncWith)
+    for part in block.body:
+        yield from _calls(part)
+
+
+def _yields(part: ast.AST) -> bool:
+    if isinstance(part, _BLOCKS):
+        return False
+    return isinstance(part, ast.Yield | ast.YieldFrom) or any(map(_yields, ast.iter_child_nodes(part)))
 
 
 def _run_by(program: Program, file: FileFacts, call: ast.Call) -> Iterator[Function]:

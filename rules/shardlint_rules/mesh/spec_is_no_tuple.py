@@ -47,8 +47,9 @@ class SpecIsNoTuple(Rule):
     branch of what is no spec.
 
     ## Fix safety
-    Safe: `tuple(spec) == (...)` says on every release what `spec == (...)` said before jax 0.10, and
-    `isinstance(spec, (tuple, PartitionSpec))` what `isinstance(spec, tuple)` said before 0.6.1.
+    Safe: `spec == PartitionSpec(...)`, or `tuple(spec) == names` where the tuple is a name, says on every release what
+    the comparison said before jax 0.10, and `isinstance(spec, (tuple, PartitionSpec))` what `isinstance(spec, tuple)`
+    said before 0.6.1.
 
     ## Evidence
     Asked of jax 0.4.38 (a tuple), 0.6.2 and 0.8.3 (no tuple, equal to one), 0.10.2 and 0.12 (neither); jax's changelog
@@ -135,17 +136,9 @@ def _seen(site: Site, node: ast.expr, spec: ast.Attribute | None) -> Iterator[_S
         if not _is_tuple(site, other) and not _is_list(site, other):
             continue
         why = _spec(site, one)
-        if isinstance(node, ast.Compare) and _made_in_sight(site, one):
-            return  # SL215 tells of these
         if why is not None:
             yield _Seen("equal", node, one, other, answer, why)
             return
-
-
-def _made_in_sight(site: Site, node: ast.expr) -> bool:
-    """Whether the call that makes a spec, or the sharding it is read of, is in sight."""
-    owner = node.value if isinstance(node, ast.Attribute) else None
-    return is_spec(site.value(node)) or (owner is not None and is_sharding(site.value(owner)))
 
 
 def _read(node: ast.expr) -> bool:
@@ -206,7 +199,7 @@ def _help(site: Site, seen: _Seen) -> str:
     if seen.kind == "isinstance":
         return "ask for PartitionSpec too"
     text = " ".join(site.text(seen.spec).split())
-    return f"compare tuple({text}), or with a PartitionSpec"
+    return f"compare it with a PartitionSpec, or tuple({text})"
 
 
 def _fix(site: Site, seen: _Seen) -> Fix | None:
@@ -218,5 +211,10 @@ def _fix(site: Site, seen: _Seen) -> Fix | None:
         text = f"({inside}, {spelled})"
         edits = [site.replace(seen.other, text), *imports]
         return site.fix(Safety.SAFE, f"ask for {spelled} too", edits)
+    if isinstance(seen.other, ast.Tuple):
+        spelled, imports = site.spell(_SPEC)
+        inside = ", ".join(site.text(one) for one in seen.other.elts)
+        edits = [site.replace(seen.other, f"{spelled}({inside})"), *imports]
+        return site.fix(Safety.SAFE, f"write {spelled}({inside})", edits)
     text = f"tuple({site.text(seen.spec)})"
     return site.fix(Safety.SAFE, f"write {text}", [site.replace(seen.spec, text)])

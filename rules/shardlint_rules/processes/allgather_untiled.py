@@ -43,7 +43,7 @@ class AllgatherUntiled(Rule):
     code = "SL812"
     name = "allgather-untiled"
     harm = Harm.CRASH
-    likely = ("annotated",)
+    likely = ("annotated", "one-process")
     triggers = (Calls(_GATHER),)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8"}
     fixes = "unsafe"

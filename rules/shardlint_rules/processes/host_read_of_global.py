@@ -12,7 +12,15 @@ from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.spread import split
 
-_READING = ("numpy.asarray", "numpy.array", "numpy.save", "jax.device_get")
+# Functions of numpy whose first arguments are arrays, which they take to the host.
+_NUMPY = (
+    "abs", "all", "allclose", "any", "argmax", "argmin", "argsort", "array", "array_equal", "array_split", "asarray",
+    "ascontiguousarray", "average", "clip", "concatenate", "copy", "count_nonzero", "cumsum", "dot", "exp", "histogram",
+    "isclose", "isfinite", "isnan", "linalg.norm", "log", "max", "mean", "median", "min", "nonzero", "percentile",
+    "prod", "quantile", "ravel", "round", "sort", "split", "sqrt", "squeeze", "stack", "std", "sum", "take",
+    "testing.assert_allclose", "testing.assert_array_equal", "transpose", "unique", "var", "where",
+)  # fmt: skip
+_READING = (*(f"numpy.{name}" for name in _NUMPY), "numpy.save", "jax.device_get")
 _SECOND = ("numpy.save",)
 _METHODS = ("tolist", "__array__")
 _LOOKS = ("addressable", "is_fully_replicated", "process_allgather")
@@ -22,9 +30,10 @@ class HostReadOfGlobal(Rule):
     """The host reads an array of which other processes have a part.
 
     ## What it does
-    Reports, in programs for several processes, `np.asarray(x)`, `np.array(x)`, `np.save(path, x)`, `jax.device_get(x)`
-    and `x.tolist()` where x is split over a mesh of all devices: placed by a NamedSharding whose spec names an axis, or
-    made by a jitted function with such out_shardings.
+    Reports, in programs for several processes, `np.asarray(x)`, `np.sum(x)` and other functions of numpy,
+    `np.save(path, x)`, `jax.device_get(x)` and `x.tolist()` where x is split over a mesh of all devices: placed by a
+    NamedSharding whose spec names an axis, or made by a jitted function with such out_shardings, or by `shard_map` with
+    such out_specs.
 
     ## Why it hurts
     With several processes it raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
@@ -38,14 +47,15 @@ class HostReadOfGlobal(Rule):
     name = "host-read-of-global"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
+    likely = ("split",)
     triggers = (Calls(*_READING), Methods(*_METHODS))
     fixes = "none"
     forms = ("call", "method")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a read."""
-        given = self._read(site)
-        if given is None or not split(site, given) or site.program.project.is_test(site.file.path):
+        given = next((one for one in self._read(site) if split(site, one)), None)
+        if given is None or site.program.project.is_test(site.file.path):
             return
         if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
             return
@@ -63,9 +73,14 @@ class HostReadOfGlobal(Rule):
             why="the program is one for several processes",
         )
 
-    def _read(self, site: Site) -> ast.expr | None:
+    def _read(self, site: Site) -> Iterator[ast.expr]:
+        """What the call takes to the host."""
+        args = site.call.args
         if site.form == "method":
-            func = site.call.func
-            return func.value if isinstance(func, ast.Attribute) else None
-        at = 1 if site.api in _SECOND else 0
-        return site.call.args[at] if len(site.call.args) > at else None
+            if isinstance(site.call.func, ast.Attribute):
+                yield site.call.func.value
+        elif site.api in _SECOND:
+            yield from args[1:2]
+        else:
+            for one in args[:3]:
+                yield from one.elts if isinstance(one, ast.List | ast.Tuple) else (one,)

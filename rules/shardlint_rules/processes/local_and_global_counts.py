@@ -54,7 +54,7 @@ class LocalAndGlobalCounts(Rule):
     - `jax.random.split(key, jax.device_count())`, `x.reshape((jax.device_count(), ...))`, `dataset.batch(...)` and the
       like in a file that maps with `pmap`, or feeds one;
     - a count of all devices, or of those of one process, in a function that takes `devices` and works with them;
-    - a product with `local_device_count()` of what the program multiplies with `device_count()` elsewhere (possible).
+    - a product with `local_device_count()` of what the program multiplies with `device_count()` elsewhere (likely).
 
     ## Why it hurts
     Each process loads the examples of all: the global batch is larger by the number of processes than the configuration
@@ -72,7 +72,7 @@ class LocalAndGlobalCounts(Rule):
     name = "local-and-global-counts"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("named", "asserted", "leading", "given")
+    likely = ("named", "asserted", "leading", "given", "beside")
     triggers = (Calls(_ALL, _OWN), Calls("jax.devices", "jax.local_devices", function_says=("len(",)))
     fixes = "unsafe"
     forms = ("call",)

@@ -1,10 +1,11 @@
-"""Arrays that surely lie over devices: placed by a NamedSharding, or made by a jitted function with out_shardings."""
+"""Arrays that surely lie over devices: placed by a NamedSharding, made by jit with out_shardings or by shard_map."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
-from shardlint.model.values import CallResult, Place, Transformed, Value, options
+from shardlint.model.values import CallArguments, CallResult, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 
 _TARGET = {
@@ -14,50 +15,60 @@ _TARGET = {
     "jax.make_array_from_callback": ("sharding", 1),
     "jax.make_array_from_single_device_arrays": ("sharding", 1),
 }
+_MAP = "jax.shard_map"
 _NAMED = "jax.sharding.NamedSharding"
 
 
 def spread(site: Site, node: ast.expr) -> bool:
     """Whether an expression is surely an array with a NamedSharding, of whatever spec."""
     found = options(site.value(node))
-    return bool(found) and all(_sharding(site, one) is not None for one in found)
+    return bool(found) and all(list(_shardings(site, one)) for one in found)
 
 
 def split(site: Site, node: ast.expr) -> bool:
     """Whether it is surely split over the devices of all processes: by an axis of a mesh of all of them."""
     found = options(site.value(node))
-    return bool(found) and all(_splits(site, _sharding(site, one)) for one in found)
+    return bool(found) and all(_splits(site, one) for one in found)
 
 
-def _sharding(site: Site, value: Value) -> Place | None:
-    """The expression of the sharding of an array."""
+def _splits(site: Site, value: Value) -> bool:
+    parts = list(_shardings(site, value))
+    return bool(parts) and all(_of_all(site, mesh) and _names_axis(site, spec) for mesh, spec in parts)
+
+
+def _names_axis(site: Site, value: Value) -> bool:
+    spec = site.spec_of(value)
+    return spec is not None and any(entry.axes for entry in spec.entries)
+
+
+def _shardings(site: Site, value: Value) -> Iterator[tuple[Value, Value]]:
+    """The mesh and the spec of an array, for each sharding that it may have; none where one is not known."""
     if not isinstance(value, CallResult) or value.call is None:
-        return None
-    if isinstance(value.by, Transformed) and value.by.api.name == "jax.jit" and value.by.call is not None:
-        given = value.by.call.keywords.get("out_shardings")
-    elif value.api in _TARGET:
-        name, at = _TARGET[value.api]
-        positional = value.call.positional
-        given = value.call.keywords.get(name) or (positional[at] if at < len(positional) else None)
-    else:
-        return None
-    if given is None:
-        return None
-    kinds = options(site.program.evaluator.value(given))
-    return given if all(isinstance(one, CallResult) and one.api == _NAMED for one in kinds) else None
+        return
+    made = value.by.call if isinstance(value.by, Transformed) else None
+    if made is not None and isinstance(value.by, Transformed) and value.by.api.name == _MAP:
+        found = {name: made.keywords.get(name) for name in ("mesh", "out_specs")}
+        mesh, spec = (site.program.evaluator.value(one) if one is not None else None for one in found.values())
+        if mesh is not None and spec is not None:
+            yield mesh, spec
+        return
+    given = _given(value, made)
+    kinds = options(site.program.evaluator.value(given)) if given is not None else ()
+    if all(isinstance(one, CallResult) and one.api == _NAMED for one in kinds):
+        parts = [site.sharding_parts(one) for one in kinds]
+        yield from (one for one in parts if one is not None and None not in parts)
 
 
-def _splits(site: Site, sharding: Place | None) -> bool:
-    if sharding is None:
-        return False
-    for one in options(site.program.evaluator.value(sharding)):
-        parts = site.sharding_parts(one)
-        if parts is None or not _of_all(site, parts[0]):
-            return False
-        spec = site.spec_of(parts[1])
-        if spec is None or not any(entry.axes for entry in spec.entries):
-            return False
-    return True
+def _given(value: CallResult, made: CallArguments | None) -> Place | None:
+    """The expression of the sharding of an array."""
+    if made is not None:
+        is_jit = isinstance(value.by, Transformed) and value.by.api.name == "jax.jit"
+        return made.keywords.get("out_shardings") if is_jit else None
+    if value.api not in _TARGET or value.call is None:
+        return None
+    name, at = _TARGET[value.api]
+    positional = value.call.positional
+    return value.call.keywords.get(name) or (positional[at] if at < len(positional) else None)
 
 
 def _of_all(site: Site, mesh: Value) -> bool:

@@ -22,7 +22,8 @@ class PmapAxesArity(Rule):
 
     ## What it does
     Reports a tuple for `in_axes` with more entries than the function has parameters, or with another number of them
-    than a call gives arguments by position; a list for `in_axes`; and a tuple or list for `out_axes` whose length or
+    than a call gives arguments by position; one with fewer than the function must be given, where no call is in sight
+    (likely); a list for `in_axes`; and a tuple or list for `out_axes` whose length or
     kind is not that of what every `return` of the function gives. Possible: a tuple where the function returns an
     attribute that it also sets to a dict.
 
@@ -41,7 +42,7 @@ class PmapAxesArity(Rule):
     code = "SL420"
     name = "pmap-axes-arity"
     harm = Harm.CRASH
-    likely = ("held-dict",)
+    likely = ("held-dict", "too-few")
     triggers = (Calls(PMAP, file_says=_SETTINGS),)
     in_version_checks = False
 
@@ -79,9 +80,27 @@ class PmapAxesArity(Rule):
                 help="give one entry for each argument, or one number for all",
             )
             return
-        for seen in calls(site, (PMAP,), _SETTINGS):
+        called = list(calls(site, (PMAP,), _SETTINGS))
+        for seen in called:
             if not _fits(seen, given, static):
                 yield self._unfit(site, seen, given)
+        if not called and all(_too_few(function, given, static) for function in functions):
+            yield self._short(site, keyword, functions[0], given)
+
+    def _short(self, site: Site, keyword: ast.keyword, function: Jitted, given: int) -> Finding:
+        """Fewer entries than arguments that must be given, and no call in sight."""
+        assert function.parameters is not None
+        least = function.parameters.required
+        return site.finding(
+            keyword,
+            f"{several(given, 'entry')}, and {named(function)} must be given {several(least, 'argument')}",
+            f"On {site.release('jax')} a call with all of them by position raises ValueError: a tuple has one entry "
+            "for each.",
+            help="give one entry for each argument, None for what all devices share",
+            certainty=Certainty.POSSIBLE,
+            form="too-few",
+            why="no call in sight gives the others by keyword, which would split them along their first dimension",
+        )
 
     def _unfit(self, site: Site, seen: SeenCall, given: int) -> Finding:
         here = seen.file is site.file
@@ -155,6 +174,13 @@ def _held_dict(inner: Value) -> str:
 def _too_many(function: Jitted, given: int) -> bool:
     parameters = function.parameters
     return parameters is not None and not parameters.star and given > len(parameters.positional)
+
+
+def _too_few(function: Jitted, given: int, static: tuple[int, ...]) -> bool:
+    parameters = function.parameters
+    if parameters is None or parameters.star or not given:
+        return False
+    return given < parameters.required - sum(1 for number in static if -1 < number < parameters.required)
 
 
 def _fits(seen: SeenCall, given: int, static: tuple[int, ...]) -> bool:

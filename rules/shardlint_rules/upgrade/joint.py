@@ -17,7 +17,7 @@ from shardlint.model.guards import expected_to_fail, guarded
 from shardlint.model.mesh.contexts import MeshContext
 from shardlint.model.mesh.meshes import MESH_MAKERS
 from shardlint.model.values import Api, CallResult, options
-from shardlint.rules_api.rule import Edit, Fix, Safety
+from shardlint.rules_api.rule import TOGETHER, Edit, Fix, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
 from shardlint_rules.mesh.legacy import entered, libraries, set_instead, stays, surely_a_mesh
@@ -29,13 +29,13 @@ from shardlint_rules.upgrade.readers import renamed, sets_a_mesh
 # Where any of it may stand. A docstring costs a parse and no more.
 _WHERE = (
     "pjit", "thread_resources", "enter_context(", ".__enter__(", "shard_map", "set_mesh", "use_mesh",
-    r"(?:)with\b[^:]{0,200}[mM]esh", r"(?m)^[ \t]*(?:async[ \t]+)?with[ \t(]+[\w.]+\s*(?:as\b|[:,)\\])",
+    r"(?:)with\b[^:]{0,200}(?:[mM]esh|MESH)", r"(?m)^[ \t]*(?:async[ \t]+)?with[ \t(]+[\w.]+\s*(?:as\b|[:,)\\])",
 )  # fmt: skip
 _TAKEN = "pjit: another file takes it from this one"
+_BY_HAND = "a mesh is or may be entered, but not by a `with` statement of its own"
 # Since when `with mesh:` is reported, and so rewritten.
 _WARNS = ">=0.10.1"
 _SHOWN_MOST = 3
-TOGETHER = "all of it moves together or nothing does"
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,15 @@ class Plan:
     files: list[Path] = field(default_factory=list)
     obstacles: list[Obstacle] = field(default_factory=list)
 
+    def add(self, part: Plan) -> None:
+        """Count in what one file has of it."""
+        self.contexts += part.contexts
+        self.moved = self.moved or part.moved
+        self.unsure = self.unsure or part.unsure
+        self.readers += part.readers
+        self.files += part.files
+        self.obstacles += part.obstacles
+
     @property
     def moves(self) -> bool:
         """Whether there is something to move, and all of it can."""
@@ -78,6 +87,21 @@ class Plan:
     def entered(self) -> bool:
         """Whether the project enters a mesh, the old way or the new one."""
         return self.contexts > 0 or self.moved
+
+
+_Spot = tuple[Path, int, int]
+"""Where something is made: a file, a line, a column."""
+
+
+@dataclass
+class _Part:
+    """What one file has of a plan. `mapped` are its shard_maps, each with where its mesh is made, if that is seen."""
+
+    plan: Plan
+    blocks: bool = False
+    made: set[_Spot] = field(default_factory=set)
+    """Where the meshes are made that it enters."""
+    mapped: list[tuple[int, frozenset[_Spot]]] = field(default_factory=list)
 
 
 _Block = tuple[ast.With | ast.AsyncWith, ast.withitem, MeshContext]
@@ -90,9 +114,7 @@ def plan(site: Site) -> Plan:
 
 def _plan(site: Site) -> Plan:
     found = Plan()
-    entered_meshes: set[ast.AST] = set()
-    shard_maps: list[tuple[FileFacts, ast.Call]] = []
-    blocks: set[Path] = set()
+    parts: dict[Path, _Part] = {}
     for file in site.program.project.holding(site.file.path, _WHERE, joined=True):
         if file is None:
             found.unsure = True
@@ -100,26 +122,43 @@ def _plan(site: Site) -> Plan:
                 Obstacle(None, 0, "the project is too large to be searched for what reads it")
             )
             return found
-        _add_file(site, file, found)
-        for _, item, _ in _blocks(site, file):
-            blocks.add(file.path)
-            entered_meshes |= _made_at(site, file, item.context_expr)
-        shard_maps += ((file, call) for call in _shard_maps(site.program, file))
-    entering = [path for path in found.files if path in blocks]
+        part = parts[file.path] = _part(site, file)
+        found.add(part.plan)
+    entering = [path for path in found.files if parts[path].blocks]
+    made = {spot for part in parts.values() for spot in part.made}
     beside = {
         other.path
-        for path in (entering if shard_maps else ())
+        for path in (entering if any(part.mapped for part in parts.values()) else ())
         for other in site.program.project.holding(path, ("shard_map",))
         if other is not None
     }
-    for file, call in shard_maps:
-        if file.path in beside and _on_another_mesh(site, file, call, entered_meshes):
-            why = "shard_map over a mesh that is not the one entered, which raises under jax.set_mesh"
-            found.obstacles.append(Obstacle(file.path, call.lineno, why))
+    for path, part in parts.items():
+        for line, spots in part.mapped if made and path in beside else ():
+            if not spots & made:
+                why = "shard_map over a mesh that is not the one entered, which raises under jax.set_mesh"
+                found.obstacles.append(Obstacle(path, line, why))
     found.obstacles += (Obstacle(None, 0, why) for why in libraries(site, joined=True))
     if found.contexts and not site.allows("jax", _WARNS):
         found.obstacles.append(Obstacle(None, 0, f"on {site.release('jax')} `with mesh:` is not yet deprecated"))
     return found
+
+
+def _part(site: Site, file: FileFacts) -> _Part:
+    """What one file has of the plan, whichever file asks."""
+    return site.program.of_file(file, "joint plan", lambda: _made(site, file))
+
+
+def _made(site: Site, file: FileFacts) -> _Part:
+    part = _Part(Plan())
+    _add_file(site, file, part.plan)
+    for _, item, _ in _blocks(site, file):
+        part.blocks = True
+        part.made |= _made_at(site, file, item.context_expr)
+    for call in _shard_maps(site.program, file):
+        spots = _mapped_over(site, file, call)
+        if spots is not None:
+            part.mapped.append((call.lineno, spots))
+    return part
 
 
 def _add_file(site: Site, file: FileFacts, found: Plan) -> None:
@@ -138,10 +177,11 @@ def _add_file(site: Site, file: FileFacts, found: Plan) -> None:
     for node in ambient.uses(site.program, file):
         found.readers += 1
         found.obstacles += _kept_read(_at(site, file, node), node)
-    for by_hand in entered_by_hand(file):
+    for by_hand in entered_by_hand(site.program, file):
+        if any(_left(file, part) for part in (by_hand, *ast.iter_child_nodes(by_hand))):
+            continue  # `jax.set_mesh(mesh) if hasattr(jax, "set_mesh") else mesh`
         found.unsure = True
-        line = getattr(by_hand, "lineno", 1)
-        found.obstacles.append(Obstacle(file.path, line, "a mesh is entered, but not by a `with` statement"))
+        found.obstacles.append(Obstacle(file.path, by_hand.lineno, _BY_HAND))
     parts = (_blocks(site, file), _pjits(site.program, file), _reads(site.program, file))
     if any(True for part in parts for _ in part):
         found.files.append(file.path)
@@ -175,10 +215,11 @@ def _kept_block(at: Site, block: _Block) -> Iterator[Obstacle]:
         yield Obstacle(at.file.path, statement.lineno, f"{text}: {why}")
 
 
-def _made_at(site: Site, file: FileFacts, node: ast.expr) -> set[ast.AST]:
-    """The calls that make a mesh."""
+def _made_at(site: Site, file: FileFacts, node: ast.expr) -> frozenset[_Spot]:
+    """Where the calls are that make a mesh."""
     value = site.program.followed(site.program.value(file, node))
-    return {one.call.place.node for one in options(value) if isinstance(one, CallResult) and one.call is not None}
+    calls = [one.call.place for one in options(value) if isinstance(one, CallResult) and one.call is not None]
+    return frozenset((one.file.path, one.line, getattr(one.node, "col_offset", 0)) for one in calls)
 
 
 def _shard_maps(program: Program, file: FileFacts) -> Iterator[ast.Call]:
@@ -192,14 +233,15 @@ def _shard_maps(program: Program, file: FileFacts) -> Iterator[ast.Call]:
                 yield call
 
 
-def _on_another_mesh(site: Site, file: FileFacts, call: ast.Call, entered_meshes: set[ast.AST]) -> bool:
+def _mapped_over(site: Site, file: FileFacts, call: ast.Call) -> frozenset[_Spot] | None:
+    """Where the mesh of a shard_map is made; None where that is not seen."""
     given = [*call.args[1:2], *(one.value for one in call.keywords if one.arg == "mesh")]
-    if not given or not entered_meshes:
-        return False
+    if not given:
+        return None
     made = options(site.program.value(file, given[0]))
-    return all(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in made) and not (
-        _made_at(site, file, given[0]) & entered_meshes
-    )
+    if not all(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in made):
+        return None
+    return _made_at(site, file, given[0])
 
 
 # what reads the mesh

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.mesh.meshes import is_sharding
-from shardlint.model.values import Api, CallResult, Parameter, options
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Methods, Rule, Safety
+from shardlint.model.values import Api, CallResult, Parameter, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
 from shardlint_rules.upgrade._arrays import Shown, shown_as_array
@@ -25,6 +25,11 @@ _MESHES = (
     "jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.get_mesh", "jax.sharding.get_abstract_mesh",
     "jax.sharding.AbstractMesh",
 )  # fmt: skip
+_IN_CONTEXT = (
+    "jax.interpreters.pxla.thread_resources.env.physical_mesh",
+    "jax._src.mesh.thread_resources.env.physical_mesh",
+)
+_CALLED = tuple(f".{name}()" for name in _OF_MESHES)
 _NAMES = tuple(dict.fromkeys((*_OF_ARRAYS, *_OF_SHARDINGS, *_OF_MESHES)))
 
 
@@ -52,14 +57,17 @@ class PropertyCalled(Rule):
     code = "SL909"
     name = "property-called"
     harm = Harm.CRASH
-    triggers = (Methods(*_NAMES),)
-    forms = ("method",)
+    triggers = (
+        Methods(*_NAMES),
+        Calls(*(f"{mesh}.{name}" for mesh in _IN_CONTEXT for name in _OF_MESHES), file_says=_CALLED),
+    )
+    forms = ("method", "call")
     fixes = "safe"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
         call = site.call
-        if not isinstance(call.func, ast.Attribute) or call.args or call.keywords:
+        if not isinstance(call.func, ast.Attribute) or call.args or call.keywords or _asks_first(site, call.func):
             return
         shown = _shown(site, call.func)
         if shown is None:
@@ -82,7 +90,7 @@ def _shown(site: Site, node: ast.Attribute) -> Shown | None:
     owner = node.value
     value = site.value(owner)
     if node.attr in _OF_MESHES:
-        if all(isinstance(one, CallResult) and one.api in _MESHES for one in options(value)):
+        if all(_is_mesh(one) for one in options(value)):
             return Shown()
         if _annotated(site, owner):
             return Shown("annotated", f"`{last_name(owner)}` is annotated as a mesh")
@@ -95,6 +103,19 @@ def _shown(site: Site, node: ast.Attribute) -> Shown | None:
         if of_array and not _own(site, node.attr):
             return Shown("of-a-value", "`.sharding` is read of it")
     return shown_as_array(site, owner) if node.attr in _OF_ARRAYS and not _own(site, node.attr) else None
+
+
+def _is_mesh(value: Value) -> bool:
+    if isinstance(value, CallResult):
+        return value.api in _MESHES
+    return isinstance(value, Api) and _IN_CONTEXT[0] in (value.name, value.written)
+
+
+def _asks_first(site: Site, node: ast.Attribute) -> bool:
+    """`mesh.empty() if callable(mesh.empty) else mesh.empty`: it may be either, and the program asks."""
+    text = f"callable({site.text(node)})"
+    around = (one for one in site.file.ancestors(node) if isinstance(one, ast.If | ast.IfExp))
+    return any(text in site.text(one.test) for one in around)
 
 
 def _annotated(site: Site, node: ast.expr) -> bool:

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.model import Program
-from shardlint.model.values import Api, options
+from shardlint.model.mesh.meshes import MESH_MAKERS
+from shardlint.model.reach import lookup
+from shardlint.model.values import Api, CallResult, Place, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
@@ -16,6 +18,7 @@ from shardlint_rules.upgrade import ambient, pjit
 PJIT = "pjit, which reads its specs against `with mesh:` only"
 AMBIENT = "thread_resources, which jax.set_mesh does not fill"
 _WHERE = ("pjit", "thread_resources")
+_DEPTH = 4
 _SETTERS = ("set_mesh", "use_mesh")
 _ENTERS = regex(r"enter_context\(\s*[\w.]*[mM]esh\b|\b[\w.]*[mM]esh\.__enter__$")
 
@@ -72,16 +75,47 @@ def sets_a_mesh(program: Program, file: FileFacts) -> bool:
     )
 
 
-def by_hand(file: FileFacts) -> Iterator[ast.AST]:
-    """Where a mesh is entered, but not by a `with` statement."""
+def by_hand(program: Program, file: FileFacts) -> Iterator[ast.expr]:
+    """Where a mesh is or may be entered, but not by a `with` statement of its own."""
     for word in ("enter_context", "__enter__"):
         for node in file.mentions(word):
             if not isinstance(node, ast.Name | ast.Attribute):
                 continue
             call = file.parent(node)
+            given: ast.expr | None = node.value if isinstance(node, ast.Attribute) else None
+            if word == "enter_context":
+                given = call.args[0] if isinstance(call, ast.Call) and call.func is node and call.args else None
             shown = call if word == "enter_context" and isinstance(call, ast.Call) else node
-            if _ENTERS.search(file.text(shown)):
+            if _ENTERS.search(file.text(shown)) or (given is not None and _may_be_a_mesh(program, file, given)):
                 yield node
+    for statement in file.withs:
+        for item in statement.items:
+            found = program.contexts.manager(Place(file, item.context_expr))
+            if found is not None and found.kind == "unknown" and _may_be_a_mesh(program, file, item.context_expr):
+                yield item.context_expr
+
+
+def _may_be_a_mesh(program: Program, file: FileFacts, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is a mesh on some way: `mesh if spread else nullcontext()`."""
+    found = program.contexts.manager(Place(file, node))
+    if found is not None and found.kind == "with mesh":
+        return True
+    if any(isinstance(one, CallResult) and one.api in MESH_MAKERS for one in options(program.value(file, node))):
+        return True
+    return depth < _DEPTH and any(_may_be_a_mesh(program, file, part, depth + 1) for part in _ways(file, node))
+
+
+def _ways(file: FileFacts, node: ast.expr) -> list[ast.expr]:
+    """The expressions that may give one its value."""
+    match node:
+        case ast.IfExp(body=one, orelse=other):
+            return [one, other]
+        case ast.BoolOp(values=parts):
+            return parts
+        case ast.Name():
+            bindings, _ = lookup(file, node, node.id)
+            return [one.value for one in bindings if one.kind == "assign" and one.value is not None]
+    return []
 
 
 def imports(site: Site, module: str, joined: bool = False) -> bool:

@@ -16,6 +16,7 @@ from shardlint.source.screen import Screen
 from shardlint.source.store import Store, digest
 
 if TYPE_CHECKING:
+    from shardlint.config.settings import Settings
     from shardlint.model.project import Answers
 
 
@@ -30,7 +31,7 @@ class Memory:
         self.options = options
         self._shards: dict[ScopeKey, tuple[str, Shard]] = {}
         self._folders: dict[str, Shard] = {}
-        self._known_screens: dict[Certainty, tuple[Screen, dict[str, Screen]]] = {}
+        self._known_screens: dict[str, tuple[Screen, dict[str, Screen]]] = {}
 
     def recall(self, met: Met) -> Outcome | None:
         """What is known of a file; None where it must be checked."""
@@ -73,25 +74,28 @@ class Memory:
                 own = (settings.select, settings.extend_select, settings.ignore, settings.per_file_ignores)
                 asked = any((*asks, *own))
                 seen = loaded is not None or not (asked or self._many)
-                screen, without = self._screens(least(options, settings)) if seen else (None, {})
+                screen, without = self._screens(least(options, settings), settings) if seen else (None, {})
                 self._shards[key] = name, Shard(loaded, key[1], self.places.tree, screen, without)
             known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]
         return known
 
-    def _screens(self, sure: Certainty) -> tuple[Screen, dict[str, Screen]]:
+    def _screens(self, sure: Certainty, settings: Settings) -> tuple[Screen, dict[str, Screen]]:
         """The screen of all rules for whatever releases, and those for projects that do not hold some word."""
-        if sure not in self._known_screens:
-            name = f"words-{sure}.json"
+        own = settings.own_names
+        name = f"words-{sure}.json"
+        if own.waking:
+            name = f"{digest(json.dumps(['words', sure, own.waking]).encode())}.json"
+        if name not in self._known_screens:
             try:
                 kept = self.store.load(name) or {}
                 found = Screen.load(kept["all"]), {str(w): Screen.load(s) for w, s in kept["without"].items()}
             except (TypeError, ValueError, AttributeError, KeyError):
                 from shardlint.engine.dispatch import screens
 
-                found = screens(sure)
+                found = screens(sure, own)
                 self.store.save(
                     name,
                     {"all": found[0].dump(), "without": {word: one.dump() for word, one in found[1].items()}},
                 )
-            self._known_screens[sure] = found
-        return self._known_screens[sure]
+            self._known_screens[name] = found
+        return self._known_screens[name]

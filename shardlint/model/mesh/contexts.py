@@ -13,6 +13,7 @@ from shardlint.model.ends import Ends
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.model.flow import Flow
 from shardlint.model.mesh.meshes import MESH_MAKERS, Mesh, mesh_of
+from shardlint.model.mesh.said import SaidMeshes
 from shardlint.model.needs import Circular, Memo
 from shardlint.model.values import (
     Api,
@@ -85,6 +86,7 @@ class Contexts:
     def __init__(self, evaluator: Evaluator, flow: Flow) -> None:
         self.evaluator = evaluator
         self.flow = flow
+        self.said = SaidMeshes(evaluator)
         needs = flow.project.needs
         self._callers_of: Circular[tuple[ast.AST, bool], Context] = Circular(needs, _DEPTH)
         self._elsewhere: Memo[int, bool] = Memo(needs)
@@ -262,43 +264,13 @@ class Contexts:
                 "mesh"
             ):
                 return MeshContext("with mesh", None, place)
-            if isinstance(value, Parameter) and self.annotated(value):
-                return MeshContext("with mesh", None, place)
+        if self.said.a_mesh(place):
+            return MeshContext("with mesh", None, place)
         if isinstance(place.node, ast.Call):
             callee = self.evaluator.value(Place(place.file, place.node.func))
             if isinstance(callee, Api) and _harmless(callee.name):
                 return None
         return MeshContext("unknown", None, place)
-
-    def annotated(self, parameter: Parameter) -> bool:
-        """`mesh: Mesh`; not `Mesh | None`, which may be no mesh."""
-        node = parameter.place.node
-        return isinstance(node, ast.arg) and self._says_mesh(parameter.place.file, node.annotation)
-
-    def annotated_field(self, file: FileFacts, node: ast.expr) -> bool:
-        """`self.mesh` in a class whose body says `mesh: Mesh`."""
-        if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Name):
-            return False
-        function = file.home(node).function()
-        outer = function.parent if function is not None else None
-        if function is None or outer is None or not isinstance(outer.node, ast.ClassDef):
-            return False
-        bindings = file.bindings(function, node.value.id)
-        if [one.kind for one in bindings] != ["param"] or node.value.id != "self":
-            return False
-        return any(
-            isinstance(one, ast.AnnAssign)
-            and isinstance(one.target, ast.Name)
-            and one.target.id == node.attr
-            and self._says_mesh(file, one.annotation)
-            for one in outer.node.body
-        )
-
-    def _says_mesh(self, file: FileFacts, annotation: ast.expr | None) -> bool:
-        if not isinstance(annotation, ast.Name | ast.Attribute):
-            return False
-        named = options(self.evaluator.value(Place(file, annotation)))
-        return all(isinstance(one, Api) and one.name == "jax.sharding.Mesh" for one in named)
 
 
 def _runs_later(file: FileFacts, function: Scope) -> bool:

@@ -301,6 +301,78 @@ def in_a_try():
         time.sleep(0)
 
 
+REGISTRY = {"small": SMALL, "whole": MESH}
+
+
+def chosen(name) -> Mesh:
+    return REGISTRY[name.strip()]
+
+
+def chosen_with_size(name) -> tuple[Mesh, int]:
+    mesh = REGISTRY[name.strip()]
+    return mesh, mesh.size
+
+
+def annotated_result():
+    mesh = chosen(" whole")
+    with mesh:
+        return jax.block_until_ready(constrained(X, W))
+
+
+def part_of_a_result():
+    mesh, size = chosen_with_size("whole")
+    with mesh:
+        return jax.block_until_ready(constrained(X * size, W))
+
+
+class Model:
+    @property
+    def mesh(self) -> Mesh:
+        return REGISTRY["whole"]
+
+
+class Holder:
+    def __init__(self, model: Model):
+        self.model = model
+
+    @property
+    def mesh(self):
+        return self.model.mesh
+
+    def run(self):
+        with self.mesh:
+            return jax.block_until_ready(constrained(X, W))
+
+
+def property_of_what_is_held():
+    return Holder(Model()).run()
+
+
+def of_a_parameter(model: Model):
+    with model.mesh:
+        return jax.block_until_ready(constrained(X, W))
+
+
+def field_of_a_parameter():
+    return of_a_parameter(Model())
+
+
+def maybe_given(mesh: Mesh | None = None):
+    if mesh is None:
+        mesh = chosen("whole")
+    with mesh:
+        return jax.block_until_ready(constrained(X, W))
+
+
+def told_by_callers(mesh, scale):
+    with mesh:
+        return jax.block_until_ready(constrained(X * scale, W))
+
+
+def callers():
+    return told_by_callers(MESH, 2.0), told_by_callers(make_mesh((2, 4)), 3.0)
+
+
 def main():
     mesh = make_mesh((2, 4))
     with mesh:

@@ -1,0 +1,232 @@
+"""SL340."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.model.manual.collectives import AXIS_AT, COLLECTIVES
+from shardlint.model.mesh.meshes import spec_of
+from shardlint.model.values import Constant, Items, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Safety
+from shardlint.rules_api.site import Site
+from shardlint_rules.mesh.given import TAKERS, WAKES, Given, given, literal, named, where
+from shardlint_rules.shard_map.runs import runs
+
+_SPEC = "jax.sharding.PartitionSpec"
+_MESHES = ("jax.sharding.Mesh", "jax.make_mesh", "jax.sharding.AbstractMesh")
+# What projects say that have names for the dimensions of arrays, and rules which turn these into mesh axes.
+_LOGICAL = (r"(?i)logical(?:ly)?_?(?:ax[ei]s|names?|specs?|shard|rules?|part|constraint|to)", "axis_rules")
+_NEAR = 0.7
+
+
+@dataclass(frozen=True)
+class _Named:
+    """An axis that some code names: where, beside which others, and what happens over a mesh without it."""
+
+    node: ast.AST
+    axis: str
+    beside: tuple[str, ...]
+    happens: str
+    certain: bool = True
+
+
+class UndeclaredAxis(Rule):
+    """A mesh axis is named that is not among those of the project.
+
+    ## What it does
+    Where the setting `axis-names` lists the mesh axes of the project, reports every other name in a `PartitionSpec`, in
+    the axis names of a `Mesh`, `make_mesh` or `AbstractMesh`, in `axis_names` and `auto` of `shard_map`, and in a
+    collective that runs under `shard_map`. Without the setting nothing is reported.
+
+    Names that are no mesh axes are left alone: logical names (where the files that run together have rules for such
+    names, only specs that are given to `NamedSharding`, a constraint, `device_put`, a jit or `shard_map` count), and
+    the axes of `pmap` and of `vmap`. Of a spec that is given to nothing known, and holds neither one of the
+    project's axes nor a name that is nearly one, a finding is possible. In a collective that no `shard_map` in sight
+    leads to, only a name that is nearly one of the project's axes is reported. SL301 and SL406 say more where the mesh
+    is known. Tests make small meshes with axes of their own: in them, too, only a name that is nearly one of the
+    project's is reported.
+
+    ## Why it hurts
+    Over a mesh of the project's axes a sharding with another name raises `ValueError: Resource axis ... is not
+    found in mesh` when it is made, and a collective raises when it is traced. A mesh with another name raises so for
+    every spec written for the project's axes that it lacks. Where meshes come from a registry or a configuration,
+    nothing else shows it before a run.
+
+    ## Fix safety
+    Unsafe, and offered only for a name that is written out where exactly one of the project's axes is nearly the same,
+    and does not stand beside it: the settings do not show that this one was meant.
+
+    ## Evidence
+    Run on jax 0.4.38 to 0.12, over a mesh that lacks the name: NamedSharding, a constraint, and specs, `axis_names`,
+    `auto` and a collective of `shard_map`.
+    """
+
+    code = "SL340"
+    name = "undeclared-axis"
+    harm = Harm.CRASH
+    setting = "axis-names"
+    behind = ("SL301", "SL406")
+    triggers = (*WAKES, Calls(_SPEC, *_MESHES, *sorted(COLLECTIVES)))
+    forms = ("call", "partial")
+    fixes = "unsafe"
+    by_hand = "which axis is meant is for the author to decide"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for each name that is not among the project's axes."""
+        is_test = site.program.project.is_test(site.file.path)
+        for one in _names(site):
+            if one.axis not in site.program.own.axes and one.axis.isidentifier():
+                if not is_test or _meant(site, one):
+                    yield self._finding(site, one)
+
+    def _finding(self, site: Site, one: _Named) -> Finding:
+        axes = site.program.own.axes
+        meant = _meant(site, one)
+        fix = None
+        if len(meant) == 1 and literal(one.node, one.axis):
+            quote = site.text(one.node)[0]
+            if quote in "\"'":
+                text = f"{quote}{meant[0]}{quote}"
+                edit = site.replace(one.node, text)
+                fix = site.fix(
+                    Safety.UNSAFE, f"write {text}", [edit], why="the settings do not say that this axis was meant"
+                )
+        hint = f': did you mean "{meant[0]}"?' if len(meant) == 1 else ""
+        return site.finding(
+            one.node,
+            f'axis "{one.axis}" is not one of this project\'s{hint}',
+            f"The axes in its settings (`axis-names`) are {', '.join(axes)}. {one.happens}",
+            help="name one of them, or add it to the setting",
+            fix=fix,
+            certainty=Certainty.PROVEN if one.certain else Certainty.POSSIBLE,
+        )
+
+
+def _meant(site: Site, one: _Named) -> list[str]:
+    """The project's axes that are nearly the same, and not named beside it."""
+    near = difflib.get_close_matches(one.axis, site.program.own.axes, n=2, cutoff=_NEAR)
+    return [axis for axis in near if axis not in one.beside]
+
+
+def _names(site: Site) -> Iterator[_Named]:
+    """The mesh axes that a call names, as far as the text tells."""
+    if site.api == _SPEC:
+        yield from _in_spec(site)
+    elif site.api in _MESHES:
+        yield from _in_mesh(site)
+    elif site.api in COLLECTIVES:
+        yield from _in_collective(site)
+    else:
+        yield from _in_taker(site)
+    if site.api == "jax.shard_map":
+        yield from _in_mapped(site)
+
+
+def _sharding(site: Site) -> str:
+    raises = "shard_map raises" if site.api == "jax.shard_map" else "a sharding raises ValueError"
+    return f"On {site.release('jax')} {raises} over a mesh of these."
+
+
+def _in_taker(site: Site) -> Iterator[_Named]:
+    """Axes of specs that are given to what reads them against a mesh."""
+    elsewhere = any(site.argument(name) is not None for name in TAKERS[site.api]) and _has_logical(site)
+    for one in given(site):
+        names = tuple(axis for _, axis in named(one.spec))
+        for entry, axis in named(one.spec):
+            # Unless names may be logical, a spec in another file is reported there.
+            if entry.place is None or entry.place.file is site.file or elsewhere:
+                yield _Named(where(site, one, entry, axis), axis, names, _sharding(site), one.certain)
+
+
+def _in_spec(site: Site) -> Iterator[_Named]:
+    """Axes of a spec, whatever it is given to."""
+    spec = spec_of(site.value(site.call), site.program.evaluator)
+    if spec is None or _has_logical(site):
+        return
+    names = tuple(axis for _, axis in named(spec))
+    of_mesh = any(axis in site.program.own.axes for axis in names)
+    for entry, axis in named(spec):
+        one = Given(spec, site.call, True)
+        found = _Named(where(site, one, entry, axis), axis, names, _sharding(site))
+        certain = of_mesh or bool(_meant(site, found))
+        yield found if certain else _Named(found.node, axis, names, found.happens, certain=False)
+
+
+def _in_mesh(site: Site) -> Iterator[_Named]:
+    node = site.argument("axis_names")
+    happens = f"On {site.release('jax')} a spec with one of them that the mesh lacks raises ValueError."
+    if node is not None:
+        yield from _written(site, node, happens)
+
+
+def _in_mapped(site: Site) -> Iterator[_Named]:
+    """Axes that `shard_map` is told are manual, or are not; and those of collectives that its body comes to."""
+    for name in ("axis_names", "auto"):
+        keyword = site.keyword(name)
+        if keyword is not None:
+            yield from _written(
+                site, keyword.value, f"On {site.release('jax')} shard_map raises over a mesh of these."
+            )
+    for ran in runs(site):
+        for event in ran.events:
+            place = event.seen_from(site.file) if event.kind == "collective" else None
+            if place is None:
+                continue
+            for axis in event.axes:
+                if isinstance(axis, str) and not _bound(site, axis):
+                    node = _axis_node(site, place.node, axis) if isinstance(place.node, ast.Call) else place.node
+                    yield _Named(node, axis, (), _collective(site))
+
+
+def _in_collective(site: Site) -> Iterator[_Named]:
+    """A name that is nearly one of the project's; others may be bound by what is not in sight."""
+    at = AXIS_AT[site.api.removeprefix("jax.lax.")]
+    keyword = site.keyword("axis_name")
+    given = site.arguments.positional[at : at + 1]
+    node = keyword.value if keyword is not None else next((one.node for one in given if one.file is site.file), None)
+    for one in _written(site, node, _collective(site)) if isinstance(node, ast.expr) else ():
+        if len(_meant(site, one)) == 1 and not _bound(site, one.axis):
+            yield one
+
+
+def _collective(site: Site) -> str:
+    return f"On {site.release('jax')} a collective over another raises in the shard_map of a mesh of these."
+
+
+def _axis_node(site: Site, call: ast.Call, axis: str) -> ast.AST:
+    """Where a call names an axis, if it is written out there; else the call."""
+    return next((part for part in ast.walk(call) if literal(part, axis)), call)
+
+
+def _written(site: Site, node: ast.expr, happens: str) -> Iterator[_Named]:
+    """The names in an argument that is a name or a tuple, list or set of names, each with its own part of the text."""
+    inner = node
+    while isinstance(inner, ast.Call) and inner.args and site.text(inner.func) in ("frozenset", "set", "tuple"):
+        inner = inner.args[0]
+    parts = inner.elts if isinstance(inner, ast.Tuple | ast.List | ast.Set) else [inner]
+    values = [site.value(part) for part in parts]
+    found = [
+        (part, axis, len(options(value)) == 1)
+        for part, value in zip(parts, values, strict=True)
+        for option in options(value)
+        for axis in (option.items if isinstance(option, Items) else (option,))
+    ]
+    names = tuple(one.value for _, one, _ in found if isinstance(one, Constant) and isinstance(one.value, str))
+    for part, one, certain in found:
+        if isinstance(one, Constant) and isinstance(one.value, str):
+            yield _Named(part, one.value, names, happens, certain)
+
+
+def _has_logical(site: Site) -> bool:
+    """Whether names of dimensions that are no mesh axes may stand in specs here."""
+    return site.program.project.holds(site.file.path, *_LOGICAL)
+
+
+def _bound(site: Site, axis: str) -> bool:
+    """Whether something in the files that run together may bind an axis of this name that is of no mesh."""
+    quoted = rf"""(?:)[pv]map\b(?:[^\n]*\n){{0,6}}?[^\n]*["']{re.escape(axis)}["']"""
+    return site.program.project.holds(site.file.path, quoted)

@@ -1,0 +1,38 @@
+"""Where in a settings file a setting stands, for messages."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+
+def with_line(path: Path, key: str, message: str) -> str:
+    """A message about a setting, `PATH: KEY is ...` or `PATH: KEY.NAME is ...`, with the line it stands on."""
+    said = message.removeprefix(f"{path}: ")
+    inner = said.removeprefix(f"{key}.").partition(" is ")[0] if said.startswith(f"{key}.") else ""
+    line = _line(path, key, inner)
+    return f"{path}:{line}: {said}" if line else message
+
+
+def _line(path: Path, key: str, inner: str) -> int:
+    """The line of a key of a table, or else of the table; 0 where none is found."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return 0
+    first = 0
+    if path.name == "pyproject.toml":  # other tools have settings of the same names
+        first = next((number for number, line in enumerate(lines) if _named("shardlint").search(line)), 0)
+    table = _first(lines, first, key)
+    return (_first(lines, table - 1, inner) if table and inner else 0) or table
+
+
+def _first(lines: list[str], first: int, key: str) -> int:
+    named = _named(key)
+    numbered = enumerate(lines[first:], first + 1)
+    return next((number for number, line in numbered if named.search(line.partition("#")[0])), 0)
+
+
+def _named(key: str) -> re.Pattern[str]:
+    """A key, where it is given a value or names a table."""
+    return re.compile(rf"""(?<![\w-])["']?{re.escape(key)}["']?\s*[]=.]""")

@@ -1,0 +1,193 @@
+"""Where the text says of an expression that it is a `jax.sharding.Mesh`, though not which one.
+
+It says so by an annotation: of a parameter, a name, a field, a property or what a function returns. A `with` statement
+asks, so `None` counts for nothing: it cannot be entered.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.evaluator.evaluate import Evaluator
+from shardlint.model.mesh.meshes import MESH_MAKERS
+from shardlint.model.reach import lookup
+from shardlint.model.values import (
+    Api,
+    CallResult,
+    ClassValue,
+    Constant,
+    Function,
+    Parameter,
+    Place,
+    options,
+)
+from shardlint.syntax import Binding, FileFacts, called_name
+
+_MESH = "jax.sharding.Mesh"
+_DEPTH = 6
+_PROPERTIES = ("property", "cached_property")
+_NONE = Constant(None)
+
+
+class SaidMeshes:
+    """Answers for expressions of a program."""
+
+    def __init__(self, evaluator: Evaluator) -> None:
+        self.evaluator = evaluator
+
+    def a_mesh(self, place: Place, depth: int = 0) -> bool:
+        """Whether an expression is a mesh, made in the text or annotated as one, on every way to it."""
+        found = [one for one in options(self.evaluator.value(place)) if one != _NONE]
+        if found and all(
+            (isinstance(one, CallResult) and one.api in MESH_MAKERS)
+            or (isinstance(one, Parameter) and self.parameter(one))
+            for one in found
+        ):
+            return True
+        return depth < _DEPTH and self._written(place, depth + 1)
+
+    def parameter(self, parameter: Parameter) -> bool:
+        """`mesh: Mesh`, or `mesh: Mesh | None`."""
+        node = parameter.place.node
+        return (
+            isinstance(node, ast.arg)
+            and not _gathers(parameter.place.file, node)
+            and self._says(parameter.place.file, node.annotation)
+        )
+
+    def _written(self, place: Place, depth: int) -> bool:
+        """Told by how the expression is written, where its value is not known."""
+        file = place.file
+        match place.node:
+            case ast.Name() as name:
+                bindings, _ = lookup(file, name, name.id)
+                return bool(bindings) and all(self._bound(file, one, depth) for one in bindings)
+            case ast.Attribute() as attribute:
+                owners = options(self.evaluator.value(Place(file, attribute.value)))
+                classes = [self._class(one) for one in owners]
+                return all(one is not None and self._member(one, attribute.attr, depth) for one in classes)
+            case ast.Call() as call:
+                called = options(self.evaluator.value(Place(file, call.func)))
+                return all(isinstance(one, Function) and self._returns(one) for one in called)
+            case ast.IfExp(body=one, orelse=other):
+                return self._all(file, [one, other], depth)
+            case ast.BoolOp(op=ast.Or(), values=parts):
+                return self._all(file, parts, depth)
+            case ast.NamedExpr(value=given):
+                return self.a_mesh(Place(file, given), depth)
+        return False
+
+    def _all(self, file: FileFacts, parts: list[ast.expr], depth: int) -> bool:
+        some = [one for one in parts if not (isinstance(one, ast.Constant) and one.value is None)]
+        return bool(some) and all(self.a_mesh(Place(file, one), depth) for one in some)
+
+    def _bound(self, file: FileFacts, binding: Binding, depth: int) -> bool:
+        """Whether what gives a name its value says so."""
+        if binding.kind == "param":
+            if isinstance(binding.node, ast.arg) and _gathers(file, binding.node):
+                return False
+            return self._says(file, binding.annotation)
+        if binding.kind in ("assign", "walrus"):
+            if self._says(file, binding.annotation):
+                return True
+            return binding.value is not None and self._all(file, [binding.value], depth)
+        if binding.kind == "with" and binding.index is None and binding.value is not None:
+            return self.a_mesh(Place(file, binding.value), depth)  # Mesh.__enter__ returns the mesh
+        if binding.kind == "unpack" and binding.index is not None and isinstance(binding.value, ast.Call):
+            called = options(self.evaluator.value(Place(file, binding.value.func)))
+            return all(isinstance(one, Function) and self._returns(one, binding.index) for one in called)
+        return False
+
+    # functions and classes
+
+    def _returns(self, function: Function, index: int | None = None) -> bool:
+        """Whether a function is annotated to return a mesh, or a tuple with one at an index."""
+        node = function.node
+        if not isinstance(node, ast.FunctionDef) or node.returns is None:
+            return False
+        annotation: ast.expr = node.returns
+        if index is None:
+            return self._says(function.place.file, annotation)
+        if not isinstance(annotation, ast.Subscript) or not isinstance(annotation.slice, ast.Tuple):
+            return False
+        parts = annotation.slice.elts
+        named = self.evaluator.value(Place(function.place.file, annotation.value))
+        if not isinstance(named, Api) or named.name not in ("builtins.tuple", "typing.Tuple"):
+            return False
+        return index < len(parts) and self._says(function.place.file, parts[index])
+
+    def _class(self, value: object) -> ClassValue | None:
+        """The class of the project that an object is of, or that it is."""
+        if isinstance(value, ClassValue):
+            return value
+        return value.by if isinstance(value, CallResult) and isinstance(value.by, ClassValue) else None
+
+    def _member(self, cls: ClassValue, name: str, depth: int) -> bool:
+        """Whether an attribute of a class or of its instances is a mesh, told by the nearest class that has it."""
+        for owner in self.evaluator.lineage(cls):
+            file = owner.place.file
+            bindings = [one for one in file.bindings(file.scope(owner.node), name) if one.kind != "delete"]
+            if any(one.annotation is not None for one in bindings):
+                return any(self._says(file, one.annotation) for one in bindings)
+            read = [one.node for one in bindings if isinstance(one.node, ast.FunctionDef) and _is_read(one.node)]
+            if read:
+                return all(self._property(file, one, depth) for one in read)
+            given = list(_given(owner, name))
+            if given:
+                return any(self._says(file, one.annotation) for one in given if isinstance(one, ast.AnnAssign)) or (
+                    all(one.value is not None for one in given)
+                    and self._all(file, [one.value for one in given if one.value is not None], depth)
+                )
+            if bindings:
+                return False
+        return False
+
+    def _property(self, file: FileFacts, node: ast.FunctionDef, depth: int) -> bool:
+        if node.returns is not None:
+            return self._says(file, node.returns)
+        returned = [
+            one.value for one in file.walked(file.scope(node)).returns if isinstance(one, ast.Return) and one.value
+        ]
+        return bool(returned) and self._all(file, returned, depth)
+
+    def _says(self, file: FileFacts, annotation: ast.expr | None) -> bool:
+        if annotation is None:
+            return False
+        named = [one for one in annotated(self.evaluator, Place(file, annotation)) if one != _NONE]
+        return bool(named) and all(
+            isinstance(one, Api) and one.name == _MESH
+            for part in named
+            for one in options(part)
+        )
+
+
+def _gathers(file: FileFacts, node: ast.arg) -> bool:
+    """Whether it is `*meshes` or `**meshes`, whose annotation is that of one of them."""
+    function = file.home(node).node
+    return isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and (
+        node is function.args.vararg or node is function.args.kwarg
+    )
+
+
+def _is_read(node: ast.FunctionDef) -> bool:
+    """Whether a method is read as an attribute."""
+    return any(called_name(decorator) in _PROPERTIES for decorator in node.decorator_list)
+
+
+def _given(owner: ClassValue, name: str) -> Iterator[ast.Assign | ast.AnnAssign]:
+    """The assignments to `self.name` in the methods of a class; nothing where it is given in another way too."""
+    file = owner.place.file
+    found: list[ast.Assign | ast.AnnAssign] = []
+    for node in file.mentions_in(file.scope(owner.node), name):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Store):
+            continue
+        function = file.home(node).function()
+        if function is None or function.parent is None or function.parent.node is not owner.node:
+            continue
+        statement = file.parent(node)
+        if not isinstance(statement, ast.Assign | ast.AnnAssign):
+            return
+        found.append(statement)
+    yield from found
