@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from typing import ClassVar
 
 from shardlint.model.mesh.meshes import Mesh, Spec
 from shardlint.model.mesh.shardings import PLACING
 from shardlint.model.shapes import shape_of
-from shardlint.model.values import CallResult, Constant, Function, Items, Place, Table, Value, options
+from shardlint.model.values import Environment, Function, Place, options
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax.enclosing import caught
 from shardlint_rules.jit._called_with import parameter_shapes
+from shardlint_rules.jit._made import Made, arrays, closed, is_nested, made
 
 _PUT = "jax.device_put"
 _JITS = ("jax.jit",)
+_CALLS = 3
 _WAKING = (_PUT, "jax.lax.with_sharding_constraint", "equinox.filter_shard")
 
 
@@ -26,7 +29,8 @@ class IndivisibleConstraint(Rule):
 
     ## What it does
     Reports a placement or constraint of an array whose shape the text tells, on a mesh whose sizes it tells, where
-    the axes for a dimension do not divide it. Also of what a jitted function makes and its `out_shardings` want split.
+    the axes for a dimension do not divide it. Also of what a jitted function makes and its `out_shardings` want split,
+    and of the arrays of a tree, through functions of the project and `vmap`, which puts a dimension in front.
 
     ## Why it hurts
     In jit a constraint is not checked. In the middle of a program the array is padded on every device; as a result
@@ -63,6 +67,10 @@ class IndivisibleConstraint(Rule):
             return
         found = options(site.value(target))
         parts = site.shardings.named(found[0]) if len(found) == 1 else None
+        if parts is None and len(found) == 1 and site.api == _PUT:
+            place = Place(site.file, array)
+            environment = site.program.evaluator.environment(place)
+            yield from self._tree(site, target, arrays(site, Made(place, environment, found[0])))
         if parts is None or parts[0] is None:
             return
         mesh, spec = parts
@@ -95,26 +103,39 @@ class IndivisibleConstraint(Rule):
             jitted = Function(Place(site.file, site.decorated))
         if shardings is None or not isinstance(jitted, Function):
             return
-        file = jitted.place.file
         given = options(site.value(shardings))
-        for node in _returned(jitted):
-            for part, sharding in _pairs(site, Place(file, node), given[0]) if len(given) == 1 else ():
-                parts = site.shardings.named(sharding)
-                if parts is None or parts[0] is None or not _sizes(parts[0]):
-                    continue
-                shape = shape_of(site.program.evaluator, part)
-                problem = _undivided(parts[1], _sizes(parts[0]), shape) if shape is not None else None
-                if problem is not None:
-                    axis, size, split, names = problem
-                    yield site.finding(
-                        shardings,
-                        f"dimension {axis} of {' '.join(part.text().split())} is {size}",
-                        f"{size} is not divisible by {split}, the size of {names}: on {site.release('jax')} this "
-                        "raises ValueError when it is called.",
-                        help=f"make the dimension a multiple of {split}, or split another one",
-                        harm=Harm.CRASH,
-                    )
-                    return
+        if len(given) != 1:
+            return
+        every = (made(site, jitted, environment, given[0]) for environment in _environments(site, jitted))
+        yield from self._tree(site, shardings, chain.from_iterable(every))
+
+    def _tree(self, site: Site, shardings: ast.expr, parts: Iterable[Made]) -> Iterator[Finding]:
+        """One finding for the first array of a tree that its sharding does not divide."""
+        problems = (self._part(site, shardings, one) for one in parts)
+        yield from islice((one for one in problems if one is not None), 1)
+
+    def _part(self, site: Site, shardings: ast.expr, one: Made) -> Finding | None:
+        parts = site.shardings.named(one.sharding)
+        if parts is None or parts[0] is None or not (sizes := _sizes(parts[0])):
+            return None
+        shape = one.shape(site)
+        problem = _undivided(parts[1], sizes, shape) if shape is not None else None
+        if problem is None or shape is None:
+            return None
+        axis, size, split, names = problem
+        text = " ".join(one.place.text().split())
+        stacked = axis < len(one.stacked) and len(parts[1].entries) <= len(shape) - len(one.stacked)
+        plain = f"dimension {axis} of {text} is {size}"
+        return site.finding(
+            shardings,
+            f"vmap puts a dimension of {size} in front of {text}" if stacked else plain,
+            f"{size} is not divisible by {split}, the size of {names}: on {site.release('jax')} this "
+            f"raises ValueError{'' if site.api == _PUT else ' when it is called'}.",
+            help="begin the spec with None for the dimension that vmap adds"
+            if stacked
+            else f"make the dimension a multiple of {split}, or split another one",
+            harm=Harm.CRASH,
+        )
 
     def _effect(self, site: Site) -> str:
         if site.api == _PUT or site.region.traced == "never":
@@ -123,38 +144,19 @@ class IndivisibleConstraint(Rule):
         return silent if site.region.proven else f"in jit {silent}; outside of it this raises ValueError"
 
 
-def _returned(function: Function) -> list[ast.expr]:
-    """What a lambda or a function with one `return` gives."""
-    node = function.node
-    if isinstance(node, ast.Lambda):
-        return [node.body]
-    file = function.place.file
-    returns = file.walked(file.scope(node)).returns
-    if len(returns) != 1 or not isinstance(returns[0], ast.Return) or returns[0].value is None:
-        return []
-    return [returns[0].value]
-
-
-def _pairs(site: Site, result: Place, sharding: Value) -> Iterator[tuple[Place, Value]]:
-    """The arrays of a result that is written out, each with its sharding; one sharding may be for all of them."""
-    node, file = result.node, result.file
-    match node, sharding:
-        case ast.Tuple(elts=parts) | ast.List(elts=parts), Items(items=items, open=False):
-            if len(parts) == len(items) and not any(isinstance(one, ast.Starred) for one in parts):
-                for part, one in zip(parts, items, strict=True):
-                    yield from _pairs(site, Place(file, part), one)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts), CallResult():
-            for part in parts:
-                yield from _pairs(site, Place(file, part), sharding)
-        case ast.Dict(keys=keys, values=values), _:
-            for key, part in zip(keys, values, strict=True):
-                name = site.program.value(file, key) if key is not None else None
-                each = sharding.get(name.value) if isinstance(sharding, Table) and isinstance(name, Constant) else None
-                meant = sharding if isinstance(sharding, CallResult) else each
-                if meant is not None and key is not None:
-                    yield from _pairs(site, Place(file, part), meant)
-        case ast.expr(), CallResult():
-            yield result, sharding
+def _environments(site: Site, jitted: Function) -> Iterator[Environment | None]:
+    """What the parameters of a jitted function are, in the calls of it that can be seen."""
+    evaluator = site.program.evaluator
+    around = evaluator.environment(jitted.place)
+    called = False
+    if site.form == "call" and site.decorated is None and (around is not None or not is_nested(jitted)):
+        for end in site.program.flow.calls(Place(site.file, site.call), every=True).found[:_CALLS]:
+            if end.kind == "called" and isinstance(end.place.node, ast.Call):
+                called = True
+                given = evaluator.arguments(end.place, evaluator.environment(end.place))
+                yield closed(evaluator.parameters(jitted, given), around)
+    if not called:
+        yield around
 
 
 def _sizes(mesh: Mesh) -> dict[str, int]:

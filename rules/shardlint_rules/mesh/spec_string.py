@@ -10,6 +10,7 @@ from shardlint.model.values import Constant, Items, Value, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint_rules.mesh._two_batch_axes import rows_apart
 
 # Two or more axis names run together in one string.
 _SEVERAL = regex(r"\s*[A-Za-z_]\w*(\s*[,\s]\s*[A-Za-z_]\w*)+\s*,?\s*")
@@ -21,12 +22,14 @@ class SpecString(Rule):
     ## What it does
     Reports entries of a literal spec that are an empty string, several axes in one string, a set, or a
     tuple or list with `None` inside. With `--certainty possible` also a list as the only entry: `P(["data",
-    "model"])`.
+    "model"])`; and a spec of a batch that begins with two axes which split rows: `batch = P("data", "fsdp")`.
 
     ## Why it hurts
     An empty string is taken for `None` since jax 0.5.3: the dimension is replicated and nothing is said.
     Two axes in one string are looked up as one axis, which no mesh has. A set raises `TypeError`. `None`
-    inside a tuple is looked up as an axis. A list is one entry, so both axes split the first dimension.
+    inside a tuple is looked up as an axis. A list is one entry, so both axes split the first dimension. Of two entries
+    the second splits the second dimension: rows are shared by all devices of that axis, and each gets a part of every
+    sequence.
 
     ## Fix safety
     Safe for an empty string, which becomes the `None` it is taken for (up to jax 0.4.38 it raised), and
@@ -55,6 +58,9 @@ class SpecString(Rule):
             found = options(site.value(node))
             if len(found) == 1:
                 yield from self._entry(site, node, found[0])
+        apart = rows_apart(site) if site.wants("rows-apart") else None
+        if apart is not None:
+            yield self._apart(site, *apart)
 
     def _entry(self, site: Site, node: ast.expr, value: Value) -> Iterator[Finding]:
         match value:
@@ -77,6 +83,17 @@ class SpecString(Rule):
             return site.finding(node, "an empty string is taken for None", message, fix=fix)
         message = f"On {site.release('jax')} this raises ValueError when a sharding is made of it."
         return site.finding(node, "an empty string is not an axis", message, fix=fix, harm=Harm.CRASH)
+
+    def _apart(self, site: Site, one: str, two: str) -> Finding:
+        return site.finding(
+            site.call.args[1],
+            "this splits the second dimension",
+            f'Rows are split over "{one}" alone: all devices of "{two}" get the same ones, and a part of each.',
+            help=f'write {site.text(site.call.func)}(("{one}", "{two}")) if both are to split the rows',
+            certainty=Certainty.POSSIBLE,
+            form="rows-apart",
+            why=f'"{one}" and "{two}" both split the rows of a batch as a rule',
+        )
 
     def _several(self, site: Site, node: ast.expr, text: str) -> Finding:
         axes = [f'"{axis}"' for axis in re.findall(r"\w+", text)]

@@ -1,0 +1,175 @@
+"""The arrays that a function makes, where its text writes them out, each with the sharding that a tree has for it."""
+
+from __future__ import annotations
+
+import ast
+from collections import ChainMap
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from shardlint.model.reach import lookup
+from shardlint.model.shapes import Shape, shape_of
+from shardlint.model.values import (
+    CallResult,
+    Constant,
+    Environment,
+    Function,
+    Items,
+    Place,
+    Table,
+    Transformed,
+    Unknown,
+    Value,
+)
+from shardlint.rules_api.site import Site
+
+_DEPTH = 8
+_VMAPS = ("jax.vmap", "equinox.filter_vmap")
+_SPLIT = "jax.random.split"
+
+
+@dataclass(frozen=True)
+class Made:
+    """An array that is made at a place in one call of its function. `stacked`: the sizes that vmap puts in front."""
+
+    place: Place
+    environment: Environment | None
+    sharding: Value
+    stacked: Shape = ()
+
+    def shape(self, site: Site) -> Shape | None:
+        """Its shape, as far as it is told."""
+        own = shape_of(site.program.evaluator, self.place, self.environment)
+        return (*self.stacked, *own) if own is not None else None
+
+
+def made(site: Site, function: Function, environment: Environment | None, shardings: Value) -> Iterator[Made]:
+    """What a function returns, array by array; one sharding may be for all of them."""
+    for node in _returned(function):
+        yield from arrays(site, Made(Place(function.place.file, node), environment, shardings))
+
+
+def arrays(site: Site, whole: Made) -> Iterator[Made]:
+    """The arrays of a tree, as far as the text says how it is made."""
+    yield from _parts(site, whole, _DEPTH)
+
+
+def _returned(function: Function) -> list[ast.expr]:
+    """What a lambda or a function with one `return` gives."""
+    node = function.node
+    if isinstance(node, ast.Lambda):
+        return [node.body]
+    file = function.place.file
+    returns = file.walked(file.scope(node)).returns
+    if isinstance(node, ast.AsyncFunctionDef) or len(returns) != 1:
+        return []
+    only = returns[0]
+    return [only.value] if isinstance(only, ast.Return) and only.value is not None else []
+
+
+def _parts(site: Site, whole: Made, depth: int) -> Iterator[Made]:
+    if depth == 0:
+        return
+    node, file = whole.place.node, whole.place.file
+    sharding = site.program.evaluator.trees.expanded(whole.sharding)
+    whole = replace(whole, sharding=sharding)
+    if not isinstance(sharding, CallResult | Items | Table):
+        return
+    match node:
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            if any(isinstance(one, ast.Starred) for one in parts):
+                return
+            for part, one in zip(parts, _each(sharding, len(parts)), strict=False):
+                yield from _parts(site, replace(whole, place=Place(file, part), sharding=one), depth - 1)
+        case ast.Dict(keys=keys, values=values):
+            for key, part in zip(keys, values, strict=True):
+                name = site.program.value(file, key) if key is not None else None
+                own = _at(sharding, name)
+                if own is not None and key is not None:
+                    yield from _parts(site, replace(whole, place=Place(file, part), sharding=own), depth - 1)
+        case ast.Name():
+            bindings, scope = lookup(file, node, node.id)
+            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            if value is not None and scope is file.home(node):
+                yield from _parts(site, replace(whole, place=Place(file, value)), depth - 1)
+            elif isinstance(sharding, CallResult):
+                yield whole
+        case ast.Call():
+            yield from _called(site, whole, depth - 1)
+        case ast.expr() if isinstance(sharding, CallResult):
+            yield whole
+
+
+def _each(sharding: Value, count: int) -> tuple[Value, ...]:
+    """The shardings for the parts of a sequence."""
+    if isinstance(sharding, CallResult):
+        return (sharding,) * count
+    return sharding.items if isinstance(sharding, Items) and not sharding.open and len(sharding.items) == count else ()
+
+
+def _at(sharding: Value, key: Value | None) -> Value | None:
+    """The sharding for what stands under a key."""
+    if isinstance(sharding, CallResult):
+        return sharding
+    return sharding.get(key.value) if isinstance(sharding, Table) and isinstance(key, Constant) else None
+
+
+def _called(site: Site, whole: Made, depth: int) -> Iterator[Made]:
+    """What a function of the project gives that is called, or one through vmap; else the call makes an array."""
+    evaluator, env = site.program.evaluator, whole.environment
+    node, file = whole.place.node, whole.place.file
+    assert isinstance(node, ast.Call)
+    callee = evaluator.value(Place(file, node.func), env)
+    if isinstance(callee, Function):
+        if env is None and is_nested(callee):
+            return  # of the function around it nothing is known
+        inner = evaluator.parameters(callee, evaluator.arguments(whole.place, env))
+        yield from _inside(site, replace(whole, environment=closed(inner, env)), callee, depth)
+    elif isinstance(callee, Transformed) and callee.api.name in _VMAPS and isinstance(callee.inner, Function):
+        told = callee.call
+        plain = told is None or (not told.keywords and not told.open_keywords and len(told.positional) <= 1)
+        if not plain or len(node.args) != 1 or node.keywords:
+            return
+        size = _leading(site, Place(file, node.args[0]), env)
+        each = Environment({one.arg: Unknown("one of many") for one in callee.inner.node.args.args})
+        known = closed(each, env) if env is not None else None
+        stacked = replace(whole, environment=known, stacked=(*whole.stacked, size))
+        yield from _inside(site, stacked, callee.inner, depth)
+    elif isinstance(whole.sharding, CallResult):
+        yield whole
+
+
+def _inside(site: Site, whole: Made, function: Function, depth: int) -> Iterator[Made]:
+    """What a function returns; the call itself where its text tells no more."""
+    for node in _returned(function):
+        yield from _parts(site, replace(whole, place=Place(function.place.file, node)), depth)
+
+
+def is_nested(function: Function) -> bool:
+    """Whether a function is made in another, and may use its parameters."""
+    parent = function.place.file.scope(function.node).parent
+    return parent is not None and parent.function() is not None
+
+
+def closed(inner: Environment, outer: Environment | None) -> Environment:
+    """The parameters of a function with those of the one around it in sight."""
+    return Environment(ChainMap({}, inner.values, outer.values)) if outer is not None else inner  # type: ignore[arg-type]
+
+
+def _leading(site: Site, place: Place, env: Environment | None) -> int | None:
+    """The size of the first dimension of what is mapped over: keys, mostly."""
+    node, file, evaluator = place.node, place.file, site.program.evaluator
+    if isinstance(node, ast.Name):
+        bindings, scope = lookup(file, node, node.id)
+        value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+        return _leading(site, Place(file, value), env) if value is not None and scope is file.home(node) else None
+    if isinstance(node, ast.Call):
+        value_of = evaluator.value(Place(file, node.func), env)
+        if getattr(value_of, "name", "") == _SPLIT:
+            given = evaluator.arguments(place, env).get("num", ("key", "num"))
+            if given is None:
+                return 2 if len(node.args) == 1 and not node.keywords else None
+            count = evaluator.value(given, env)
+            return count.value if isinstance(count, Constant) and type(count.value) is int else None
+    shape = shape_of(evaluator, place, env)
+    return shape[0] if shape else None
