@@ -163,6 +163,27 @@ def test_what_a_generator_yields_to_runs_in_its_block(write: Write, code: str, w
     assert (finding.fix is None) == bool(why) and why in finding.help, finding.help
 
 
+FIXTURE = "import pytest\n\n\n@pytest.fixture{}\ndef entered():\n    with MESH as mesh:\n        yield mesh\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "test", "why"),
+    [
+        ("test_x.py", "", "def test_it(entered):\n    assert jax.jit(abs)(1)\n", ""),
+        ("test_x.py", "", "def test_it(entered):\n    jax.device_put(1, jax.devices()[0])\n", "puts an array on one device"),
+        ("test_x.py", "", "def test_it():\n    jax.device_put(1, jax.devices()[0])\n", ""),
+        ("test_x.py", "", "@pytest.fixture\ndef two(entered):\n    return 2\n\n\n"
+         "def test_it(two):\n    jax.device_put(1, jax.devices()[0])\n", "puts an array on one device"),
+        ("test_x.py", "(autouse=True)", "def test_it():\n    pass\n", "more than is looked at"),
+        ("test_x.py", "", "@pytest.mark.usefixtures('entered')\ndef test_it():\n    pass\n", "more than is looked at"),
+        ("conftest.py", "", "", "more than is looked at"),
+    ],
+)  # fmt: skip
+def test_tests_run_in_the_block_of_a_fixture(write: Write, name: str, options: str, test: str, why: str) -> None:
+    (finding,) = found(write({name: HEAD + FIXTURE.format(options) + test, "pyproject.toml": ""}))
+    assert (finding.fix is None) == bool(why) and why in finding.help, finding.help
+
+
 def test_an_abstract_mesh_is_never_entered(write: Write) -> None:
     code = (
         "def shape(sizes, types):\n    return jax.sharding.AbstractMesh(sizes, ('x',), axis_types=types)\n\n\n"

@@ -45,7 +45,8 @@ class LegacyMeshContext(Rule):
     ## Fix safety
     Unsafe: fresh arrays are then replicated over the mesh. It is offered only for a mesh with Auto axes,
     outside traced code, in a project without haliax or an older flax, and where no constraint outside jit
-    has a bare spec and nothing runs pmap or puts an array on one device. `with Mesh(...) as mesh:` becomes two
+    has a bare spec and nothing runs pmap or puts an array on one device; where the block yields, that is asked of
+    what is seen to run there (`with sharded():`, tests that ask for the fixture). `with Mesh(...) as mesh:` becomes two
     lines. Where not all callers are seen, code counts as outside traced code that a test runner or a script runs,
     that makes the mesh, or that does what only host code does (it jits, waits, reads a clock or files). Where the
     text does not show which mesh it is, all that the project makes must have Auto axes. Where the project uses pjit

@@ -33,8 +33,8 @@ def running(program: Program, block: Place) -> Running:
     assert isinstance(block.node, ast.With | ast.AsyncWith)
     calls = [Place(block.file, call) for call in _calls_of(block.node)]
     if any(_yields(part) for part in block.node.body):
-        users = list(_users(program, block))
-        if not users:
+        users = _users(program, block)
+        if users is None:
             return Running(tuple(calls), True)
         calls += [Place(use.file, call) for use in users for call in _calls_of(use.node)]
     seen: set[ast.AST] = set()
@@ -51,19 +51,42 @@ def running(program: Program, block: Place) -> Running:
     return Running(tuple(calls), False)
 
 
-def _users(program: Program, block: Place) -> Iterator[Place]:
-    """The `with` blocks under a generator that yields in its own: `with sharded(): ...` runs there."""
+def _users(program: Program, block: Place) -> list[Place] | None:
+    """What runs where a generator yields in its block: `with sharded(): ...`, tests that ask for a fixture."""
     function = block.file.home(block.node).function()
-    ends = program.flow.ends(block.file, function.node).found if function is not None else ()
-    for end in ends:
+    node = function.node if function is not None else None
+    if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        return None
+    said = [block.file.text(decorator) for decorator in node.decorator_list]
+    if any("fixture" in one for one in said):
+        return None if any("autouse" in one for one in said) else _asking(block.file, node)
+    found = []
+    for end in program.flow.ends(block.file, node).found:
         item = end.place.file.parent(end.place.node)
         statement = end.place.file.parent(item) if isinstance(item, ast.withitem) else None
         if isinstance(statement, ast.With | ast.AsyncWith):
-            yield Place(end.place.file, statement)
+            found.append(Place(end.place.file, statement))
+    return found or None
+
+
+def _asking(file: FileFacts, fixture: ast.FunctionDef | ast.AsyncFunctionDef) -> list[Place] | None:
+    """The functions of a test file that ask for a fixture by name, through others too; None where other files may."""
+    stem = file.path.stem
+    if not (stem.startswith("test_") or stem.endswith("_test")) or file.mentions("usefixtures"):
+        return None
+    names, found = [fixture.name], dict[ast.AST, Place]()
+    for name in names:  # grows
+        for node in file.mentions(name):
+            function = file.home(node).node
+            if isinstance(node, ast.arg) and isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                found[function] = Place(file, function)
+                if function.name not in names:
+                    names.append(function.name)
+    return list(found.values())
 
 
 def _calls_of(block: ast.AST) -> Iterator[ast.Call]:
-    assert isinstance(block, ast.With | ast.AsyncWith)
+    assert isinstance(block, ast.With | ast.AsyncWith | ast.FunctionDef | ast.AsyncFunctionDef)
     for part in block.body:
         yield from _calls(part)
 
