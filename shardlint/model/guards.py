@@ -226,3 +226,76 @@ def tested(file: FileFacts, node: ast.AST) -> bool:
                 if any(isinstance(name, ast.Name) and name.id in names for name in ast.walk(test)):
                     return True
     return False
+
+
+def met_by_every_call(file: FileFacts, node: ast.AST, function: ast.AST) -> bool:
+    """Whether each call of a function comes to a place in it: no test, loop or handler lies on the way.
+
+    A place in a function that is defined inside counts where that one is used on such a way itself: called there,
+    decorated, or handed on. So `if whole: return first` / `return second` comes to neither for certain.
+    """
+    return _met(file, node, function, 4)
+
+
+def _met(file: FileFacts, node: ast.AST, function: ast.AST, depth: int) -> bool:
+    inner = node
+    for outer in file.ancestors(node):
+        if outer is function:
+            return not _left_before(function, node)
+        if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef):
+            if depth == 0 or _left_before(outer, node):
+                return False
+            uses = [
+                use
+                for use in file.mentions(outer.name)
+                if isinstance(use, ast.Name) and function in file.ancestors(use) and outer not in file.ancestors(use)
+            ]
+            return any(_met(file, use, function, depth - 1) for use in uses)
+        if isinstance(outer, _PERHAPS) and inner not in _always_run(outer):
+            return False
+        inner = outer
+    return False
+
+
+_PERHAPS = (
+    ast.If,
+    ast.IfExp,
+    ast.BoolOp,
+    ast.Match,
+    ast.While,
+    ast.For,
+    ast.AsyncFor,
+    ast.Try,
+    ast.TryStar,
+    ast.ListComp,
+    ast.SetComp,
+    ast.DictComp,
+    ast.GeneratorExp,
+)
+
+
+def _always_run(outer: ast.AST) -> tuple[ast.AST, ...]:
+    """The parts of a statement or expression that are run whenever it is come to."""
+    match outer:
+        case ast.If(test=first) | ast.IfExp(test=first) | ast.While(test=first) | ast.Match(subject=first):
+            return (first,)
+        case ast.For(iter=first) | ast.AsyncFor(iter=first):
+            return (first,)
+        case ast.BoolOp(values=values):
+            return (values[0],)
+        case ast.Try(body=body, finalbody=last) | ast.TryStar(body=body, finalbody=last):
+            return (*body[:1], *last)
+    return ()
+
+
+def _left_before(function: ast.AST, node: ast.AST) -> bool:
+    """Whether a statement before the one that holds a node may leave the function."""
+    line = getattr(node, "lineno", 0)
+    for statement in getattr(function, "body", ()):
+        if not isinstance(statement, ast.stmt) or statement.lineno >= line:
+            continue
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if any(isinstance(part, ast.Return | ast.Raise) and part.lineno < line for part in ast.walk(statement)):
+            return True
+    return False

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.config.certainty import Certainty
+from shardlint.model.guards import met_by_every_call
 from shardlint.model.mesh.meshes import leaves
 from shardlint.model.reach import lookup
 from shardlint.model.values import Assumed, Constant, Items, Leaves, Parameter, Table, Value, options
@@ -113,12 +114,16 @@ class OptionalSpec(Rule):
         """A parameter whose default is None, unless all its calls give it."""
         if not _default_is_none(parameter):
             return None
-        if any(option == _NONE for option in options(site.program.followed(parameter))):
-            return f"a call leaves `{parameter.name}` out, and its default is None", Certainty.PROVEN
-        if not isinstance(site.program.followed(parameter), Parameter):
+        left_out = any(option == _NONE for option in options(site.program.followed(parameter)))
+        if not left_out and not isinstance(site.program.followed(parameter), Parameter):
             return None
-        if _NONE in site.program.callers.seen(parameter):
-            return f"a call leaves `{parameter.name}` out, and its default is None", Certainty.PROVEN
+        here = _NONE in site.program.callers.seen(parameter)
+        if left_out or here:
+            # None that comes from an outer function's parameter may come on a way that nobody takes.
+            owner = parameter.place.file.home(parameter.place.node).function()
+            met = here and owner is not None and met_by_every_call(site.file, site.call, owner.node)
+            certainty = Certainty.PROVEN if met else Certainty.POSSIBLE
+            return f"a call leaves `{parameter.name}` out, and its default is None", certainty
         return f"the default of `{parameter.name}` is None", Certainty.POSSIBLE
 
 
