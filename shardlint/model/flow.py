@@ -395,12 +395,22 @@ class Flow:
         ):
             ends.add(End("called", Place(file, call), wrappers))
         elif parent.attr in _RUNS_A_MODULE:
+            if self._has_its_own(file, parent):
+                return  # a method of the project's own class: what it calls is followed there
             if isinstance(call, ast.Call) and any(one.arg in (None, "method") for one in call.keywords):
                 ends.add(End("escaped", place, wrappers, "another method may be run"))
             else:
                 self._expression(Place(file, parent), wrappers, ends, depth + 1)
         elif parent.attr not in ("defvjp", "defjvp", "defjvps", "def_partition"):
             ends.add(End("escaped", place, wrappers, f"its attribute {parent.attr} is used"))
+
+    def _has_its_own(self, file: FileFacts, attribute: ast.Attribute) -> bool:
+        """Whether an object's class, or a base of it in the project, defines the method that is asked for."""
+        found = self.evaluator.value(Place(file, attribute.value))
+        if not isinstance(found, CallResult) or not isinstance(found.by, ClassValue):
+            return False
+        lineage = self.evaluator.classes.lineage(found.by)
+        return any(c.place.file.bindings(c.place.file.scope(c.node), attribute.attr) for c in lineage)
 
     def _assigned(
         self, file: FileFacts, target: ast.expr, wrappers: tuple[Wrapper, ...], ends: Ends, depth: int

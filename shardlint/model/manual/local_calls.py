@@ -196,7 +196,8 @@ class LocalCalls:
         values = [base, *given, *named.values()]
         of = base.value if isinstance(base, Known) else None
         optimizer = isinstance(of, CallResult) and of.api.startswith("optax.")
-        if name in _PURE_METHODS or optimizer:
+        # `update` is a name that many objects have: of one that is not seen it counts where optax is at hand.
+        if optimizer or (name in _PURE_METHODS and (name != "update" or place.file.says("optax"))):
             return self._optimized(combined(values), values, place)
         self._handed_on(given, named, place)
         if isinstance(of, ModuleValue | Items | Table) or not any(

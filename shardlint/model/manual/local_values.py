@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ast
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -57,8 +57,12 @@ _STATIC = frozenset(("shape", "dtype", "ndim", "size", "sharding", "itemsize", "
 class LocalValues(ABC):
     """The values of a body. `summed` says that jax sums the gradients of what does not vary (jax 0.6.1, check on)."""
 
-    def __init__(self, evaluator: Evaluator, manual: Axes, summed: bool) -> None:
+    def __init__(
+        self, evaluator: Evaluator, followed: Callable[[Value], Value], manual: Axes, summed: bool
+    ) -> None:
         self.evaluator = evaluator
+        self.followed = followed
+        """A parameter of a function around the body, as all calls of that function give it."""
         self.manual = manual
         self.summed = summed
         self.events: list[Event] = []
@@ -87,7 +91,7 @@ class LocalValues(ABC):
                 return Known(Constant(node.value))
             case ast.Name():
                 found = frame.find(node.id)
-                return found if found is not None else Known(self.evaluator.value(Place(file, node)))
+                return found if found is not None else Known(self.outer(Place(file, node)))
             case ast.Attribute():
                 return self.attribute(file, self.expression(file, node.value, frame), node)
             case ast.Call():
@@ -216,6 +220,18 @@ class LocalValues(ABC):
         if isinstance(whole, Known) and isinstance(key, Known):
             return Known(self.evaluator.value(Place(file, node))) if frame.parent is None else NOTHING
         return combined([whole, key], whole.kind if isinstance(whole, Leaf) else "")
+
+    def outer(self, place: Place) -> Value:
+        """What a name is that comes from around the body.
+
+        An object that a factory was given counts as its calls give it: its methods are looked into. An axis stays the
+        parameter that it is, as it does in the specs.
+        """
+        value = self.evaluator.value(place)
+        if not isinstance(value, Parameter):
+            return value
+        known = self.followed(value)
+        return known if all(isinstance(one, CallResult) for one in options(known)) else value
 
     def attribute(self, file: FileFacts, base: Local, node: ast.Attribute) -> Local:
         """An attribute of a value."""

@@ -156,7 +156,7 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     if _refused(program, one):
         return None
     manual = _manual(program, one)
-    body = Body(program.evaluator, manual, summed and one.check == "on" and one.api == "jax.shard_map")
+    body = Body(program.evaluator, program.followed, manual, summed and one.check == "on" and one.api == "jax.shard_map")
     given = _given(program, one, parameters.positional, parameters.star, written)
     if given is None:
         return None
@@ -171,7 +171,7 @@ def collectives(program: Program, function: Value) -> tuple[Event, ...]:
     takes, written = parameters_of(function, program.evaluator), _definition(program, function)
     if takes is None or written is None:
         return ()
-    body = Body(program.evaluator, NONE, False)
+    body = Body(program.evaluator, program.followed, NONE, False)
     given = [Leaf(open=True, traced=True) for _ in takes.positional]
     body.calls.apply(Known(function), given, {}, written)
     return tuple(event for event in body.events if event.kind == "collective")
