@@ -156,7 +156,8 @@ def run(program: Program, one: Mapped, summed: bool) -> Ran | None:
     if _refused(program, one):
         return None
     manual = _manual(program, one)
-    body = Body(program.evaluator, program.followed, manual, summed and one.check == "on" and one.api == "jax.shard_map")
+    by_jax = summed and one.check == "on" and one.api == "jax.shard_map"
+    body = Body(program.evaluator, program.followed, manual, by_jax)
     given = _given(program, one, parameters.positional, parameters.star, written)
     if given is None:
         return None
