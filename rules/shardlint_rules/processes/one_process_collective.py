@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from shardlint.model.process.processes import First, decorated, first, leaves
-from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, global_calls, joined
+from shardlint.model.process.whole_program import COLLECTIVES, FLAX_SAVE, Together, joined
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Methods, Rule
 from shardlint.rules_api.site import Site
@@ -14,6 +14,8 @@ from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.starting import short
 
 _WORDS = "process|host|rank|main|master|chief|lead|primary|coordinator|worker|proc|pid|first|zero|root"
+_TOGETHER = "process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id"
+_FIRST = "(?:main|master|chief|lead|leader|primary|coordinator|first)"
 
 
 class OneProcessCollective(Rule):
@@ -25,8 +27,10 @@ class OneProcessCollective(Rule):
     `if jax.process_index() == 0:`, under a flag, property or function that asks it (`is_main_process()`), in the `else`
     of its opposite, after `if jax.process_index() != 0: return`, or in a function whose decorator does so; also where a
     function of the project makes the call. The same call on the other side of the condition is right, and so is one in
-    a program of one process. Possible: a manager that only its annotation or name says is Orbax's, and a jitted
-    function under such a condition that is given an array which `make_array_from_process_local_data` and the like made.
+    a program of one process. A jitted function, or a function of
+    `jax.numpy`, that is given an array of which all processes hold a part, made by `make_array_from_process_local_data`
+    and the like, or placed over the devices of all. Possible: a manager that only its annotation or name says is
+    Orbax's.
 
     ## Why it hurts
     The process that makes the call waits for the others, which never come: the program hangs, until a timeout ends it.
@@ -40,10 +44,11 @@ class OneProcessCollective(Rule):
     name = "one-process-collective"
     harm = Harm.CRASH
     certainty = Certainty.PROVEN
+    likely = ("global-array",)
     triggers = (
         Lines(
             rf"(?:el)?if\b[^\n]*(?i:{_WORDS})",
-            file_says=r"process_allgather|broadcast_one_to_all|sync_global_devices|process_index|orbax|multihost|host_id",
+            file_says=rf"{_TOGETHER}|(?i:is_?{_FIRST}|{_FIRST}_(?:process|host|rank|proc)|rank_?(?:zero|0))",
             saying=("if ", "if("),
         ),
         Calls(*COLLECTIVES, FLAX_SAVE, file_says=("@",)),
@@ -65,11 +70,14 @@ class OneProcessCollective(Rule):
         if not inside or alone(site.program, Place(site.file, inside[0])):
             return
         others = {one.name for one in joined(site.program, site.file, outside)}
+        computes = False
         for one in joined(site.program, site.file, inside):
             start = (*one.through, one.place)[0]
+            if one.computes and computes:
+                continue  # one computation tells it
+            computes |= one.computes
             if one.name not in others and _waits(site, one) and not alone(site.program, start):
                 yield self._finding(site, statement, found, one)
-        yield from self._global(site, statement, found, inside, outside)
 
     def _decorated(self, site: Site, call: ast.Call) -> Iterator[Finding]:
         """A call in a function that a decorator lets one process alone run."""
@@ -95,32 +103,6 @@ class OneProcessCollective(Rule):
             why=one.why if one.why else "" if guard.proven else f"`@{text}` says so by its name",
         )
 
-    def _global(
-        self,
-        site: Site,
-        statement: ast.If,
-        found: First,
-        inside: Sequence[ast.stmt],
-        outside: Sequence[ast.stmt],
-    ) -> Iterator[Finding]:
-        """Computations with arrays that all processes hold a part of."""
-        others = {name for _, name, _ in global_calls(site.program, site.file, outside)}
-        for call, name, made in global_calls(site.program, site.file, inside):
-            if name in others or alone(site.program, Place(site.file, call)):
-                continue
-            test = " ".join(site.text(statement.test).split())
-            yield site.finding(
-                call,
-                "one process alone",
-                f"By `{test}` one process alone comes here, and {name} computes with an array of which all processes "
-                f"hold a part ({made}): they must all run it, and this one waits for them.",
-                help="compute on all processes, and let one of them use the result",
-                certainty=Certainty.POSSIBLE,
-                form="global-array",
-                why=f"{made} makes a global array",
-            )
-            return
-
     def _finding(self, site: Site, statement: ast.If, found: First, one: Together) -> Finding:
         start = (*one.through, one.place)[0]
         name = one.name.rpartition(".")[2]
@@ -132,9 +114,20 @@ class OneProcessCollective(Rule):
             else ""
         )
         sure = found.proven and one.sure
-        form = "" if sure else "by-name" if one.sure else "maybe"
         test = " ".join(site.text(statement.test).split())
         why = one.why if one.why else "" if found.proven else f"`{test}` asks for the process by its name"
+        if one.computes:
+            return site.finding(
+                start.node,
+                "one process alone",
+                f"By `{test}` one process alone comes here, and {one.name}{where} computes with an array of which all "
+                "processes hold a part: they must all run it, and this one waits for them.",
+                help="compute on all processes, and let one of them use the result",
+                certainty=Certainty.POSSIBLE,
+                form="global-array" if found.proven else "global-array-by-name",
+                why=why,
+            )
+        form = "" if sure else "by-name" if one.sure else "maybe"
         return site.finding(
             start.node,
             "one process alone",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from shardlint.model.process.all_devices import mesh_of_all
 from shardlint.model.values import CallArguments, CallResult, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 
@@ -33,7 +34,7 @@ def split(site: Site, node: ast.expr) -> bool:
 
 def _splits(site: Site, value: Value) -> bool:
     parts = list(_shardings(site, value))
-    return bool(parts) and all(_of_all(site, mesh) and _names_axis(site, spec) for mesh, spec in parts)
+    return bool(parts) and all(mesh_of_all(site.program, mesh) and _names_axis(site, spec) for mesh, spec in parts)
 
 
 def _names_axis(site: Site, value: Value) -> bool:
@@ -69,41 +70,3 @@ def _given(value: CallResult, made: CallArguments | None) -> Place | None:
     name, at = _TARGET[value.api]
     positional = value.call.positional
     return value.call.keywords.get(name) or (positional[at] if at < len(positional) else None)
-
-
-def _of_all(site: Site, mesh: Value) -> bool:
-    """Whether a mesh is surely one of the devices of all processes."""
-    if not isinstance(mesh, CallResult) or mesh.call is None:
-        return False
-    if mesh.api == "jax.make_mesh":
-        return "devices" not in mesh.call.keywords and len(mesh.call.positional) < 3
-    text = " ".join(one.text() for one in (*mesh.call.positional, *mesh.call.keywords.values()))
-    return mesh.api == "jax.sharding.Mesh" and _asks_all(site, mesh, text)
-
-
-def _asks_all(site: Site, mesh: CallResult, text: str) -> bool:
-    assert mesh.call is not None
-    given = mesh.call.keywords.get("devices") or (mesh.call.positional[0] if mesh.call.positional else None)
-    if given is None:
-        return False
-    node, file = given.node, given.file
-    for _ in range(4):  # np.array(jax.devices()).reshape(...)
-        found = options(site.program.evaluator.value(Place(file, node)))
-        if all(isinstance(one, CallResult) and one.api == "jax.devices" for one in found):
-            return True
-        if all(
-            isinstance(one, CallResult) and one.api == "jax.experimental.mesh_utils.create_device_mesh"
-            for one in found
-        ):
-            return "local_devices" not in text
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "reshape"
-        ):
-            node = node.func.value
-        elif isinstance(node, ast.Call) and node.args:
-            node = node.args[0]
-        else:
-            return False
-    return False

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from shardlint.model.held import classes
 from shardlint.model.reach import lookup
-from shardlint.model.values import CallResult, ClassValue, Function, Place, Value, options
+from shardlint.model.values import CallResult, Function, Place, Value, options
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 
@@ -181,28 +182,13 @@ def _bound(program: Program, place: Place, name: str, depth: int) -> First | Non
 
 def _member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> First | None:
     """What a property or an attribute of an object is, where its class is in sight."""
-    for option in options(program.evaluator.value(Place(file, node.value))):
-        made = option.by if isinstance(option, CallResult) else option
-        cls = made if isinstance(made, ClassValue) else _own_class(program, file, node)
-        if not isinstance(cls, ClassValue):
-            continue
-        for candidate in program.evaluator.classes.lineage(cls):
-            inside = candidate.place.file
-            bound = inside.bindings(inside.scope(candidate.node), node.attr)
-            if bound and isinstance(bound[0].node, ast.FunctionDef):
-                return _returned(program, Function(Place(inside, bound[0].node)), depth)
-            for value in assigned(inside, candidate.node, node.attr):
-                return first(program, Place(inside, value), depth + 1)
-    return None
-
-
-def _own_class(program: Program, file: FileFacts, node: ast.Attribute) -> ClassValue | None:
-    """The class around a method, for an attribute of its `self`."""
-    if not isinstance(node.value, ast.Name) or node.value.id not in ("self", "cls"):
-        return None
-    for outer in file.ancestors(node):
-        if isinstance(outer, ast.ClassDef):
-            return ClassValue(Place(file, outer))
+    for candidate in classes(program, Place(file, node.value)):
+        inside = candidate.place.file
+        bound = inside.bindings(inside.scope(candidate.node), node.attr)
+        if bound and isinstance(bound[0].node, ast.FunctionDef):
+            return _returned(program, Function(Place(inside, bound[0].node)), depth)
+        for value in assigned(inside, candidate.node, node.attr):
+            return first(program, Place(inside, value), depth + 1)
     return None
 
 

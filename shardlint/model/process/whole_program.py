@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.process.global_arrays import GlobalArrays
 from shardlint.model.process.processes import assigned
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import COMPILING
@@ -34,13 +35,6 @@ _SAVERS = regex(r"^orbax\.checkpoint\..*(Checkpointer|CheckpointManager)$")
 _NAMED_SAVER = regex(r"(?i)(checkpoint_?(manager|mgr)|checkpointer|ckpt_?(manager|mngr|mgr|er)|ckptr)$")
 FLAX_SAVE = "flax.training.checkpoints.save_checkpoint"
 """Waits for all processes where flax saves by Orbax: since 0.6.11, unless its configuration says otherwise."""
-GLOBAL = frozenset(
-    (
-        "jax.make_array_from_process_local_data",
-        "jax.make_array_from_callback",
-        f"{_UTILS}host_local_array_to_global_array",
-    )
-)
 _SAVING = ("save", "restore", "wait_until_finished")
 
 
@@ -56,6 +50,8 @@ class Together:
     through: tuple[Place, ...] = ()
     sure: bool = True
     why: str = ""
+    computes: bool = False
+    """It is a computation with arrays of which every process holds a part."""
 
 
 def joined(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: int = 0) -> Iterator[Together]:
@@ -68,7 +64,7 @@ def joined(program: Program, file: FileFacts, nodes: Iterable[ast.AST], depth: i
 
 
 def _unsure(found: Together, why: str) -> Together:
-    return Together(found.name, found.place, found.through, False, found.why or why)
+    return replace(found, sure=False, why=found.why or why)
 
 
 def _one(program: Program, place: Place, depth: int) -> Together | None:
@@ -87,8 +83,21 @@ def _one(program: Program, place: Place, depth: int) -> Together | None:
             inside = _within(program, function, depth + 1)
             if inside is not None:
                 sure = inside.sure and len(callees) == 1
-                return Together(inside.name, inside.place, (place, *inside.through), sure, inside.why)
-    return _saving(program, file, call)
+                return replace(inside, through=(place, *inside.through), sure=sure)
+    return _saving(program, file, call) or _computing(program, place)
+
+
+def _computing(program: Program, place: Place) -> Together | None:
+    """A compiled function that is given an array of all processes: each of them must start it."""
+    call = place.node
+    assert isinstance(call, ast.Call)
+    name = compiled(program, place.file, call) if call.args or call.keywords else ""
+    given = (*call.args, *(one.value for one in call.keywords)) if name else ()
+    for one in given:
+        made = GlobalArrays(program).maker(Place(place.file, one))
+        if made:
+            return Together(name, place, (), False, f"{place.file.text(one)} is of all processes: {made}", True)
+    return None
 
 
 def _mapped(program: Program, place: Place, depth: int) -> Together | None:
@@ -103,7 +112,7 @@ def _mapped(program: Program, place: Place, depth: int) -> Together | None:
         if isinstance(callee, Function) and depth < _DEPTH:
             inside = _within(program, callee, depth + 1)
             if inside is not None:
-                return Together(inside.name, inside.place, (place, *inside.through), inside.sure, inside.why)
+                return replace(inside, through=(place, *inside.through))
     return None
 
 
@@ -159,54 +168,13 @@ def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
     return any(isinstance(one, Api) and _SAVERS.match(one.name) is not None for one in kinds)
 
 
-def global_calls(
-    program: Program, file: FileFacts, nodes: Iterable[ast.AST]
-) -> Iterator[tuple[ast.Call, str, str]]:
-    """Compiled functions that nodes call with arrays of all processes: the call, its name, and what made the array."""
-    for node in nodes:
-        for call, _ in _calls(node, False):
-            if not call.args:
-                continue
-            name = _compiled(program, file, call)
-            made = (
-                next(filter(None, (made_global(program, file, one) for one in call.args)), "") if name else ""
-            )
-            if made:
-                yield call, name, made
-
-
-def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
+def compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
     """The name of a compiled function that a call runs."""
     for option in options(program.evaluator.value(Place(file, call.func))):
         if isinstance(option, Transformed) and option.api.name in COMPILING:
             return f"`{ast.unparse(call.func)}`"
         if isinstance(option, Api) and option.name.startswith("jax.numpy."):
             return option.name
-    return ""
-
-
-def made_global(program: Program, file: FileFacts, node: ast.expr, depth: int = 0) -> str:
-    """What made the array of all processes that an expression is or was computed from by compiled functions."""
-    while isinstance(node, ast.Attribute | ast.Subscript):
-        node = node.value
-    if depth > _DEPTH:
-        return ""
-    if isinstance(node, ast.Call):
-        for option in options(program.evaluator.value(Place(file, node.func))):
-            if isinstance(option, Api) and option.name in GLOBAL:
-                return option.name
-            if isinstance(option, Transformed) and option.api.name in COMPILING:
-                return next(
-                    filter(None, (made_global(program, file, one, depth + 1) for one in node.args)), ""
-                )
-    if isinstance(node, ast.Name):
-        bindings, _ = lookup(file, node, node.id)
-        found = [
-            made_global(program, file, one.value, depth + 1)
-            for one in bindings
-            if one.value is not None and one.kind in ("assign", "unpack", "walrus") and node is not one.value
-        ]
-        return next(filter(None, found), "")
     return ""
 
 

@@ -1,0 +1,93 @@
+"""Objects of the project's classes, as the calls in sight make them: `self.runtime`, where `Trainer(Runtime())` stands.
+
+The evaluator says what an expression is for every caller. Here a parameter counts as those calls give it that are seen.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from shardlint.model.values import CallResult, ClassValue, Parameter, Place, Unknown, Value, options
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+_DEPTH = 4
+
+
+def held(program: Program, place: Place, depth: int = 0) -> tuple[CallResult, ...]:
+    """The objects of classes of the project that an expression may be; none where one of them is not seen."""
+    found: list[CallResult] = []
+    for option in options(program.evaluator.value(place)):
+        given = options(program.followed(option)) if isinstance(option, Parameter) else (option,)
+        for one in given:
+            if isinstance(one, CallResult) and isinstance(one.by, ClassValue):
+                found.append(one)
+            elif isinstance(place.node, ast.Attribute) and depth < _DEPTH:
+                inside = _attribute(program, place.file, place.node, depth)
+                if not inside:
+                    return ()
+                found += inside
+            else:
+                return ()
+    return tuple(found)
+
+
+def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> tuple[CallResult, ...]:
+    """What the methods of the class assign to an attribute of `self`, or of another object that is held."""
+    found: list[CallResult] = []
+    for cls in classes(program, Place(file, node.value), depth + 1):
+        inside = cls.place.file
+        for value in stored(inside, cls.node, node.attr):
+            found += held(program, Place(inside, value), depth + 1)
+    return tuple(found)
+
+
+def classes(program: Program, place: Place, depth: int = 0) -> Iterator[ClassValue]:
+    """The classes, and their bases in the project, of which an expression is an instance: the one around `self`."""
+    file, node = place.file, place.node
+    own: list[ClassValue] = []
+    if isinstance(node, ast.Name) and node.id == "self":
+        around = next((one for one in file.ancestors(node) if isinstance(one, ast.ClassDef)), None)
+        own = [ClassValue(Place(file, around))] if around is not None else []
+    else:
+        own = [one for one in options(program.evaluator.value(place)) if isinstance(one, ClassValue)]
+        own += [one.by for one in held(program, place, depth) if isinstance(one.by, ClassValue)]
+    for cls in own:
+        yield from program.evaluator.classes.lineage(cls)
+
+
+def member(program: Program, place: Place) -> tuple[Value, ...]:
+    """What an expression is; an attribute of an object that is held, as that object has it."""
+    found = options(program.evaluator.value(place))
+    node = place.node
+    if not isinstance(node, ast.Attribute) or not any(isinstance(one, Unknown) for one in found):
+        return found
+    known = [
+        option
+        for one in held(program, Place(place.file, node.value))
+        for option in options(program.evaluator.attribute(one, node.attr))
+    ]
+    return tuple(known) or found
+
+
+def stored(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
+    """What the methods of a class assign to `self.name`, alone or as one of several targets."""
+    for mention in file.mentions_in(file.scope(cls), name):
+        if not isinstance(mention, ast.Attribute) or not isinstance(mention.ctx, ast.Store):
+            continue
+        if not (isinstance(mention.value, ast.Name) and mention.value.id == "self"):
+            continue
+        outer = file.parent(mention)
+        if isinstance(outer, ast.Tuple) and isinstance(file.parent(outer), ast.Assign):
+            statement = file.parent(outer)
+            assert isinstance(statement, ast.Assign)
+            whole = statement.value
+            at = outer.elts.index(mention)
+            split = isinstance(whole, ast.Tuple) and len(whole.elts) == len(outer.elts)
+            yield whole.elts[at] if split and isinstance(whole, ast.Tuple) else whole
+        elif isinstance(outer, ast.Assign | ast.AnnAssign) and outer.value is not None:
+            yield outer.value

@@ -1,0 +1,214 @@
+"""Arrays of which every process holds a part: what made them, followed through names, attributes, helpers and callers.
+
+An array is global where `make_array_from_callback` and its like made it, where it was placed with a sharding over a
+mesh of the devices of all processes, or where a compiled function computed it from such arrays. A computation with one
+is a program that all processes must start.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from shardlint.model.held import classes, member, stored
+from shardlint.model.process.all_devices import sharding_of_all
+from shardlint.model.reach import lookup
+from shardlint.model.signatures import COMPILING
+from shardlint.model.values import Api, Function, Place, Transformed, Value
+from shardlint.syntax import FileFacts
+
+if TYPE_CHECKING:
+    from shardlint.model import Program
+
+_DEPTH = 9
+_CALLS = 4  # of how many calls of a function the arguments are looked at
+_UTILS = "jax.experimental.multihost_utils."
+MAKERS = frozenset(
+    (
+        "jax.make_array_from_process_local_data",
+        "jax.make_array_from_callback",
+        "jax.make_array_from_single_device_arrays",
+        f"{_UTILS}host_local_array_to_global_array",
+    )
+)
+_PLACED = {"jax.device_put": ("device", 1), "jax.jit": ("out_shardings", -1)}
+_TREE_MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_map", "builtins.map")
+_HOST = (f"{_UTILS}process_allgather", "jax.device_get", f"{_UTILS}global_array_to_host_local_array")
+Given = Mapping[str, Place]
+
+
+class GlobalArrays:
+    """Answers for one program. Each question is bounded: what is not found within `_DEPTH` steps is not global."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._known: dict[ast.AST, str] = {}
+        """Answers by expression, without parameters given; "" for one that is being asked, as it may go in a circle."""
+
+    def maker(self, place: Place) -> str:
+        """What made the array of all processes that an expression is, or was computed from; "" where none is seen."""
+        return self._of(place, {}, 0)
+
+    def _of(self, place: Place, given: Given, depth: int) -> str:
+        """As `maker`, in a function whose parameters are given as `given` says."""
+        if depth > _DEPTH:
+            return ""
+        if given:
+            return self._kind(place, given, depth)
+        if place.node not in self._known:
+            self._known[place.node] = ""
+            self._known[place.node] = self._kind(place, given, depth)
+        return self._known[place.node]
+
+    def _kind(self, place: Place, given: Given, depth: int) -> str:
+        file, node = place.file, place.node
+        match node:
+            case ast.Call():
+                return self._call(place, node, given, depth)
+            case ast.Name():
+                return self._name(place, node, given, depth)
+            case ast.Attribute():
+                return self._attribute(place, node, depth) or self._of(Place(file, node.value), given, depth + 1)
+            case ast.Subscript(value=inner) | ast.Starred(value=inner) | ast.NamedExpr(value=inner):
+                return self._of(Place(file, inner), given, depth + 1)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
+                return self._any((Place(file, part) for part in parts), given, depth)
+            case ast.GeneratorExp(elt=part) | ast.ListComp(elt=part) | ast.DictComp(value=part):
+                return self._of(Place(file, part), given, depth + 1)
+            case ast.IfExp(body=one, orelse=other):
+                return self._any((Place(file, one), Place(file, other)), given, depth)
+            case ast.BinOp(left=one, right=other):
+                return self._any((Place(file, one), Place(file, other)), given, depth)
+        return ""
+
+    def _any(self, places: Iterable[Place], given: Given, depth: int) -> str:
+        return next(filter(None, (self._of(one, given, depth + 1) for one in places)), "")
+
+    def _call(self, place: Place, node: ast.Call, given: Given, depth: int) -> str:
+        file = place.file
+        for option in member(self.program, Place(file, node.func)):
+            found = self._called(option, place, node, given, depth)
+            if found:
+                return found
+        return ""
+
+    def _called(self, option: Value, place: Place, node: ast.Call, given: Given, depth: int) -> str:
+        file = place.file
+        match option:
+            case Api(name=name) if name in MAKERS:
+                return name
+            case Api(name=name) if name in _HOST:
+                return ""
+            case Api(name=name) if name in _PLACED:
+                keyword, at = _PLACED[name]
+                return self._placed(Place(file, node), keyword, at)
+            case Api(name=name) if name in _TREE_MAPS and node.args:
+                return self._mapped(place, node, given, depth)
+            case Api(name=name) if name.startswith("jax.numpy."):
+                return self._any((Place(file, one) for one in node.args), given, depth)
+            case Transformed(api=Api(name=name)) if name in COMPILING:
+                made = option.call
+                sharding = made.keywords.get("out_shardings") if made is not None else None
+                if sharding is not None and sharding_of_all(self.program, sharding):
+                    return "out_shardings over the devices of all processes"
+                nodes = (*node.args, *(one.value for one in node.keywords))
+                return self._any((Place(file, one) for one in nodes), given, depth)
+            case Function():
+                return self._returned(option, place, node, given, depth)
+        return ""
+
+    def _placed(self, place: Place, keyword: str, at: int) -> str:
+        call = place.node
+        assert isinstance(call, ast.Call)
+        target = next((one.value for one in call.keywords if one.arg == keyword), None)
+        if target is None and 0 <= at < len(call.args):
+            target = call.args[at]
+        if target is None or not sharding_of_all(self.program, Place(place.file, target)):
+            return ""
+        return "device_put with a sharding over the devices of all processes"
+
+    def _mapped(self, place: Place, node: ast.Call, given: Given, depth: int) -> str:
+        """`tree.map(f, tree)`: what f gives back, or the leaves that it is given."""
+        file, first = place.file, node.args[0]
+        for option in member(self.program, Place(file, first)):
+            if isinstance(option, Api) and option.name in MAKERS:
+                return option.name
+            if isinstance(option, Function):
+                found = self._body(option, {}, depth)
+                if found:
+                    return found
+            if isinstance(option, Transformed) and isinstance(option.inner, Api) and option.inner.name in MAKERS:
+                return option.inner.name
+        return ""
+
+    def _returned(self, function: Function, place: Place, node: ast.Call, given: Given, depth: int) -> str:
+        """What a function of the project gives back for these arguments."""
+        arguments = function.node.args
+        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        if function.bound and names:
+            names = names[1:]
+        inner: dict[str, Place] = {}
+        if not any(isinstance(one, ast.Starred) for one in node.args):
+            inner = {name: Place(place.file, one) for name, one in zip(names, node.args, strict=False)}
+        inner |= {one.arg: Place(place.file, one.value) for one in node.keywords if one.arg is not None}
+        # What the arguments are is known here alone: the names in them are looked up in the caller.
+        known = {name: one for name, one in inner.items() if self._of(one, given, depth + 1)}
+        return self._body(function, known, depth)
+
+    def _body(self, function: Function, given: Given, depth: int) -> str:
+        file, node = function.place.file, function.node
+        if isinstance(node, ast.Lambda):
+            return self._of(Place(file, node.body), given, depth + 1)
+        if isinstance(node, ast.AsyncFunctionDef):
+            return ""
+        returned = [one.value for one in file.walked(file.scope(node)).returns if one.value is not None]
+        return self._any((Place(file, one) for one in returned), given, depth)
+
+    def _name(self, place: Place, node: ast.Name, given: Given, depth: int) -> str:
+        file = place.file
+        bindings, scope = lookup(file, node, node.id)
+        for one in bindings:
+            if one.kind == "param" and scope is not None:
+                if node.id in given:
+                    return self._of(given[node.id], {}, depth + 1)
+                found = self._from_callers(file, scope.node, node.id, depth)
+                if found:
+                    return found
+            elif one.value is not None and one.kind in ("assign", "unpack", "walrus", "for"):
+                value: ast.expr = one.value
+                if one.kind == "unpack" and isinstance(value, ast.Tuple | ast.List) and one.index is not None:
+                    value = value.elts[one.index] if one.index < len(value.elts) else value
+                if not any(part is node for part in ast.walk(value)):
+                    found = self._of(Place(file, value), given, depth + 1)
+                    if found:
+                        return found
+        return ""
+
+    def _from_callers(self, file: FileFacts, function: ast.AST, name: str, depth: int) -> str:
+        """What the calls in sight give for a parameter, unless they disagree."""
+        if not isinstance(function, ast.FunctionDef):
+            return ""
+        arguments = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+        answers = []
+        for end in self.program.flow.ends(file, function).found[:_CALLS]:
+            call = end.place.node
+            if end.kind != "called" or not isinstance(call, ast.Call) or end.wrappers:
+                continue
+            written = next((one.value for one in call.keywords if one.arg == name), None)
+            if written is None and name in arguments:
+                at = arguments.index(name) - (arguments[:1] in (["self"], ["cls"]))
+                written = call.args[at] if 0 <= at < len(call.args) else None
+            if written is not None:
+                answers.append(self._of(Place(end.place.file, written), {}, depth + 1))
+        return answers[0] if answers and all(answers) else ""
+
+    def _attribute(self, place: Place, node: ast.Attribute, depth: int) -> str:
+        """`self.params`: what the methods of the class assign to it."""
+        for cls in classes(self.program, Place(place.file, node.value)):
+            file = cls.place.file
+            for value in stored(file, cls.node, node.attr):
+                found = self._of(Place(file, value), {}, depth + 2)
+                if found:
+                    return found
+        return ""
