@@ -16,22 +16,26 @@ _CONSTRAINTS = ("jax.lax.with_sharding_constraint", "equinox.filter_shard", *_LO
 _BACKENDS = ("jax.default_backend", "jax.extend.backend.get_backend", "jax.lib.xla_bridge.get_backend")
 _DEVICES = ("jax.devices", "jax.local_devices")
 _ACCELERATORS = ("tpu", "gpu", "cuda", "rocm")
+_ASKING = ("platform", "default_backend", "cpu", "CPU")
+_TRACER = "jax.core.Tracer"
 _DEPTH = 3
 
 
 class ConstraintSkipped(Rule):
-    """A wrapper around a sharding constraint leaves it out by the platform of the first device.
+    """A wrapper leaves a sharding constraint out: by the platform of the first device, or in traced code.
 
     ## What it does
     Reports a question such as `jax.devices()[0].platform == "cpu"` or `jax.default_backend() != "tpu"` that leads
-    past a sharding constraint, through `return x` or a branch; and `with_logical_constraint` with
-    `fallback=RulesFallback.NO_CONSTRAINT`, which drops the whole constraint once one of its names has no rule.
+    past a sharding constraint, through `return x` or a branch; `if isinstance(x, jax.core.Tracer): return x` before
+    one; and `with_logical_constraint` with `fallback=RulesFallback.NO_CONSTRAINT`, which drops the whole constraint
+    once one of its names has no rule.
 
     ## Why it hurts
     Nothing is raised and nothing is sharded. On simulated CPU devices, where people test, the program is another one
     than on the accelerator: memory, collectives and mistakes in the specs are not seen there. And the first device
     need not be one of the mesh: with a mesh of CPU devices on an accelerator's host, or the other way round, the
-    answer is of the wrong devices.
+    answer is of the wrong devices. A constraint is for traced code: left out for tracers, it does nothing in any
+    compiled function.
 
     ## Use instead
     `with_sharding_constraint(x, NamedSharding(mesh, spec))` wherever there is a mesh: it works on CPU too.
@@ -45,8 +49,8 @@ class ConstraintSkipped(Rule):
     name = "constraint-skipped"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("platform", "no-constraint")
-    triggers = (Calls(*_CONSTRAINTS, file_says=("platform", "default_backend", "cpu", "CPU", "NO_CONSTRAINT")),)
+    likely = ("platform", "no-constraint", "tracer")
+    triggers = (Calls(*_CONSTRAINTS, file_says=(*_ASKING, "NO_CONSTRAINT", "Tracer")),)
     forms = ("call",)
     fixes = "none"
     by_hand = "what is to happen where there is no mesh is for the author to decide"
@@ -56,13 +60,33 @@ class ConstraintSkipped(Rule):
         if site.api in _LOGICAL:
             yield from self._fallback(site)
         scope = site.scope.function()
-        if scope is None or not site.wants("platform") or "memory" in site.text():
+        if scope is None or "memory" in site.text():
             return  # not every backend has the kinds of memory of another
+        yield from self._for_tracers(site)
+        if not site.wants("platform"):
+            return
         for test, truth in _questions(site):
             asked = _about_cpu(site, Place(site.file, test), truth, 0)
             if asked is not None:
                 yield self._skipped(site, asked)
                 return
+
+    def _for_tracers(self, site: Site) -> Iterator[Finding]:
+        """A constraint that only arrays outside of traced code come to, where tracers come to none."""
+        for test, truth in _questions(site):
+            asked = _about_tracers(site, Place(site.file, test), truth, 0)
+            if asked is None or _others(site):
+                continue
+            yield site.finding(
+                asked,
+                f"skips the constraint at line {site.call.lineno}",
+                "In jit and other traced code every array is a tracer: there this constraint does not run, and nothing "
+                "says so.",
+                help="leave the question out: the constraint is for traced code",
+                form="tracer",
+                why="tracers are sent past the constraint, and to no other",
+            )
+            return
 
     def _skipped(self, site: Site, asked: ast.AST) -> Finding:
         return site.finding(
@@ -104,6 +128,49 @@ def _questions(site: Site) -> Iterator[tuple[ast.expr, bool]]:
         if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             return
         inner = outer
+
+
+def _about_tracers(site: Site, place: Place, truth: bool, depth: int) -> ast.AST | None:
+    """The part of a question that gives this answer for every tracer."""
+    file, node = place.file, place.node
+    match node:
+        case ast.BoolOp(op=op, values=values) if isinstance(op, ast.Or) is truth:
+            found = (_about_tracers(site, Place(file, one), truth, depth) for one in values)
+            return next((one for one in found if one is not None), None)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _about_tracers(site, Place(file, operand), not truth, depth)
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, kinds]) if truth:
+            parts = kinds.elts if isinstance(kinds, ast.Tuple) else [kinds]
+            found_kinds = [one for part in parts for one in options(site.program.value(file, part))]
+            return node if any(isinstance(one, Api) and one.name == _TRACER for one in found_kinds) else None
+        case ast.Name() if depth < _DEPTH:
+            bindings, _ = lookup(file, node, node.id)
+            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+            inner = _about_tracers(site, Place(file, value), truth, depth + 1) if value is not None else None
+            return node if inner is not None else None
+        case ast.Call(func=func) if depth < _DEPTH:
+            found_functions = options(site.program.evaluator.value(Place(file, func)))
+            for one in found_functions if len(found_functions) == 1 else ():
+                if isinstance(one, Function) and not isinstance(one.node, ast.Lambda):
+                    inside = one.place.file
+                    returns = inside.walked(inside.scope(one.node)).returns
+                    if len(returns) == 1 and returns[0].value is not None:
+                        asked = _about_tracers(site, Place(inside, returns[0].value), truth, depth + 1)
+                        return node if asked is not None else None
+    return None
+
+
+def _others(site: Site) -> bool:
+    """Whether the function constrains or moves an array elsewhere too: what tracers come to may be that."""
+    function = site.scope.function()
+    calls = site.file.walked(function).calls if function is not None else ()
+    for call in calls:
+        if call is site.call:
+            continue
+        for one in options(site.program.value(site.file, call.func)):
+            if isinstance(one, Api) and (one.name in _CONSTRAINTS or one.name == "jax.reshard"):
+                return True
+    return False
 
 
 def _only_returns_argument(branch: ast.If) -> bool:

@@ -33,12 +33,14 @@ from shardlint.model.manual.varying import (
     kept_spec,
 )
 from shardlint.model.values import (
+    Api,
     CallResult,
     Constant,
     Function,
     Items,
     Parameter,
     Place,
+    Transformed,
     Unknown,
     Value,
     options,
@@ -224,14 +226,15 @@ class LocalValues(ABC):
     def outer(self, place: Place) -> Value:
         """What a name is that comes from around the body.
 
-        An object that a factory was given counts as its calls give it: its methods are looked into. An axis stays the
-        parameter that it is, as it does in the specs.
+        An object or a function that a factory was given counts as its calls give it: it is looked into. An axis stays
+        the parameter that it is, as it does in the specs.
         """
         value = self.evaluator.value(place)
         if not isinstance(value, Parameter):
             return value
         known = self.followed(value)
-        return known if all(isinstance(one, CallResult) for one in options(known)) else value
+        looked_into = CallResult | Function | Transformed | Api
+        return known if all(isinstance(one, looked_into) for one in options(known)) else value
 
     def attribute(self, file: FileFacts, base: Local, node: ast.Attribute) -> Local:
         """An attribute of a value."""
