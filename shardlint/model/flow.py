@@ -32,6 +32,8 @@ from shardlint.syntax import FileFacts, last_name
 
 _DEPTH = 12
 _MODULES = ("flax.linen.Module", "flax.nnx.Module", "equinox.Module")
+# What these make is no object of the project's: `self.tx.update` is optax's.
+_OF_OTHERS = ("optax.", "numpy.", "argparse.")
 # Methods of linen's that run a module's `__call__`.
 _RUNS_A_MODULE = ("apply", "init", "init_with_output")
 
@@ -300,6 +302,8 @@ class Flow:
             if found is not None:
                 if cls in self.evaluator.lineage(found) or found in self.evaluator.lineage(cls):
                     return True
+            elif isinstance(option, CallResult) and option.api.startswith(_OF_OTHERS):
+                continue
             elif not isinstance(option, Api | ModuleValue | Function | Transformed):
                 answer = None
         return answer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from shardlint.model.lifetime.donation import PMAP
 from shardlint.model.signatures import DONATE_SETTINGS, JITS, Jitted, jitted
-from shardlint.model.values import Function, Place, options
+from shardlint.model.values import Constant, Function, Items, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
@@ -40,7 +40,9 @@ class UpdateNotDonated(Rule):
     Reports a `jax.jit`, `pjit` or `pmap` without `donate_argnums` and `donate_argnames` of a function that returns an
     update of an argument (`state.apply_gradients(...)`, `optax.apply_updates(params, updates)`,
     `state.replace(opt_state=...)`), where its calls bind the result to the name that they give:
-    `state = step(state, batch)`, or in a loop `out = learn(state)` and then `state = out.state`.
+    `state = step(state, batch)`, or in a loop `out = learn(state)` and then `state = out.state`. By default, one that
+    donates some of what its calls bind again and not the rest: `params, opt_state = step(params, opt_state, batch)`
+    with `donate_argnums=(0,)`.
     Only functions that speak of an optimizer, and not in tests and benchmarks.
 
     ## Why it hurts
@@ -60,6 +62,7 @@ class UpdateNotDonated(Rule):
     name = "update-not-donated"
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
+    likely = ("beside",)
     triggers = (Calls(*_JITS, file_says=_NEAR), Uses(*_JITS, file_says=_NEAR))
     forms = ("call", "partial", "name", "import")
     fixes = "none"
@@ -69,6 +72,9 @@ class UpdateNotDonated(Rule):
         if is_test(site.file, site.syntax) or site.program.project.is_test(site.file.path):
             return
         if isinstance(site.syntax, ast.Call) and any(site.keyword(name) for name in DONATE_SETTINGS):
+            yield from self._beside(site)
+            return
+        if not site.wants("in-a-loop", "once"):
             return
         calls = list(_calls(site))
         found = [_updates(site, one) for one in calls]
@@ -95,14 +101,59 @@ class UpdateNotDonated(Rule):
             else f"{one.place.file.path.name}:{one.place.line} gives `{one.name}` and binds it to the result",
         )
 
+    def _beside(self, site: Site) -> Iterator[Finding]:
+        """A donation that leaves out an argument which all calls update as they do the donated one."""
+        keyword = site.keyword("donate_argnums")
+        donated = _positions(site, keyword.value) if keyword is not None else None
+        if keyword is None or not donated or site.keyword("donate_argnames") is not None:
+            return
+        found = [_updates(site, one, donating=True) for one in _calls(site, donating=True)]
+        if not found or not all(found):
+            return
+        left = [
+            one
+            for one in found[0]
+            if one.position not in donated and all(one.parameter in {two.parameter for two in other} for other in found)
+        ]
+        beside = [one for one in found[0] if one.position in donated]
+        if not left or not beside:
+            return
+        names = " and ".join(f"`{one.name}`" for one in left)
+        wanted = ", ".join(str(one) for one in sorted(donated | {one.position for one in left}))
+        place = left[0].place
+        where = f"line {place.line}" if place.file is site.file else f"{place.file.path.name}:{place.line}"
+        yield site.finding(
+            keyword,
+            f"{names} {'are' if len(left) > 1 else 'is'} bound again too, and not donated",
+            f"On {site.release('jax')} the old and the new {names} are in memory together until the call is done, "
+            "though only the new is used from then on.",
+            help=f"write donate_argnums=({wanted})",
+            form="beside",
+            why=f"{where} binds `{beside[0].name}`, which is donated, and {names} to the result alike",
+        )
 
-def _calls(site: Site) -> Iterator[Place]:
+
+def _positions(site: Site, node: ast.expr) -> set[int]:
+    """The positions in `donate_argnums`; empty where the text does not tell."""
+    found: set[int] = set()
+    for value in options(site.value(node)):
+        for one in value.items if isinstance(value, Items) and not value.open else (value,):
+            if not isinstance(one, Constant) or not isinstance(one.value, int):
+                return set()
+            found.add(int(one.value))
+    return found
+
+
+def _calls(site: Site, donating: bool = False) -> Iterator[Place]:
     """The calls of what is jitted here."""
     node = site.decorated
     if node is not None:
         if not _TRAINING.search(site.text(node)):
             return
-        ends = site.program.flow.ends(site.file, node)
+        in_class = isinstance(site.file.parent(node), ast.ClassDef)
+        flow = site.program.flow
+        # Of a method, an attribute of its name on what is not seen may be it: the calls that are seen have to do.
+        ends = flow.in_sight(site.file, node) if in_class and donating else flow.ends(site.file, node)
     elif site.form == "call":
         ends = site.program.flow.calls(Place(site.file, site.call))
     else:
@@ -136,13 +187,13 @@ def _handed_out(site: Site) -> Iterator[Place]:
                 yield Place(file, call)
 
 
-def _updates(site: Site, place: Place) -> list[_Update]:
+def _updates(site: Site, place: Place, donating: bool = False) -> list[_Update]:
     """The arguments of a call that it updates and binds again."""
     file, call = place.file, place.node
     assert isinstance(call, ast.Call)
     again = _fed_again(file, call)
     bound = _bound(file, call) | again
-    function = _jitted(site, place)
+    function = _jitted(site, place, donating)
     if not bound or function is None or function.parameters is None:
         return []
     looped = loop_around(file, call) is not None
@@ -160,15 +211,15 @@ def _updates(site: Site, place: Place) -> list[_Update]:
     return found
 
 
-def _jitted(site: Site, place: Place) -> Jitted | None:
-    """The one jitted function that a call runs, if it donates nothing and trains."""
+def _jitted(site: Site, place: Place, donating: bool) -> Jitted | None:
+    """The one jitted function that a call runs, if it trains, and donates something or nothing."""
     assert isinstance(place.node, ast.Call)
     evaluator = site.program.evaluator
     found = [jitted(one, evaluator, _JITS) for one in options(site.program.value(place.file, place.node.func))]
     function = found[0] if len(found) == 1 else None
     if function is None or function.settings.open_keywords or not isinstance(function.inner, Function):
         return None
-    if any(function.setting(name) is not None for name in DONATE_SETTINGS):
+    if any(function.setting(name) is not None for name in DONATE_SETTINGS) is not donating:
         return None
     inner = function.inner.place
     whole = bool(_fed_again(place.file, place.node)) and any(inner.file.says(word) for word in _NEAR)
