@@ -117,15 +117,32 @@ def _puts(site: Site, function: Place) -> bool:
 
 
 def _places_inside(site: Site, function: Function) -> bool:
-    """Whether a function calls what places, told where to: by a sharding that it writes down."""
+    """Whether a function calls what places, told where to by a sharding that it or a function it calls writes down."""
+    inside = list(_with_callees(site, function, 2))
+    return any(_makes_sharding(site, one) for one in inside) and any(
+        _puts_any(site, one.place.file, one.node) for one in inside
+    )
+
+
+def _with_callees(site: Site, function: Function, depth: int) -> Iterator[Function]:
+    """A function, and those of the project that it calls."""
+    yield function
     file = function.place.file
-    for node in ast.walk(function.node):
-        if not isinstance(node, ast.Call):
-            continue
-        named = [one.name for one in options(site.program.value(file, node.func)) if isinstance(one, Api)]
-        if any(name == "jax.sharding.NamedSharding" for name in named) and _puts_any(site, file, function.node):
-            return True
-    return False
+    for node in ast.walk(function.node) if depth else ():
+        if isinstance(node, ast.Call):
+            for one in options(site.program.value(file, node.func)):
+                if isinstance(one, Function) and one.node is not function.node:
+                    yield from _with_callees(site, one, depth - 1)
+
+
+def _makes_sharding(site: Site, function: Function) -> bool:
+    file = function.place.file
+    return any(
+        isinstance(one, Api) and one.name == "jax.sharding.NamedSharding"
+        for node in ast.walk(function.node)
+        if isinstance(node, ast.Call)
+        for one in options(site.program.value(file, node.func))
+    )
 
 
 def _puts_any(site: Site, file: FileFacts, root: ast.AST) -> bool:
