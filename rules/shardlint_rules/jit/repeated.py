@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from shardlint.model import Program
 from shardlint.model.values import ClassValue, Place
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -15,6 +16,7 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENDS = (ast.Return, ast.Break, ast.Raise)
 _DEPTH = 3
 _FEW = 3
+_ONCE = regex(r"_*(init|set_?up|build|create|make|load|restore|save|prepare|reset)")
 
 
 @dataclass(frozen=True)
@@ -142,6 +144,8 @@ def _overridden(program: Program, file: FileFacts, function: ast.AST) -> Iterato
     cls = file.parent(function)
     if not isinstance(function, ast.FunctionDef) or not isinstance(cls, ast.ClassDef) or not cls.bases:
         return
+    if _ONCE.match(function.name):
+        return  # a loop over trials, each of which sets up its own
     for base in program.evaluator.lineage(ClassValue(Place(file, cls)))[1:]:
         for node in base.node.body:
             if isinstance(node, ast.FunctionDef) and node.name == function.name:
