@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from collections.abc import Iterator
 
 from shardlint.model.signatures import Parameters, of_definition
@@ -19,6 +20,7 @@ MAKING = Lines(
 )
 """Statements that begin with a line which makes something, in files that speak of meshes."""
 _ABOUT = regex(r"(^|_)(mesh|shardings?|(partition_|p)?specs?|axis_rules|axis_resources)$")
+_GIVEN = regex(r"(?i)mesh|sharding|spec\b|specs\b")
 _TYPES = regex(r"\b(Mesh|AbstractMesh|\w*Sharding|PartitionSpec)\b")
 _GENERATED = (
     "flax.linen.Module",
@@ -44,13 +46,34 @@ def made_here(site: Site) -> Iterator[tuple[ast.Call, ClassValue, Parameters]]:
     if isinstance(inside, list):
         return
     for call in ast.walk(statement):
-        if not isinstance(call, ast.Call) or not last_name(call.func)[:1].isupper():
+        if not isinstance(call, ast.Call) or not last_name(call.func)[:1].isupper() or _of_a_library(site, call.func):
             continue
+        given = [*call.args, *(one.value for one in call.keywords)]
+        if any(_GIVEN.search(site.text(one)) for one in given):
+            continue  # it has one: quick to tell
         found = options(site.value(call.func))
         if len(found) == 1 and isinstance(found[0], ClassValue):
             parameters = _parameters(site, found[0])
             if parameters is not None:
                 yield call, found[0], parameters
+
+
+def _of_a_library(site: Site, node: ast.expr) -> bool:
+    """Whether a name was surely imported from outside of the project, by its first part: quick to tell."""
+    while isinstance(node, ast.Attribute):
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return True  # what an expression gives is not told here
+    for binding in site.file.bindings(site.file.module, node.id):
+        statement = site.file.parent(binding.node) if isinstance(binding.node, ast.alias) else None
+        if statement is None or not isinstance(binding.node, ast.alias):
+            return False
+        if isinstance(statement, ast.ImportFrom) and (statement.level or not statement.module):
+            return False
+        module = statement.module if isinstance(statement, ast.ImportFrom) else binding.node.name
+        if module is None or site.program.project.resolve(module.partition(".")[0], site.file.path) is not None:
+            return False
+    return bool(site.file.bindings(site.file.module, node.id)) or hasattr(builtins, node.id)
 
 
 def missing(site: Site, cls: ClassValue, parameters: Parameters, arguments: CallArguments) -> str | None:
