@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from shardlint.model.values import CallResult, ClassValue, Function, options
+from shardlint.model.values import Api, CallResult, ClassValue, Function, Transformed, Value, options
 from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 
 # What says that something places arrays, by its name.
@@ -24,6 +25,9 @@ PLACING = (
     "to_mesh",
 )
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.GeneratorExp)
+# What splits arrays inside of a compiled function.
+_CONSTRAINTS = ("with_sharding_constraint", "filter_shard", "with_logical_constraint", "reshard", "shard_map")
+_SPLITS = regex("|".join((*_CONSTRAINTS, r"shard\w*\(", "constrain")))
 # What turns a batch into arrays of this process, bound to no device.
 _CONVERTS = ("asarray", "array", "astype", "float32", "int32", "stack", "tree_map", "map")
 _DEPTH = 4
@@ -152,6 +156,37 @@ def _converts(node: ast.expr) -> bool:
         case ast.Subscript():
             return True
     return False
+
+
+def constrains(site: Site, function: Value) -> bool:
+    """Whether a jitted function may constrain what it computes: then its arguments are split with that."""
+    met: set[ast.AST] = set()
+    return any(_constrains(site, one, met, 0) for one in options(function))
+
+
+def _constrains(site: Site, function: Value, met: set[ast.AST], depth: int) -> bool:
+    while isinstance(function, Transformed):
+        function = function.inner
+    if not isinstance(function, Function):
+        # Of a module or something out of sight: what the program constrains may be in it.
+        return not isinstance(function, Api) and _somewhere(site)
+    if function.node in met:
+        return False
+    met.add(function.node)
+    file = function.place.file
+    if depth > _DEPTH or _SPLITS.search(file.text(function.node)):
+        return True
+    calls = [one for one in ast.walk(function.node) if isinstance(one, ast.Call)]
+    return any(
+        _constrains(site, one, met, depth + 1) for call in calls for one in options(site.program.value(file, call.func))
+    )
+
+
+def _somewhere(site: Site) -> bool:
+    """Whether anything that runs with a file has a word for constraints, the file itself aside."""
+    return any(
+        file is not site.file and file.says(word) for file in site.program.together(site.file) for word in _CONSTRAINTS
+    ) or sum(site.file.source.text.count(word) for word in _CONSTRAINTS[:3]) > 1
 
 
 def places(site: Site, loop: Loop) -> bool:

@@ -13,7 +13,16 @@ from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import Scope, last_name
 from shardlint.syntax.enclosing import around
-from shardlint_rules.jit._batch_loops import PLACING, Loop, host_batches, loop_of, names_in, places, roots
+from shardlint_rules.jit._batch_loops import (
+    PLACING,
+    Loop,
+    constrains,
+    host_batches,
+    loop_of,
+    names_in,
+    places,
+    roots,
+)
 from shardlint_rules.jit.placed import asks_for_a_place
 from shardlint_rules.jit.repeated import is_test
 
@@ -65,7 +74,8 @@ class BatchNotPlaced(Rule):
 
     ## Evidence
     The proof shows the result on every device. Left alone: batches that pass through anything else first, iterables
-    whose name or code says that they place, and functions with `in_shardings`.
+    whose name or code says that they place, and functions with `in_shardings`, or in which anything is constrained: the
+    compiler splits their arguments too.
     """
 
     code = "SL235"
@@ -246,5 +256,6 @@ def _jitted(site: Site, call: ast.Call) -> bool:
         and one.call is not None
         and not one.call.open_keywords
         and "in_shardings" not in one.call.keywords
+        and not constrains(site, one.inner)
         for one in found
     )
