@@ -66,7 +66,12 @@ def takes(function, keyword):
 import jax
 asked = json.load(sys.stdin)
 names, keywords = {}, []
-for name in asked["names"]:
+for name, definer in asked["names"]:
+    if definer is not None:
+        try:
+            load(definer)
+        except ModuleNotFoundError:
+            pass
     found, warns = reach(name)
     names[name] = "absent" if found is None else "warns" if warns else "there"
 for function, keyword in asked["keywords"]:
@@ -79,7 +84,7 @@ def observe(interpreter: Path, data: dict[str, Any]) -> str:
     """Record what one environment shows; its release of jax. Raises `RuntimeError` when it cannot be
     asked."""
     asked = {
-        "names": [entry["name"] for entry in data["names"]],
+        "names": [[entry["name"], entry.get("defined_by")] for entry in data["names"]],
         "keywords": [[entry["function"], entry["keyword"]] for entry in data["keywords"]],
     }
     run = subprocess.run(

@@ -90,6 +90,7 @@ RULES = {
     "SL335": "shardlint_rules.mesh.device_order_lost:DeviceOrderLost",
     "SL336": "shardlint_rules.mesh.truth_of_devices:TruthOfDevices",
     "SL337": "shardlint_rules.mesh.axis_by_place:AxisByPlace",
+    "SL338": "shardlint_rules.mesh.array_among_specs:ArrayAmongSpecs",
     "SL339": "shardlint_rules.mesh.spec_is_no_tuple:SpecIsNoTuple",
     "SL340": "shardlint_rules.mesh.undeclared_axis:UndeclaredAxis",
     "SL345": "shardlint_rules.mesh.tuple_among_specs:TupleAmongSpecs",

@@ -29,6 +29,24 @@ _EXPECTING = {
 _EXPECTING_TEXTS = ("aises", "assert_raises", "arns", "deprecated_call", "xfail")
 _VERSION_WORDS = ("version", "TYPE_CHECKING", "find_spec", "signature", "_is_available", "sys.modules")
 _ASKING = ("hasattr", "getattr")
+# Whether an object has one of these tells an array from a number, a tree or a wrapper, on any release.
+_OF_KINDS = {
+    "sharding",
+    "shape",
+    "dtype",
+    "ndim",
+    "size",
+    "addressable_shards",
+    "is_fully_addressable",
+    "is_fully_replicated",
+    "value",
+    "items",
+    "keys",
+    "spec",
+    "mesh",
+    "__len__",
+    "__array__",
+}
 
 
 def expected_to_fail(file: FileFacts, node: ast.AST) -> bool:
@@ -181,11 +199,26 @@ def _speaks_of_release(file: FileFacts, node: ast.expr) -> bool:
     if not any(word in text for word in _ASKING):
         return False
     asked = [
-        part.args[0]
+        part
         for part in ast.walk(node)
         if isinstance(part, ast.Call) and called_name(part) in _ASKING and part.args
     ]
-    return any(not (isinstance(subject, ast.Name) and subject.id in ("self", "cls")) for subject in asked)
+    return not all(_asks_for_a_kind(file, part) for part in asked)
+
+
+def _asks_for_a_kind(file: FileFacts, call: ast.Call) -> bool:
+    """`hasattr(self, "step")`, `hasattr(x, "sharding")` of an object: neither has to do with a release."""
+    subject, name = call.args[0], call.args[1] if len(call.args) > 1 else None
+    if isinstance(subject, ast.Name) and subject.id in ("self", "cls"):
+        return True
+    while isinstance(subject, ast.Attribute | ast.Subscript | ast.Call):
+        subject = subject.func if isinstance(subject, ast.Call) else subject.value
+    return (
+        isinstance(name, ast.Constant)
+        and name.value in _OF_KINDS
+        and isinstance(subject, ast.Name)
+        and all(one.kind != "import" for one in file.bindings(file.module, subject.id))
+    )
 
 
 def _suppresses(context: ast.expr) -> bool:

@@ -127,12 +127,12 @@ class AnnotationKeyIgnored(Rule):
             return
         scope = site.scope.function()
         around = site.text(scope.node) if scope is not None else site.file.source.text
-        if f'"{kept}"' in around or f"'{kept}'" in around or _sets(around, key.value):
+        if f'"{kept}"' in around or f"'{kept}'" in around or _sets(_before(site, key), key.value):
             return
         start, end = site.file.span(key)
         edit = Edit(start, end, site.text(key).replace(str(key.value), kept))
         missing = f"no variable has `{key.value}` in its metadata"
-        raises = _raises(site, key)
+        raises, set_later = _raises(site, key), _sets(around, key.value)
         yield site.finding(
             key,
             f"flax keeps it as {kept}",
@@ -140,7 +140,8 @@ class AnnotationKeyIgnored(Rule):
             if raises
             else f"On {site.release('flax')} {missing}: what comes back says that it is not sharded.",
             harm=Harm.CRASH if raises else None,
-            fix=site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
+            help=f"read and set {kept}" if set_later else "",
+            fix=None if set_later else site.fix(Safety.UNSAFE, f"read {kept}", [edit], OLDER),
         )
 
     def _attribute(self, site: Site) -> Iterator[Finding]:
@@ -209,6 +210,18 @@ def _raises(site: Site, key: ast.Constant) -> bool:
     if isinstance(outer, ast.Subscript):
         return True
     return outer is site.call and len(site.call.args) + len(site.call.keywords) == 1
+
+
+def _before(site: Site, key: ast.Constant) -> str:
+    """The code around a read that runs before it: what is set after it was read is no reason why it is there.
+
+    In a loop, or in another function, what stands below may have run.
+    """
+    scope = site.scope.function()
+    if scope is None or any(isinstance(one, ast.For | ast.While) for one in site.file.ancestors(key)):
+        return site.text(scope.node) if scope is not None else site.file.source.text
+    start = site.file.span(scope.node)[0]
+    return site.file.source.text[start : site.file.span(key)[0]]
 
 
 def _sets(text: str, key: str) -> bool:

@@ -9,6 +9,7 @@ from shardlint.model.signatures import Parameters, of_definition
 from shardlint.model.values import CallArguments, Place
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.jit._constructors import MAKING, made_here, missing
 from shardlint_rules.jit._library_takes import TAKES, wrong_of
 from shardlint_rules.jit.own_calls import CALLING, own_calls
 from shardlint_rules.jit.repeated import is_test
@@ -23,7 +24,9 @@ class CallDoesNotFit(Rule):
     ## What it does
     Reports a call of a function of the project, one whose name says mesh, shard, spec, partition, jit or the like, that
     leaves out an argument without a default, or gives more by position than it takes: a parameter was added or taken
-    away, and this call was not changed. (Keywords that it does not take: SL908.)
+    away, and this call was not changed. (Keywords that it does not take: SL908.) An object of the project's that is
+    made without the mesh, sharding or spec it must have: an argument of its `__init__`, or a field of a linen or
+    Equinox module, dataclass or NamedTuple.
     Also a call of `device_put`, `with_sharding_constraint`, `jax.jit`, `Mesh`, `tree.map` and the like with a keyword
     that no release takes (`device_put(x, sharding=s)`, `jit(f, out_sharding=s)`), or without what it must have.
 
@@ -39,7 +42,7 @@ class CallDoesNotFit(Rule):
     code = "SL236"
     name = "call-does-not-fit"
     harm = Harm.CRASH
-    triggers = (CALLING, Calls(*TAKES))
+    triggers = (CALLING, MAKING, Calls(*TAKES))
     forms = ("line", "call", "partial")
     fixes = "none"
 
@@ -50,6 +53,7 @@ class CallDoesNotFit(Rule):
             return
         if is_test(site.file, site.syntax):
             return
+        yield from self._made(site)
         for call, function in own_calls(site):
             arguments = site.program.evaluator.arguments(Place(site.file, call))
             parameters = of_definition(function.node)
@@ -67,6 +71,23 @@ class CallDoesNotFit(Rule):
                 wrong,
                 f"This raises TypeError: `{function.node.name}` at {where} takes {_listed(parameters)}.",
                 help="give it what the definition asks for",
+            )
+
+    def _made(self, site: Site) -> Iterator[Finding]:
+        """Objects of the project that are made without the mesh or sharding that they must have."""
+        for call, cls, parameters in made_here(site):
+            arguments = site.program.evaluator.arguments(Place(site.file, call))
+            left_out = missing(site, cls, parameters, arguments)
+            if left_out is None or site.guarded:
+                continue
+            file, line = cls.place.file, cls.place.line
+            where = f"line {line}" if file is site.file else f"{file.path.name}:{line}"
+            yield site.finding(
+                call.func,
+                f"`{left_out}` is missing",
+                f"This raises TypeError: `{cls.node.name}` at {where} takes {_listed(parameters)}, and `{left_out}` "
+                "has no default.",
+                help=f"give it {left_out}",
             )
 
     def _of_library(self, site: Site) -> Iterator[Finding]:

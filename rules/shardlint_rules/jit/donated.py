@@ -72,6 +72,8 @@ def taken(
 def looks_alike(file: FileFacts, call: DonatingCall, argument: Argument) -> bool:
     """Whether a result is bound to a name that says it is the argument's next value: `new_state = step(state)`."""
     statement = file.parent(call.call)
+    while isinstance(statement, ast.Call | ast.Attribute) and "block_until_ready" in file.text(statement):
+        statement = file.parent(statement)
     if not isinstance(statement, ast.Assign | ast.AnnAssign):
         return False
     targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]

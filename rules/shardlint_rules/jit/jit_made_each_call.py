@@ -47,8 +47,9 @@ class JitMadeEachCall(Rule):
 
     ## What it does
     Reports `jax.jit`, `pjit` or `pmap` of a lambda, a nested function, a partial, a bound method or another transform
-    (`jax.jit(jax.grad(f))`) that is made and called in a loop, or in a function that is called in a loop. One that is
-    called where it is made, in a function that is not named like what runs once (`init`, `train`), is likely.
+    (`jax.jit(jax.grad(f))`) that is made and called in a loop, or in a function that is called in a loop, also by the
+    class that its class inherits from. One that is called where it is made, in a function that is not named like what
+    runs once (`init`, `train`), is likely.
 
     ## Why it hurts
     Compiled programs are kept by function object. Each of these is a new one, so that each call traces and compiles
@@ -80,6 +81,7 @@ class JitMadeEachCall(Rule):
         made, wrapped = _made(site)
         if made is None or wrapped is None or is_test(site.file, site.syntax):
             return
+        wrapped = _bound_here(site, wrapped)
         what = _fresh(site, wrapped)
         if not what or not _called_here(site, made) or _may_be_traced(site):
             return
@@ -123,6 +125,19 @@ def _made(site: Site) -> tuple[ast.AST | None, ast.AST | None]:
         given = wrapped in site.call.args or site.file.parent(wrapped) in site.call.keywords
         return (site.call, wrapped) if given else (None, None)  # a partial of jit may have it from elsewhere
     return None, None
+
+
+def _bound_here(site: Site, node: ast.AST) -> ast.AST:
+    """The expression that a name of this function stands for, where that is a lambda, a partial or a transform."""
+    here = site.scope.function()
+    if not isinstance(node, ast.Name) or here is None:
+        return node
+    bindings = site.file.bindings(here, node.id)
+    value = bindings[0].value if len(bindings) == 1 and bindings[0].kind == "assign" else None
+    loop = loop_around(site.file, node)
+    if loop is not None and value is not None and loop not in site.file.ancestors(value):
+        return node  # made above the loop: the same in each turn
+    return value if isinstance(value, ast.Lambda | ast.Call) else node
 
 
 def _fresh(site: Site, node: ast.AST) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from shardlint.model import Program
-from shardlint.model.values import Place
+from shardlint.model.values import ClassValue, Place
+from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
 
 Loop = ast.For | ast.AsyncFor | ast.While
@@ -13,6 +16,13 @@ _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.ClassDef)
 _ENDS = (ast.Return, ast.Break, ast.Raise)
 _DEPTH = 3
 _FEW = 3
+_ONCE = regex(r"_*(init|set_?up|build|create|make|load|restore|save|prepare|reset)")
+
+
+@dataclass(frozen=True)
+class _Method:
+    file: FileFacts
+    node: ast.FunctionDef
 
 
 def loop_around(file: FileFacts, node: ast.AST) -> Loop | None:
@@ -107,7 +117,10 @@ def called_in_a_loop(program: Program, file: FileFacts, function: ast.AST, depth
     if _kept(function) or depth > _DEPTH:
         return None
     further = []
-    for end in program.flow.ends(file, function).found:
+    ends = [*program.flow.ends(file, function).found]
+    for base in _overridden(program, file, function):
+        ends += program.flow.in_sight(base.file, base.node).found
+    for end in ends:
         call = end.place.node
         if end.kind != "called" or end.wrappers or not isinstance(call, ast.Call):
             continue
@@ -124,6 +137,19 @@ def called_in_a_loop(program: Program, file: FileFacts, function: ast.AST, depth
         if found is not None:
             return found
     return None
+
+
+def _overridden(program: Program, file: FileFacts, function: ast.AST) -> Iterator[_Method]:
+    """The methods of base classes that a method takes the place of: a loop of the base calls them by `self`."""
+    cls = file.parent(function)
+    if not isinstance(function, ast.FunctionDef) or not isinstance(cls, ast.ClassDef) or not cls.bases:
+        return
+    if _ONCE.match(function.name):
+        return  # a loop over trials, each of which sets up its own
+    for base in program.evaluator.lineage(ClassValue(Place(file, cls)))[1:]:
+        for node in base.node.body:
+            if isinstance(node, ast.FunctionDef) and node.name == function.name:
+                yield _Method(base.place.file, node)
 
 
 def _kept(function: ast.AST) -> bool:

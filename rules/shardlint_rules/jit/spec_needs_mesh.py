@@ -16,6 +16,7 @@ from shardlint_rules.jit._block_ended import beside_block
 from shardlint_rules.jit._entered_beside import outside
 from shardlint_rules.jit._mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
 from shardlint_rules.jit._mesh_meant import mesh_meant
+from shardlint_rules.jit._test_without_mesh import TESTS, calls_without_mesh
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.given import SHARDED_JITS, TAKERS, Given, given, jitted
 
@@ -87,13 +88,16 @@ class SpecNeedsMesh(Rule):
     code = "SL214"
     name = "spec-needs-mesh"
     harm = Harm.CRASH
-    likely = ("entered-below", "mesh-parameter", "outside-block")
-    triggers = (Calls(_PUT, *CONSTRAINTS), SHARDED_JITS)
+    likely = ("entered-below", "mesh-parameter", "outside-block", "test-without")
+    triggers = (Calls(_PUT, *CONSTRAINTS), SHARDED_JITS, TESTS)
     in_version_checks = False
     fixes = "unsafe"
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """One finding for a call, at its first bare spec."""
+        """One finding for a call, at its first bare spec; and for a test that comes to one."""
+        if site.form == "line":
+            yield from self._of_test(site)
+            return
         specs = [one for one in given(site) if one.certain] or list(_specs_of_callers(site))
         problem = self._problem(site) if specs and not _asks_first(site) else None
         if problem is None:
@@ -114,6 +118,22 @@ class SpecNeedsMesh(Rule):
         fix, kept = self._fix(site, specs)
         help += f"; not rewritten: {kept}" if kept else ""
         yield site.finding(specs[0].node, label, message, help=help, fix=fix)
+
+    def _of_test(self, site: Site) -> Iterator[Finding]:
+        """A test that calls without a mesh what is called under one elsewhere."""
+        if not site.wants("test-without"):
+            return
+        for one in calls_without_mesh(site):
+            where, entered = one.constraint, one.entered
+            yield site.finding(
+                one.call,
+                f"no mesh is in context, and {where.file.path.name}:{where.line} constrains to a spec alone",
+                f"On {site.release('jax')} this raises RuntimeError: a spec alone does not say which mesh.",
+                help="call it under jax.set_mesh(mesh), as the program does",
+                certainty=Certainty.POSSIBLE,
+                form="test-without",
+                why=f"others call it under the mesh that is entered at {entered.file.path.name}:{entered.line}",
+            )
 
     def _beside(self, site: Site, call: ast.Call, entered: ast.With) -> Finding:
         """A call of the pjit outside of the mesh that others of the function are called under."""

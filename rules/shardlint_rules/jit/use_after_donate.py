@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from shardlint.model.guards import expected_to_fail
 from shardlint.model.lifetime.buffers import Use, path_of
@@ -21,6 +22,7 @@ from shardlint_rules.jit.donated import (
     handed_over,
     ignored,
     is_array,
+    looks_alike,
     name_of,
     place,
     stories,
@@ -53,7 +55,8 @@ class UseAfterDonate(Rule):
     the function returns an update of the argument (`params - rate * grads`, `state.replace(...)`, `jax.tree.map` over
     it), or of another one that is like it (`step(params, reference)` with `reference` a copy of `params`), or the
     result is bound to a name that says so (`new_state = step(state)`). What a loop donates and gives again without
-    binding it anew is likely, everything else possible. Left
+    binding it anew is likely, and so is what a call to warm up donates before `state = step(state)` gives it again;
+    everything else possible. Left
     alone: `.shape`, `.dtype`, `.sharding`, `len`, `is_deleted`, `zeros_like`, which a deleted array still answers;
     numpy arrays; arguments given to pmap by keyword, which it does not donate; `nnx.jit`, which updates its modules in
     place; a donation inside traced code, which does nothing. Where an argument is copied first because the function
@@ -65,7 +68,7 @@ class UseAfterDonate(Rule):
     name = "use-after-donate"
     bound = True
     harm = Harm.CRASH
-    likely = ("given-again", "kept-in-loop")
+    likely = ("given-again", "given-twice", "kept-in-loop")
     triggers = (Calls(*DONATING, file_says=("donate",)),)
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -153,14 +156,34 @@ def _form(file: FileFacts, use: Use, certainty: Certainty) -> str:
         return ""
     if use.again:
         return "given-again"
+    if _given_twice(file, use):
+        return "given-twice"
     return "kept-in-loop" if _kept_in_loop(file, use) else "maybe-read"
 
 
 def _why(file: FileFacts, use: Use, certainty: Certainty) -> str:
-    if _form(file, use, certainty) != "kept-in-loop":
-        return ""
+    form = _form(file, use, certainty)
     name = written(file, read_object(use.node))
+    if form == "given-twice":
+        return f"the same function gets it again here, and its result is bound to `{name}`: an output is like it"
+    if form != "kept-in-loop":
+        return ""
     return f"the loop keeps `{name}`, and its next turn donates that buffer; it lives if the last turn kept it"
+
+
+def _given_twice(file: FileFacts, use: Use) -> bool:
+    """Whether the read gives the array to the function that took it before, whose result is its next value.
+
+    A call to warm up, or for the first step: `step(state, batch)` and then `state = step(state, batch)` in the loop.
+    """
+    call = file.parent(use.node)
+    call = file.parent(call) if isinstance(call, ast.keyword) else call
+    if not isinstance(call, ast.Call) or call.func is use.node:
+        return False
+    first = use.death.call
+    if call is first.call or file.text(call.func) != file.text(first.call.func):
+        return False
+    return looks_alike(file, replace(first, call=call), replace(use.death.argument, node=use.node))
 
 
 def _kept_in_loop(file: FileFacts, use: Use) -> bool:

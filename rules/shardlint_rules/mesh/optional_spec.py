@@ -10,7 +10,18 @@ from shardlint.config.certainty import Certainty
 from shardlint.model.guards import met_by_every_call
 from shardlint.model.mesh.meshes import leaves
 from shardlint.model.reach import lookup
-from shardlint.model.values import Assumed, Constant, Items, Leaves, Parameter, Table, Value, options
+from shardlint.model.values import (
+    Assumed,
+    CallResult,
+    ClassValue,
+    Constant,
+    Items,
+    Leaves,
+    Parameter,
+    Table,
+    Value,
+    options,
+)
 from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
@@ -36,7 +47,8 @@ class OptionalSpec(Rule):
     ## What it does
     Reports `NamedSharding(mesh, spec)`, `with_sharding_constraint`, `reshard` and the conversions of `multihost_utils`
     where the spec is `None` on some way: a parameter or field whose default is `None`, one branch of a condition, a
-    leaf of a tree of specs. It is quiet where any test of the function asks about the spec.
+    leaf of a tree of specs. It is quiet where any test of the function asks about the spec. By default where it is None
+    on every way, and where the project makes an object without the field that holds the spec.
 
     ## Why it hurts
     `None` is not "replicated": that is `PartitionSpec()`. `NamedSharding(mesh, None)` raises TypeError, the others
@@ -54,6 +66,7 @@ class OptionalSpec(Rule):
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.5.3"}
     assumes = True
+    likely = ("left-out",)
     triggers = (Calls(*_TAKING),)
     forms = ("call",)
     fixes = "none"
@@ -70,6 +83,10 @@ class OptionalSpec(Rule):
         if found is None:
             return
         why, certainty = found
+        form = "" if certainty is Certainty.PROVEN else "default"
+        left_out = _left_out(site, node) if form else None
+        if left_out is not None:
+            form, why = "left-out", "None where it is left out"
         kind = "TypeError" if site.api == "jax.sharding.NamedSharding" else "ValueError"
         constraint = site.api == "jax.lax.with_sharding_constraint"
         if constraint and site.context.contexts:
@@ -81,7 +98,8 @@ class OptionalSpec(Rule):
             f"On {site.release('jax')} {site.api.rpartition('.')[2]} raises {kind} for None{where}.",
             help="write PartitionSpec() for replicated, or leave the call out where there is no spec",
             certainty=certainty,
-            form="" if certainty is Certainty.PROVEN else "default",
+            form=form,
+            why=left_out or "",
         )
 
     def _spec(self, site: Site) -> ast.expr | None:
@@ -125,6 +143,30 @@ class OptionalSpec(Rule):
             certainty = Certainty.PROVEN if met else Certainty.POSSIBLE
             return f"a call leaves `{parameter.name}` out, and its default is None", certainty
         return f"the default of `{parameter.name}` is None", Certainty.POSSIBLE
+
+
+def _left_out(site: Site, node: ast.expr) -> str | None:
+    """Where an object of the class that holds the spec is made without it, in words."""
+    if not isinstance(node, ast.Attribute):
+        return None
+    for one in options(site.value(node.value)):
+        if not isinstance(one, CallResult) or not isinstance(one.by, ClassValue):
+            continue
+        cls = one.by
+        if not isinstance(cls.place.node, ast.ClassDef):
+            continue
+        names = tuple(site.program.evaluator.classes.objects.fields(cls))
+        for end in site.program.flow.in_sight(cls.place.file, cls.place.node).found:
+            call = end.place.node
+            if end.kind != "called" or not isinstance(call, ast.Call) or node.attr not in names:
+                continue
+            for made in options(site.program.value(end.place.file, call)):
+                if not isinstance(made, CallResult) or made.by != cls or made.call is None:
+                    continue
+                if not made.call.may_have(node.attr, names):
+                    where = f"{end.place.file.path.name}:{call.lineno}"
+                    return f"`{cls.place.node.name}(...)` at {where} leaves `{node.attr}` out, and its default is None"
+    return None
 
 
 def _default_is_none(parameter: Parameter) -> bool:

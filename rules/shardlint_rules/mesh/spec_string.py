@@ -21,8 +21,8 @@ class SpecString(Rule):
 
     ## What it does
     Reports entries of a literal spec that are an empty string, several axes in one string, a set, or a
-    tuple or list with `None` inside. With `--certainty possible` also a list as the only entry: `P(["data",
-    "model"])`; and a spec of a batch that begins with two axes which split rows: `batch = P("data", "fsdp")`.
+    tuple or list with `None` inside; and a spec of a batch that begins with two axes which split rows: `batch =
+    P("data", "fsdp")`. With `--certainty possible` also a list as the only entry: `P(["data", "model"])`.
 
     ## Why it hurts
     An empty string is taken for `None` since jax 0.5.3: the dimension is replicated and nothing is said.
@@ -45,6 +45,7 @@ class SpecString(Rule):
     code = "SL306"
     name = "spec-string"
     harm = Harm.SILENT
+    likely = ("rows-apart",)
     assumes = True
     triggers = (Calls("jax.sharding.PartitionSpec"),)
     forms = ("call",)

@@ -187,7 +187,8 @@ def options_gone() -> tuple[str, ...]:
     return tuple(
         entry.name.rpartition(".")[2]
         for entry in table().names.values()
-        if entry.removed is not None and entry.name.startswith(f"{OPTIONS}.jax_")
+        if entry.removed is not None
+        and entry.name.startswith((f"{OPTIONS}.jax_", f"{OPTIONS}.experimental_"))
     )
 
 

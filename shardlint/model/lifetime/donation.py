@@ -240,6 +240,8 @@ class Donations:
         by_position = positions(function, "donate", self.evaluator)
         by_number = numbers(function.setting("donate_argnums"), settings, self.evaluator)
         by_name = names(function.setting("donate_argnames"), settings, self.evaluator)
+        if by_position is None and function.parameters is None and by_name and not by_number:
+            by_position = frozenset()  # of a function that is not known, what is given by these names
         if by_position is None or by_name is None or by_number is None:
             return None
         behind = by_position - frozenset(number for number in by_number if number >= 0)
