@@ -81,6 +81,8 @@ def _assigned(
     program: Program, file: FileFacts, value: ast.expr, index: int | None, depth: int
 ) -> PerDevice | None:
     found = per_device(program, file, value, depth)
+    if index is not None and found is None:
+        return _returned_at(program, file, value, index, depth)
     if index is not None and found is not None:
         whole = found.by == "pmap" and not found.path and found.index is None
         found = replace(found, index=index) if whole else None
@@ -125,6 +127,25 @@ def _returned(program: Program, file: FileFacts, node: ast.FunctionDef, depth: i
     """What a function of the project returns, where that is the same at each return."""
     returns = [one.value for one in file.walked(file.scope(node)).returns if isinstance(one, ast.Return)]
     found = [per_device(program, file, one, depth + 1) if one is not None else None for one in returns]
+    return found[0] if found and None not in found else None
+
+
+def _returned_at(
+    program: Program, file: FileFacts, value: ast.expr, index: int, depth: int
+) -> PerDevice | None:
+    """One of several values that a function of the project returns, where that is the same at each return."""
+    callee = options(program.value(file, value.func)) if isinstance(value, ast.Call) else ()
+    if len(callee) != 1 or not isinstance(callee[0], Function) or depth > _DEPTH:
+        return None
+    inside, node = callee[0].place.file, callee[0].node
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    found = [
+        per_device(program, inside, one.value.elts[index], depth + 1)
+        if isinstance(one.value, ast.Tuple) and index < len(one.value.elts)
+        else None
+        for one in inside.walked(inside.scope(node)).returns
+    ]
     return found[0] if found and None not in found else None
 
 
