@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shardlint.model import Program
+from shardlint.model.ends import Ends
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted
 from shardlint.model.values import Api, Constant, Function, Items, Place, Value, options
@@ -186,11 +187,27 @@ def pmapped_calls(site: Site) -> Iterator[ast.Call]:
     if isinstance(parent, ast.FunctionDef):
         ends = site.program.flow.ends(site.file, parent)
     elif site.form == "partial":
+        yield from _of_decorated(site)
         return
     else:
         ends = site.program.flow.calls(Place(site.file, site.call))
+    yield from _called_here(site.file, ends)
+
+
+def _of_decorated(site: Site) -> Iterator[ast.Call]:
+    """The calls of functions that `pmap = partial(jax.pmap, axis_name=...)` decorates in its file."""
+    file, parent = site.file, site.file.parent(site.call)
+    match parent:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            for mention in file.mentions(name):
+                function = file.parent(mention)
+                if isinstance(function, ast.FunctionDef) and mention in function.decorator_list:
+                    yield from _called_here(file, site.program.flow.ends(file, function))
+
+
+def _called_here(file: FileFacts, ends: Ends) -> Iterator[ast.Call]:
     for end in ends.found:
-        if end.kind == "called" and end.place.file is site.file and isinstance(end.place.node, ast.Call):
+        if end.kind == "called" and end.place.file is file and isinstance(end.place.node, ast.Call):
             yield end.place.node
 
 
