@@ -117,6 +117,7 @@ RULES = {
     "SL423": "shardlint_rules.shard_map.axis_never_averaged:AxisNeverAveraged",
     "SL424": "shardlint_rules.shard_map.shard_keeps_axis:ShardKeepsAxis",
     "SL425": "shardlint_rules.shard_map.wrapper_ignores_manual:WrapperIgnoresManual",
+    "SL426": "shardlint_rules.shard_map.shard_offset:ShardOffset",
     "SL501": "shardlint_rules.flax.linen_constraint_ignored:LinenConstraintIgnored",
     "SL502": "shardlint_rules.flax.unsharded_init:UnshardedInit",
     "SL503": "shardlint_rules.flax.sharded_init_incomplete:ShardedInitIncomplete",

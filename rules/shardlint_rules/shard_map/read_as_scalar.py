@@ -28,8 +28,8 @@ class ReadAsScalar(Rule):
     ## What it does
     Follows what `replicate` and pmapped functions return, and reports where it, or a part of it (`state.step`,
     `metrics["loss"]`), is compared in a condition, asked for `jnp.isnan`, or given to `int`, `float`, `bool`,
-    `math.isnan`, `.item()` or a number format. Possible: a part of what a training step that is not seen returns, which
-    is given what a pmapped function returned.
+    `math.isnan`, `.item()` or a number format; also a part of what a training step returns that is not seen, and is
+    given what a pmapped function returned.
 
     ## Why it hurts
     With more than one device it raises: "The truth value of an array with more than one element is ambiguous", or "Only
@@ -47,7 +47,7 @@ class ReadAsScalar(Rule):
     name = "read-as-scalar"
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
-    likely = ("read",)
+    likely = ("read", "handed-on")
     bound = True
     triggers = (Calls(PMAP, *REPLICATE),)
     forms = ("call", "partial")
