@@ -165,6 +165,7 @@ RULES = {
     "SL818": "shardlint_rules.processes.order_differs_by_process:OrderDiffersByProcess",
     "SL819": "shardlint_rules.processes.initialize_without_cluster:InitializeWithoutCluster",
     "SL821": "shardlint_rules.processes.function_not_called:FunctionNotCalled",
+    "SL822": "shardlint_rules.processes.arrays_for_all_devices:ArraysForAllDevices",
     "SL901": "shardlint_rules.upgrade.api_removed:ApiRemoved",
     "SL902": "shardlint_rules.upgrade.api_deprecated:ApiDeprecated",
     "SL903": "shardlint_rules.upgrade.keyword_renamed:KeywordRenamed",

@@ -33,7 +33,7 @@ def split(site: Site, node: ast.expr) -> bool:
 
 def _splits(site: Site, value: Value) -> bool:
     parts = list(_shardings(site, value))
-    return bool(parts) and all(_of_all(site, mesh) and _names_axis(site, spec) for mesh, spec in parts)
+    return bool(parts) and all(of_all(site, mesh) and _names_axis(site, spec) for mesh, spec in parts)
 
 
 def _names_axis(site: Site, value: Value) -> bool:
@@ -71,7 +71,7 @@ def _given(value: CallResult, made: CallArguments | None) -> Place | None:
     return value.call.keywords.get(name) or (positional[at] if at < len(positional) else None)
 
 
-def _of_all(site: Site, mesh: Value) -> bool:
+def of_all(site: Site, mesh: Value) -> bool:
     """Whether a mesh is surely one of the devices of all processes."""
     if not isinstance(mesh, CallResult) or mesh.call is None:
         return False
