@@ -1,0 +1,33 @@
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+
+from weights.place import Placer
+
+
+def connect():
+    jax.distributed.initialize(
+        os.environ["COORDINATOR"], int(os.environ["NUM_PROCESSES"]), int(os.environ["PROCESS_ID"])
+    )
+
+
+def main():
+    connect()
+    mesh = jax.make_mesh((jax.device_count(),), ("model",), axis_types=(AxisType.Auto,))
+    placer = Placer(mesh)
+    params = placer.tree(
+        {"up": np.ones((8, 32), np.float32), "norm": np.full(8, 2, np.float32)},
+        {"up": P(None, "model"), "norm": P()},
+    )
+    norm = jax.jit(
+        lambda tree: sum(jnp.sum(x) for x in jax.tree.leaves(tree)),
+        out_shardings=NamedSharding(mesh, P()),
+    )(params)
+    print("sum", int(norm))
+
+
+if __name__ == "__main__":
+    main()
