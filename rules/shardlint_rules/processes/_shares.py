@@ -90,7 +90,7 @@ def _standing_for(site: Site, count: ast.Call) -> Iterator[ast.expr]:
 
 
 def _target(site: Site, value: ast.expr) -> ast.Name | None:
-    """The name that a value is bound to, alone or as one of several: `rank, world = process_index(), device_count()`."""
+    """The name that a value is bound to, alone or as one of several: `rank, n = process_index(), device_count()`."""
     parent = site.file.parent(value)
     outer = site.file.parent(parent) if isinstance(parent, ast.Tuple) else parent
     if not isinstance(outer, ast.Assign) or len(outer.targets) != 1:
