@@ -57,17 +57,17 @@ class ReadAsScalar(Rule):
         """One finding for each read."""
         done: set[ast.AST] = set()
         for call in [site.call] if site.api != PMAP else pmapped_calls(site):
-            for target in _targets(site.file, call):
-                for read, _ in readers(site.file, target):
-                    whole, form = _used(site, read)
-                    if not form:
-                        yield from self._handed_on(site, read, done)
-                    if not form or whole in done:
-                        continue
-                    made = per_device(site.program, site.file, whole)
-                    if made is not None and _an_array(made):
-                        done.add(whole)
-                        yield self._finding(site, whole, made, form)
+            reads = [read for target in _targets(site.file, call) for read, _ in readers(site.file, target)]
+            for read in (*reads, *_field_reads(site.file, call)):
+                whole, form = _used(site, read)
+                if not form and isinstance(read, ast.Name):
+                    yield from self._handed_on(site, read, done)
+                if not form or whole in done:
+                    continue
+                made = per_device(site.program, site.file, whole)
+                if made is not None and _an_array(made):
+                    done.add(whole)
+                    yield self._finding(site, whole, made, form)
 
     def _handed_on(self, site: Site, read: ast.Name, done: set[ast.AST]) -> Iterator[Finding]:
         """What comes of a step out of sight that is given a result of a pmapped function."""
@@ -110,6 +110,20 @@ def _targets(file: FileFacts, call: ast.Call) -> Iterator[ast.Name]:
             yield from (one for one in ast.walk(target) if isinstance(one, ast.Name))
 
 
+def _field_reads(file: FileFacts, call: ast.Call) -> Iterator[ast.Attribute]:
+    """The reads, in its class, of the fields that a call's results are bound to: `self.state, loss = step(...)`."""
+    parent = file.parent(call)
+    around = next((one for one in file.ancestors(call) if isinstance(one, ast.ClassDef)), None)
+    if not isinstance(parent, ast.Assign) or around is None:
+        return
+    bound = [one for target in parent.targets for one in ast.walk(target)]
+    names = {one.attr for one in bound if isinstance(one, ast.Attribute) and isinstance(one.ctx, ast.Store)}
+    for node in ast.walk(around) if names else ():
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr=attr, ctx=ast.Load()) if attr in names:
+                yield node
+
+
 def _unseen_step(site: Site, read: ast.Name) -> ast.Call | None:
     """The call of a training step that nothing is known of, to which a name is given."""
     outer = site.file.parent(read)
@@ -121,7 +135,7 @@ def _unseen_step(site: Site, read: ast.Name) -> ast.Call | None:
     return call if unseen and isinstance(site.file.parent(call), ast.Assign) else None
 
 
-def _used(site: Site, read: ast.Name) -> tuple[ast.expr, str]:
+def _used(site: Site, read: ast.expr) -> tuple[ast.expr, str]:
     """The whole of what is read (`state.step`), and what as."""
     file = site.file
     node: ast.expr = read
