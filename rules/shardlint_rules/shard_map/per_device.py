@@ -12,11 +12,18 @@ from shardlint.model.ends import Ends
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted
 from shardlint.model.values import Api, Constant, Function, Items, Place, Value, options
+from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts, last_name
 from shardlint_rules.processes.given import given_by_all
 
 PMAP = "jax.pmap"
+CALLED = Lines(
+    r"[\w.,()\[\] ]+=\s*[\w.]*(?:step|train|update|eval)\w*\(",
+    file_says=r"pmap|jax_utils|common_utils|replicat",
+    saying=("step", "train", "update", "eval"),
+)
+"""Assignments of what may be a pmapped function of another file returns."""
 REPLICATE = ("flax.jax_utils.replicate", "jax.device_put_replicated")
 _RESTORE = ("flax.training.checkpoints.restore_checkpoint",)
 # Attributes of an array, and methods whose result is none with an entry for each device.
@@ -192,6 +199,18 @@ def pmapped_calls(site: Site) -> Iterator[ast.Call]:
     else:
         ends = site.program.flow.calls(Place(site.file, site.call))
     yield from _called_here(site.file, ends)
+
+
+def called_from_elsewhere(site: Site) -> ast.Call | None:
+    """The call, on a line of `CALLED`, of a function that another file of the project pmaps."""
+    statement = site.syntax
+    call = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(call, ast.Call) or not site.anywhere("jax.pmap"):
+        return None
+    found = options(site.program.value(site.file, call.func))
+    function = jitted(found[0], site.program.evaluator, (PMAP,)) if len(found) == 1 else None
+    elsewhere = function is not None and function.settings.place.file is not site.file
+    return call if elsewhere else None
 
 
 def _of_decorated(site: Site) -> Iterator[ast.Call]:

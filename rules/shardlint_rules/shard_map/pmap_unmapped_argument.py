@@ -13,7 +13,7 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint_rules.shard_map._one_of import one_of
-from shardlint_rules.shard_map.per_device import PMAP, pmapped_calls
+from shardlint_rules.shard_map.per_device import CALLED, PMAP, called_from_elsewhere, pmapped_calls
 
 _SEVERAL = regex(r"(?:process|host)_count\(\)\s*(?:==|<=|>|!=)\s*1")
 _NUMBERS = ("int", "float", "bool")
@@ -49,12 +49,14 @@ class PmapUnmappedArgument(Rule):
     name = "pmap-unmapped-argument"
     harm = Harm.CRASH
     likely = ("one-entry", "number", "key", "unreplicated")
-    triggers = (Calls(PMAP),)
+    triggers = (Calls(PMAP), CALLED)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each argument."""
-        for call in pmapped_calls(site):
+        elsewhere = called_from_elsewhere(site) if site.form == "line" else None
+        calls = pmapped_calls(site) if site.form != "line" else [elsewhere] if elsewhere is not None else []
+        for call in calls:
             found = [
                 jitted(one, site.program.evaluator, (PMAP,))
                 for one in options(site.program.value(site.file, call.func))
@@ -108,7 +110,7 @@ class PmapUnmappedArgument(Rule):
     def _numbers(self, site: Site, call: ast.Call, given: list[tuple[ast.expr, str]]) -> Finding:
         names = ", ".join(f"`{site.text(one)}`" for one, _ in given)
         return site.finding(
-            site.call,
+            site.call if site.form != "line" else call,
             f"called with {names} at line {call.lineno}: {_LABEL}",
             _RAISES.format(site.release("jax")),
             help=_HELP,

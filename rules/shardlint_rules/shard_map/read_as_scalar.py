@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from shardlint.model.reach import readers
 from shardlint.model.values import Api, Parameter, Unknown, options
@@ -11,7 +11,15 @@ from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
-from shardlint_rules.shard_map.per_device import PMAP, REPLICATE, PerDevice, per_device, pmapped_calls
+from shardlint_rules.shard_map.per_device import (
+    CALLED,
+    PMAP,
+    REPLICATE,
+    PerDevice,
+    called_from_elsewhere,
+    per_device,
+    pmapped_calls,
+)
 
 _NUMBERS = ("int", "float", "bool")
 # What gives a truth value for each entry, and functions of Python that take one number.
@@ -49,14 +57,14 @@ class ReadAsScalar(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("read", "handed-on")
     bound = True
-    triggers = (Calls(PMAP, *REPLICATE),)
-    forms = ("call", "partial")
+    triggers = (Calls(PMAP, *REPLICATE), CALLED)
+    forms = ("call", "partial", "line")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each read."""
         done: set[ast.AST] = set()
-        for call in [site.call] if site.api != PMAP else pmapped_calls(site):
+        for call in _calls(site):
             reads = [read for target in _targets(site.file, call) for read, _ in readers(site.file, target)]
             for read in (*reads, *_field_reads(site.file, call)):
                 whole, form = _used(site, read)
@@ -101,6 +109,14 @@ class ReadAsScalar(Rule):
             why=f"{by} at line {made.call.lineno} of {made.file.path.name}"
             + (f" made what `{site.text(step.func)}` is given" if step is not None else ""),
         )
+
+
+def _calls(site: Site) -> Iterable[ast.Call]:
+    """The calls that give what has an entry for each device."""
+    if site.form == "line":
+        elsewhere = called_from_elsewhere(site)
+        return [elsewhere] if elsewhere is not None else []
+    return [site.call] if site.api != PMAP else pmapped_calls(site)
 
 
 def _targets(file: FileFacts, call: ast.Call) -> Iterator[ast.Name]:
