@@ -26,7 +26,28 @@ def one_of(site: Site, node: ast.expr) -> tuple[str, str, int] | None:
     if keys and len(keys) == len(found):
         return keys[0]
     # One way to the call is enough: on it the copies are gone.
-    return next((one for one in found if one is not None and one[0] == "unreplicated"), None)
+    for binding, one in zip(bindings, found, strict=True):
+        if one is not None and one[0] == "unreplicated" and _comes(site, node, binding):
+            return one
+    return None
+
+
+def _comes(site: Site, use: ast.Name, binding: Binding) -> bool:
+    """Whether nothing else is bound to the name on the way from a binding to a use, round a loop too."""
+    file, made, call = site.file, site.file.statement(binding.node), site.file.statement(use)
+    others = [
+        file.statement(one)
+        for one in file.mentions_in(file.home(use), use.id)
+        if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store | ast.Del)
+    ]
+    lines = [one.lineno for one in others if one is not made and one is not call]
+    if made.lineno < call.lineno:
+        return not any(made.lineno < line < call.lineno for line in lines)
+    loop = next((one for one in file.ancestors(made) if isinstance(one, ast.For | ast.While)), None)
+    if loop is None or call not in ast.walk(loop) or _left_after(file.parent(made), made):
+        return False
+    end = max(one.end_lineno or one.lineno for one in loop.body)
+    return not any(made.lineno < line <= end or loop.lineno <= line < call.lineno for line in lines)
 
 
 def _bound(site: Site, binding: Binding) -> tuple[str, str, int] | None:
@@ -63,3 +84,10 @@ def _into_few(site: Site, call: ast.Call) -> bool:
         return len(target.elts) == 2
     value = site.value(many)
     return isinstance(value, Constant) and value.value == len(target.elts)
+
+
+def _left_after(outer: ast.AST | None, statement: ast.stmt) -> bool:
+    """Whether the block of a statement ends by leaving the loop."""
+    blocks = [getattr(outer, name, None) for name in ("body", "orelse", "finalbody")]
+    block = next((one for one in blocks if isinstance(one, list) and statement in one), [statement])
+    return isinstance(block[-1], ast.Return | ast.Break | ast.Raise)
