@@ -34,14 +34,14 @@ class ArraysForAllDevices(Rule):
 
     ## Why it hurts
     With several processes it raises `ValueError: Expected 4 per-device arrays (this is how many devices are addressable
-    by the sharding), but got 8`. With one process nothing shows.
+    by the sharding), but got 8`; in old releases `device_put` raises before. With one process nothing shows.
 
     ## Use instead
     `sharding.addressable_devices_indices_map(shape)`, `mesh.local_devices`, or `jax.make_array_from_callback`, which
     asks for the parts of this process.
 
     ## Evidence
-    Two processes of two devices on jax 0.12.
+    Two processes of two devices on jax 0.4.38 and 0.12.
     """
 
     code = "SL822"
@@ -70,8 +70,8 @@ class ArraysForAllDevices(Rule):
         yield site.finding(
             given,
             "one for each device of all processes",
-            f"With several processes this raises ValueError: `{what}` are the devices of all of them, and it takes one "
-            "array for each device of this process.",
+            f"With several processes this raises: `{what}` are the devices of all of them, and it takes one array for "
+            "each device of this process.",
             help="go over sharding.addressable_devices_indices_map(shape), or use jax.make_array_from_callback",
             form="each",
             why="the program is one for several processes",

@@ -6,6 +6,17 @@ from flax.training import train_state
 import optax
 
 
+def examples(rng, size=4, width=8):
+    """Rows for each device, and their sums."""
+    x = rng.standard_normal((jax.local_device_count(), size, width), dtype=np.float32)
+    return x, x.sum(-1)
+
+
+def told(state):
+    """The step and the mean weight, in words."""
+    return f"step {int(state.step)} w {float(state.params['w'].mean()):.1f}"
+
+
 class Fit:
     """Trains on all devices, and tells the loss of one copy."""
 
@@ -29,16 +40,17 @@ class Fit:
         rng = np.random.default_rng(0)
         state = jax_utils.replicate(self.state)
         for i in range(steps):
-            x = rng.standard_normal((jax.local_device_count(), 4, 8), dtype=np.float32)
-            state = p_step(state, x, x.sum(-1))  # mistake: unreplicate-in-loop
+            x, y = examples(rng)
+            state = p_step(state, x, y)  # mistake: unreplicate-in-loop
             if i % 10 == 9:
                 state = jax_utils.unreplicate(state)
-                print("step", int(state.step), "w", round(float(state.params["w"].mean()), 1))
+                print(told(state))
         return state
 
 
 def main():
-    Fit().train(40)
+    state = Fit().train(40)
+    print(told(jax_utils.unreplicate(state)))
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@ import os
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
 
+from weights.model import Shape
 from weights.place import Placer
 
 
@@ -18,10 +18,8 @@ def main():
     connect()
     mesh = jax.make_mesh((jax.device_count(),), ("model",), axis_types=(AxisType.Auto,))
     placer = Placer(mesh)
-    params = placer.tree(
-        {"up": np.ones((8, 32), np.float32), "norm": np.full(8, 2, np.float32)},
-        {"up": P(None, "model"), "norm": P()},
-    )
+    shape = Shape()
+    params = placer.tree(shape.weights(), shape.specs())
     norm = jax.jit(
         lambda tree: sum(jnp.sum(x) for x in jax.tree.leaves(tree)),
         out_shardings=NamedSharding(mesh, P()),

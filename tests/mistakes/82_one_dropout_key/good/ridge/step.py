@@ -8,6 +8,7 @@ TX = optax.sgd(0.1)
 
 
 def loss_fn(params, batch, key):
+    """The squared error, with a part of the features left out."""
     x = batch["x"] * jax.random.bernoulli(key, 0.9, batch["x"].shape)
     return jnp.mean((x @ params["w"] - batch["y"]) ** 2)
 
