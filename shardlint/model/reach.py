@@ -134,7 +134,7 @@ def _closure(file: FileFacts, use: ast.AST, bindings: list[Binding], scope: Scop
                 last.append(binding)
         real = last or real
     # Of straight-line rebindings before the function one stands; which of the later ones does depends on its calls.
-    if all(file.statement_in_block(binding.node, scope) is not None for binding in real):
+    if all(one.kind == "param" or file.statement_in_block(one.node, scope) is not None for one in real):
         before = [binding for binding in real if inner is None or _position(binding.node) < _position(inner)]
         return before[-1:] + real[len(before) :]
     return real

@@ -15,6 +15,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.processes._given_devices import given_devices
 from shardlint_rules.processes._leading import leading
+from shardlint_rules.processes._shares import Share, share
 from shardlint_rules.processes.alone import alone
 
 _ALL, _OWN = "jax.device_count", "jax.local_device_count"
@@ -54,6 +55,8 @@ class LocalAndGlobalCounts(Rule):
     - `jax.random.split(key, jax.device_count())`, `x.reshape((jax.device_count(), ...))`, `dataset.batch(...)` and the
       like in a file that maps with `pmap`, or feeds one;
     - a count of all devices, or of those of one process, in a function that takes `devices` and works with them;
+    - the part of a process told by a number of devices: `ds.shard(jax.device_count(), jax.process_index())`,
+      `files[jax.process_index() :: jax.device_count()]`, `jax.process_index() * (total // jax.device_count())`;
     - a product with `local_device_count()` of what the program multiplies with `device_count()` elsewhere (likely).
 
     ## Why it hurts
@@ -72,7 +75,7 @@ class LocalAndGlobalCounts(Rule):
     name = "local-and-global-counts"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("named", "asserted", "leading", "given", "beside")
+    likely = ("named", "asserted", "leading", "given", "beside", "shares")
     triggers = (Calls(_ALL, _OWN), Calls("jax.devices", "jax.local_devices", function_says=("len(",)))
     fixes = "unsafe"
     forms = ("call",)
@@ -84,6 +87,11 @@ class LocalAndGlobalCounts(Rule):
         if site.wants("given"):
             yield from self._given(site)
         if site.api not in (_ALL, _OWN):
+            return
+        told = site.file.says("process_index") or site.file.says("host_id")
+        part = share(site) if told and site.wants("shares") else None
+        if part is not None:
+            yield self._share(site, part)
             return
         if site.api == _ALL:
             yield from self._leading(site)
@@ -116,6 +124,17 @@ class LocalAndGlobalCounts(Rule):
             yield self._found(site, text + "it is too small with several.", "named", self._why(product))
         elif site.api == _OWN:
             yield from self._beside(site, product)
+
+    def _share(self, site: Site, part: Share) -> Finding:
+        """A process's part of data, told by a number of devices."""
+        return site.finding(
+            site.call,
+            "a number of devices, where that of processes is meant",
+            f"With several devices in each process {part.told}.",
+            help="write jax.process_count() and jax.process_index()",
+            form="shares",
+            why="which part it is is told by the index of the process",
+        )
 
     def _given(self, site: Site) -> Iterator[Finding]:
         """A count of others than the devices that the function is given."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.process.processes import INDEX, asks_itself, guard, several
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.processes._compiled_in import compiled_in
 from shardlint_rules.processes.alone import alone
 from shardlint_rules.processes.differing import Differing, differing
 from shardlint_rules.processes.starting import at, short
@@ -31,6 +32,10 @@ class NamesDifferByProcess(Rule):
     - the folder of a checkpoint manager;
     - a key: `jax.random.key(int(time.time()))`.
 
+    It reports, too, `jax.process_index()` that a compiled function computes with: in a function that names a mapped
+    axis itself (`jax.lax.axis_index`, `psum`), and possible in any that is always traced. The number is a constant of
+    the program. What a trace only logs or asks for in a condition is left alone.
+
     Only in programs for several processes. A value that was broadcast is the same everywhere, and what one process
     alone does may have its own name.
 
@@ -40,15 +45,16 @@ class NamesDifferByProcess(Rule):
     declared the same, and nothing says so.
 
     ## Evidence
-    Two processes on jax 0.12: the barrier raises `AssertionError: sync_global_devices name mismatch`. Eleven commits in
-    nine repositories fixed one of them, among them MaxText, orbax and levanter.
+    Two processes on jax 0.12: the barrier raises `AssertionError: sync_global_devices name mismatch`; a replicated
+    `x + jax.process_index()` of a jitted function is 0 on one and 1 on the other. Twelve commits in
+    nine repositories fixed one of them, among them MaxText, orbax, jaxline and levanter.
     """
 
     code = "SL813"
     name = "names-differ-by-process"
     harm = Harm.SILENT
-    likely = ("program",)
-    triggers = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS),)
+    likely = ("program", "mapped")
+    triggers = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS), Calls(*INDEX, file_says=("jax",)))
     fixes = "none"
     forms = ("call",)
 
@@ -56,11 +62,29 @@ class NamesDifferByProcess(Rule):
         """One finding for an argument."""
         if site.program.project.is_test(site.file.path):
             return
+        if site.api in INDEX:
+            yield from self._index(site)
+            return
         for node in self._asked(site):
             found = differing(site.program, Place(site.file, node))
             if found is not None and self._matters(site):
                 yield self._finding(site, node, found)
                 return
+
+    def _index(self, site: Site) -> Iterator[Finding]:
+        """The index of this process, as a constant of a compiled program."""
+        how = compiled_in(site)
+        if how is not None:
+            yield site.finding(
+                site.call,
+                "a constant, another in each process",
+                f"{how.told}: this is a constant of the program, and each process compiles another one. What is "
+                "declared the same on all devices is not.",
+                help="ask outside of the compiled function, and hand the number in as an array",
+                form=how.form,
+                certainty=Certainty.POSSIBLE,
+                why="the function names a mapped axis" if how.form == "mapped" else "the function is always traced",
+            )
 
     def _asked(self, site: Site) -> list[ast.expr]:
         call = site.call

@@ -8,14 +8,22 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from shardlint.model import Program
+from shardlint.model.ends import Ends
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import Jitted, jitted
 from shardlint.model.values import Api, Constant, Function, Items, Place, Value, options
+from shardlint.rules_api.rule import Lines
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, FileFacts, last_name
 from shardlint_rules.processes.given import given_by_all
 
 PMAP = "jax.pmap"
+CALLED = Lines(
+    r"[\w.,()\[\] ]+=\s*[\w.]*(?:step|train|update|eval)\w*\(",
+    file_says=r"pmap|jax_utils|common_utils|replicat",
+    saying=("step", "train", "update", "eval"),
+)
+"""Assignments of what may be a pmapped function of another file returns."""
 REPLICATE = ("flax.jax_utils.replicate", "jax.device_put_replicated")
 _RESTORE = ("flax.training.checkpoints.restore_checkpoint",)
 # Attributes of an array, and methods whose result is none with an entry for each device.
@@ -81,6 +89,8 @@ def _assigned(
     program: Program, file: FileFacts, value: ast.expr, index: int | None, depth: int
 ) -> PerDevice | None:
     found = per_device(program, file, value, depth)
+    if index is not None and found is None:
+        return _returned_at(program, file, value, index, depth)
     if index is not None and found is not None:
         whole = found.by == "pmap" and not found.path and found.index is None
         found = replace(found, index=index) if whole else None
@@ -128,6 +138,25 @@ def _returned(program: Program, file: FileFacts, node: ast.FunctionDef, depth: i
     return found[0] if found and None not in found else None
 
 
+def _returned_at(
+    program: Program, file: FileFacts, value: ast.expr, index: int, depth: int
+) -> PerDevice | None:
+    """One of several values that a function of the project returns, where that is the same at each return."""
+    callee = options(program.value(file, value.func)) if isinstance(value, ast.Call) else ()
+    if len(callee) != 1 or not isinstance(callee[0], Function) or depth > _DEPTH:
+        return None
+    inside, node = callee[0].place.file, callee[0].node
+    if not isinstance(node, ast.FunctionDef):
+        return None
+    found = [
+        per_device(program, inside, one.value.elts[index], depth + 1)
+        if isinstance(one.value, ast.Tuple) and index < len(one.value.elts)
+        else None
+        for one in inside.walked(inside.scope(node)).returns
+    ]
+    return found[0] if found and None not in found else None
+
+
 def _bound(program: Program, file: FileFacts, binding: Binding, depth: int) -> PerDevice | None:
     if binding.kind == "param":
         places = given_by_all(program, file, binding.scope, binding.name)
@@ -165,11 +194,39 @@ def pmapped_calls(site: Site) -> Iterator[ast.Call]:
     if isinstance(parent, ast.FunctionDef):
         ends = site.program.flow.ends(site.file, parent)
     elif site.form == "partial":
+        yield from _of_decorated(site)
         return
     else:
         ends = site.program.flow.calls(Place(site.file, site.call))
+    yield from _called_here(site.file, ends)
+
+
+def called_from_elsewhere(site: Site) -> ast.Call | None:
+    """The call, on a line of `CALLED`, of a function that another file of the project pmaps."""
+    statement = site.syntax
+    call = statement.value if isinstance(statement, ast.Assign) else None
+    if not isinstance(call, ast.Call) or not site.anywhere("jax.pmap"):
+        return None
+    found = options(site.program.value(site.file, call.func))
+    function = jitted(found[0], site.program.evaluator, (PMAP,)) if len(found) == 1 else None
+    elsewhere = function is not None and function.settings.place.file is not site.file
+    return call if elsewhere else None
+
+
+def _of_decorated(site: Site) -> Iterator[ast.Call]:
+    """The calls of functions that `pmap = partial(jax.pmap, axis_name=...)` decorates in its file."""
+    file, parent = site.file, site.file.parent(site.call)
+    match parent:
+        case ast.Assign(targets=[ast.Name(id=name)]):
+            for mention in file.mentions(name):
+                function = file.parent(mention)
+                if isinstance(function, ast.FunctionDef) and mention in function.decorator_list:
+                    yield from _called_here(file, site.program.flow.ends(file, function))
+
+
+def _called_here(file: FileFacts, ends: Ends) -> Iterator[ast.Call]:
     for end in ends.found:
-        if end.kind == "called" and end.place.file is site.file and isinstance(end.place.node, ast.Call):
+        if end.kind == "called" and end.place.file is file and isinstance(end.place.node, ast.Call):
             yield end.place.node
 
 

@@ -12,7 +12,8 @@ from shardlint.model.values import Constant, Items, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
-from shardlint_rules.shard_map.per_device import PMAP, pmapped_calls
+from shardlint_rules.shard_map._one_of import one_of
+from shardlint_rules.shard_map.per_device import CALLED, PMAP, called_from_elsewhere, pmapped_calls
 
 _SEVERAL = regex(r"(?:process|host)_count\(\)\s*(?:==|<=|>|!=)\s*1")
 _NUMBERS = ("int", "float", "bool")
@@ -28,12 +29,13 @@ class PmapUnmappedArgument(Rule):
 
     ## What it does
     Looks at the calls of what `pmap` made, and at the arguments that are split over the devices (no `None` in
-    `in_axes`, not static). Reports numbers of Python, also those that a command line flag or an annotation gives, and
-    arrays of one entry (`jnp.asarray([x])`) where there are several processes.
+    `in_axes`, not static). Reports numbers of Python, also those that a command line flag or an annotation gives, one
+    random key, what `unreplicate` made of copies, also on the turn of a loop before, and arrays of one entry
+    (`jnp.asarray([x])`) where there are several processes.
 
     ## Why it hurts
-    A number raises ValueError when the function is called. One entry runs on one device, and raises where there are
-    several processes and a host has more than one device.
+    A number raises ValueError when the function is called, a key or a single copy where there are several devices. One
+    entry runs on one device, and raises where there are several processes and a host has more than one device.
 
     ## Use instead
     `static_broadcasted_argnums`, `in_axes=None`, or `functools.partial` for settings; `[x] * jax.local_device_count()`
@@ -46,13 +48,15 @@ class PmapUnmappedArgument(Rule):
     code = "SL419"
     name = "pmap-unmapped-argument"
     harm = Harm.CRASH
-    likely = ("one-entry", "number")
-    triggers = (Calls(PMAP),)
+    likely = ("one-entry", "number", "key", "unreplicated")
+    triggers = (Calls(PMAP), CALLED)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each argument."""
-        for call in pmapped_calls(site):
+        elsewhere = called_from_elsewhere(site) if site.form == "line" else None
+        calls = pmapped_calls(site) if site.form != "line" else [elsewhere] if elsewhere is not None else []
+        for call in calls:
             found = [
                 jitted(one, site.program.evaluator, (PMAP,))
                 for one in options(site.program.value(site.file, call.func))
@@ -67,6 +71,7 @@ class PmapUnmappedArgument(Rule):
             else:
                 for one in given:
                     yield from self._argument(site, function, one)
+                    yield from self._one_of(site, one)
 
     def _argument(self, site: Site, function: Jitted, node: ast.expr) -> Iterator[Finding]:
         value = site.value(node)
@@ -84,10 +89,28 @@ class PmapUnmappedArgument(Rule):
                 why="the code asks for the number of processes",
             )
 
+    def _one_of(self, site: Site, node: ast.expr) -> Iterator[Finding]:
+        """One random key, or one copy of what was replicated."""
+        form, told, at = one_of(site, node) or ("", "", 0)
+        if not form:
+            return
+        yield site.finding(
+            node,
+            told,
+            f"On {site.release('jax')} this raises where there is more than one device: pmap splits it along a "
+            "dimension that it has not, or that is no dimension of devices.",
+            help="split it first: jax.random.split(key, jax.local_device_count())"
+            if form == "key"
+            else "keep the copies, and give the one a name of its own",
+            certainty=Certainty.POSSIBLE,
+            form=form,
+            why=f"line {at}",
+        )
+
     def _numbers(self, site: Site, call: ast.Call, given: list[tuple[ast.expr, str]]) -> Finding:
         names = ", ".join(f"`{site.text(one)}`" for one, _ in given)
         return site.finding(
-            site.call,
+            site.call if site.form != "line" else call,
             f"called with {names} at line {call.lineno}: {_LABEL}",
             _RAISES.format(site.release("jax")),
             help=_HELP,

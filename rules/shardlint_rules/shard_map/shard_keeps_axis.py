@@ -19,18 +19,20 @@ _NEAR = ("pmap", "replicat")
 _SAYS = regex(r"unreplicat|un_?pmap|de_?replicat|first_replica|first_device", re.I)
 # What looks at the array before, or takes the dimension away after.
 _KNOWS = regex(
-    r"is_fully_replicated|squeeze|\.shape|\.ndim|reshape|\[0\](?!\.data)|jax_pmap_shmap_merge|\[0, ?\.\.\."
+    r"is_fully_replicated|squeeze|\.shape|\.ndim|reshape|(?<!devices)(?<!devices\(\))\[0\](?!\.data)"
+    r"|jax_pmap_shmap_merge|\[0, ?\.\.\."
 )
+_FIRST = regex(r"[\[(]0[\])]")
 _SAME = ("asarray", "array", "device_get", "block_until_ready")
 
 
 class ShardKeepsAxis(Rule):
-    """The first shard of what `pmap` returned still has the dimension that was mapped.
+    """A shard of what `pmap` returned still has the dimension that was mapped.
 
     ## What it does
-    Reports `x.addressable_data(0)` and `x.addressable_shards[0].data` of what a pmapped function or `replicate` gave,
-    and those in functions that are called `unreplicate` and the like, in a project with `pmap`, where nothing takes
-    the first dimension away.
+    Reports `x.addressable_data(i)` and `x.addressable_shards[i].data` of what a pmapped function or `replicate` gave,
+    and those of the first in functions that are called `unreplicate` and the like, in a project with `pmap`, where
+    nothing takes the first dimension away.
 
     ## Why it hurts
     `pmap` is built on `jax.shard_map` since jax 0.8.1: a shard of its result has the mapped dimension, of size 1.
@@ -63,7 +65,7 @@ class ShardKeepsAxis(Rule):
         function = next((one for one in site.file.ancestors(whole) if isinstance(one, ast.FunctionDef)), None)
         if _reduced(site, whole) or (function is not None and _KNOWS.search(site.text(function))):
             return
-        why = _why(site, array, function)
+        why = _why(site, whole, array, function)
         if why:
             yield site.finding(
                 whole,
@@ -80,16 +82,14 @@ def _taken(site: Site) -> tuple[ast.expr, ast.expr] | None:
     node = site.syntax
     if isinstance(node, ast.Call):
         match node:
-            case ast.Call(func=ast.Attribute(value=array), args=[ast.Constant(value=0)], keywords=[]):
+            case ast.Call(func=ast.Attribute(value=array), args=[_], keywords=[]):
                 return node, array
         return None
     first = site.file.parent(node)
     data = site.file.parent(first) if first is not None else None
     match first, data:
-        case ast.Subscript(slice=ast.Constant(value=0)), ast.Attribute(attr="data") if isinstance(
-            node, ast.Attribute
-        ):
-            return data, node.value
+        case ast.Subscript(slice=index), ast.Attribute(attr="data") if isinstance(node, ast.Attribute):
+            return (data, node.value) if not isinstance(index, ast.Slice) else None
     return None
 
 
@@ -106,13 +106,22 @@ def _reduced(site: Site, whole: ast.expr) -> bool:
                 return False
             case ast.Assign(targets=[ast.Name() as target]):
                 uses = [use for use, _ in readers(site.file, target)]
-                return any(not isinstance(site.file.parent(use), ast.Return | ast.Call) for use in uses)
+                return any(not _handed_on(site, use) for use in uses)
             case _:
                 return True
     return True
 
 
-def _why(site: Site, array: ast.expr, function: ast.FunctionDef | None) -> str:
+def _handed_on(site: Site, use: ast.Name) -> bool:
+    """Whether a use gives it to a call, or returns it, alone or among others."""
+    outer = site.file.parent(use)
+    if isinstance(outer, ast.Tuple | ast.Dict):
+        outer = site.file.parent(outer)
+        return isinstance(outer, ast.Return | ast.Yield)
+    return isinstance(outer, ast.Return | ast.Yield | ast.Call)
+
+
+def _why(site: Site, whole: ast.expr, array: ast.expr, function: ast.FunctionDef | None) -> str:
     """What tells that the array has an entry for each device."""
     tree: ast.expr | None = array
     for outer in site.file.ancestors(array):
@@ -124,9 +133,10 @@ def _why(site: Site, array: ast.expr, function: ast.FunctionDef | None) -> str:
             break
         if isinstance(outer, ast.stmt):
             break
-    made = per_device(site.program, site.file, tree) if tree is not None else None
+    trees = tree.elts if isinstance(tree, ast.Tuple | ast.List) else [tree] if tree is not None else []
+    made = next((one for one in (per_device(site.program, site.file, part) for part in trees) if one is not None), None)
     if made is not None:
         return f"{made.by} at line {made.call.lineno} of {made.file.path.name} made it"
-    if function is not None and _SAYS.search(function.name):
+    if function is not None and _SAYS.search(function.name) and _FIRST.search(site.text(whole)):
         return f"`{function.name}` is what it is in"
     return ""

@@ -60,6 +60,10 @@ class Assuming(Evaluator):
         """What a binding most likely gives its name."""
         return self.settled(self.strict.binding(file, binding, env))
 
+    def attribute(self, base: Value, name: str) -> Value:
+        """What an attribute most likely is."""
+        return self.settled(self.strict.attribute(base, name))
+
     def settled(self, value: Value, depth: int = 0) -> Value:
         """A value with what is not proven replaced by what it most likely is."""
         if depth > _DEPTH:

@@ -62,7 +62,7 @@ class Collectives:
             "collective", place, tuple(axes), NOTHING, "maybe" if self.calls.body.branches else name
         )
         if name == "axis_index":
-            return Leaf(over, traced=True, origin=place)
+            return Leaf(over, traced=True, origin=place, kind="index")
         value = named.get("x") or (given[0] if given else HIDDEN)
         if name in REDUCING:
             return self._reduce(name, value, over, named, place)

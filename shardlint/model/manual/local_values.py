@@ -15,6 +15,7 @@ from shardlint.model.manual.local_calls import LocalCalls
 from shardlint.model.manual.varying import (
     ALONG,
     HIDDEN,
+    NONE,
     NOTHING,
     SUMMED,
     Axes,
@@ -25,6 +26,8 @@ from shardlint.model.manual.varying import (
     Leaf,
     Local,
     Record,
+    Shape,
+    Size,
     Through,
     Tree,
     combined,
@@ -181,6 +184,8 @@ class LocalValues(ABC):
                 scale = isinstance(other, Known) and isinstance(other.value, Constant)
                 if scale and isinstance(one, Leaf) and one.kind in ("mean", "sum"):
                     kind = one.kind
+        if isinstance(op, ast.Mult):
+            self._placed(left, right, place)
         self._met_again(left, right)
         kind = kind or kept_kind((left, right))
         result = self.calls.still_random(combined([left, right], kind), left, right)
@@ -197,6 +202,13 @@ class LocalValues(ABC):
         axes = self.sums[int(left.kind.removeprefix(SUMMED))]
         number = self.calls.note("sum by devices", place, tuple(axes), left, counted)
         return replace(result, marks=result.marks | {number})
+
+    def _placed(self, left: Local, right: Local, place: Place) -> None:
+        """Note an index along some axes by which parts of a dimension are counted that is split over others."""
+        for index, size in ((left, right), (right, left)):
+            if isinstance(index, Leaf) and index.kind == "index" and isinstance(size, Size):
+                if size.axes and not index.over & size.axes:
+                    self.calls.note("index of others", place, tuple(index.over), index, _listed(size.axes))
 
     def _met_again(self, left: Local, right: Local) -> None:
         """Note a statistic along a split dimension that meets what has this dimension still."""
@@ -217,6 +229,8 @@ class LocalValues(ABC):
             and -len(whole.items) <= index < len(whole.items)
         ):
             return whole.items[index]
+        if isinstance(whole, Shape) and isinstance(index, int):
+            return _size(whole, index)
         if isinstance(whole, Record) and index is not None:
             return whole.get(index) or combined([whole])
         if isinstance(whole, Known) and isinstance(key, Known):
@@ -241,6 +255,8 @@ class LocalValues(ABC):
         if isinstance(base, Known):
             found = [self.calls.member(option, node.attr) for option in options(base.value)]
             return Known(found[0] if len(found) == 1 else Unknown("one of several"))
+        if node.attr == "shape" and isinstance(base, Leaf) and base.spec is not None and not base.kind:
+            return Shape(Unknown("the shape of an array"), base.spec)
         if node.attr in _STATIC:
             return Known(Unknown("the shape of an array"))
         if isinstance(base, Leaf) and base.value is not None:
@@ -279,6 +295,8 @@ class LocalValues(ABC):
                 return Known(items[index])
             case Leaf():
                 return whole
+            case Shape():
+                return _size(whole, index)
         return combined([whole])
 
     def _collected(
@@ -369,6 +387,16 @@ def _counted(evaluator: Evaluator, value: Value) -> str | None:
         name = listed.api if isinstance(listed, CallResult) and listed.call and not listed.call.positional else ""
         return {"jax.devices": "all", "jax.local_devices": "local"}.get(name)
     return {"jax.device_count": "all", "jax.local_device_count": "local"}.get(value.api) if not given else None
+
+
+def _size(shape: Shape, index: int) -> Size:
+    """The size of a dimension: there may be more dimensions than the spec tells, so none is counted from the end."""
+    known = 0 <= index < len(shape.spec)
+    return Size(Unknown("the size of a dimension"), shape.spec[index] if known else NONE)
+
+
+def _listed(axes: Axes) -> str:
+    return " and ".join(sorted(f'"{one}"' if isinstance(one, str) else f"`{one.name}`" for one in axes))
 
 
 def _product(left: Local, right: Local) -> tuple[Axes, ...] | None:

@@ -35,9 +35,9 @@ class Leaf(Local):
     depends on the way taken. `open` says that it went through code that is not seen, which may reduce anything, and
     `firm` are the axes along which something that did not go through it varies all the same. `reduced` are the axes
     some collective reduced it over on the way. `kind` is "mean", "sum", "mask", "gathered" or "key" while it still is
-    just that, "summed" and a number for a `psum`, "along" and one for a statistic along a split dimension that it
-    dropped; `traced` says that it comes of an argument of the body. `marks` are the events (by number) that this value
-    is still right about: dividing it takes them off. `origin` is where it came to vary.
+    just that, "index" for one along axes, "summed" and a number for a `psum`, "along" and one for a statistic along a
+    split dimension that it dropped; `traced` says that it comes of an argument of the body. `marks` are the events (by
+    number) that this value is still right about: dividing it takes them off. `origin` is where it came to vary.
     """
 
     over: Axes = NONE
@@ -91,6 +91,20 @@ class Known(Local):
     """Something from outside of the body, the same on all devices: a constant, a function, a configuration."""
 
     value: Value
+
+
+@dataclass(frozen=True)
+class Shape(Known):
+    """The shape of an argument as it came: the axes that each of its dimensions is split over."""
+
+    spec: tuple[Axes, ...] = ()
+
+
+@dataclass(frozen=True)
+class Size(Known):
+    """The size of a dimension, on each device, of an argument as it came."""
+
+    axes: Axes = NONE
 
 
 @dataclass(eq=False)

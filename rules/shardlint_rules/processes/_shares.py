@@ -1,0 +1,114 @@
+"""Shares of processes that are told by a number of devices: part `process_index()` of `device_count()` parts."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from shardlint.model.process.processes import is_index
+from shardlint.model.reach import readers
+from shardlint.model.values import CallResult, Place, options
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.syntax import last_name
+
+_SHARING = regex(r"(?i)shard|split|partition|interleave|islice|sampler|input_?context|subset|read_?config")
+_INDEX = regex(r"(?i)^(shard_?|process_?|host_?|pipeline_|worker_|input_pipeline_)?(index|idx|id|rank)$")
+
+
+@dataclass(frozen=True)
+class Share:
+    """Where a process takes its part, and in words what the parts are."""
+
+    node: ast.AST
+    told: str
+
+
+def share(site: Site) -> Share | None:
+    """What a site's count of devices is used for, where that is the share of a process."""
+    for use in _standing_for(site, site.call):
+        parent = site.file.parent(use)
+        match parent:
+            case ast.keyword(arg=str(name)):
+                call = site.file.parent(parent)
+                if isinstance(call, ast.Call):
+                    return _given(site, call, use, name)
+            case ast.Call() if use in parent.args:
+                return _given(site, parent, use, "")
+            case ast.Slice(lower=ast.expr() as lower, upper=None, step=step) if step is use and _index(site, lower):
+                return Share(use, "every process takes one of as many parts as there are devices")
+            case ast.BinOp(op=ast.Mod(), right=right) if right is use:
+                outer = site.file.parent(parent)
+                if isinstance(outer, ast.Compare) and len(outer.ops) == 1 and isinstance(outer.ops[0], ast.Eq):
+                    other = outer.comparators[0] if outer.left is parent else outer.left
+                    if _index(site, other):
+                        return Share(use, "every process takes one of as many parts as there are devices")
+            case ast.BinOp(op=ast.FloorDiv(), right=right) if right is use and site.api == "jax.device_count":
+                found = _begun(site, parent)
+                if found is not None:
+                    return found
+    return None
+
+
+def _given(site: Site, call: ast.Call, use: ast.expr, name: str) -> Share | None:
+    """`ds.shard(device_count(), process_index())`, `ShardOptions(shard_index=..., shard_count=...)`."""
+    names = [one.arg or "" for one in call.keywords]
+    if not _SHARING.search(" ".join((last_name(call.func), *names))):
+        return None
+    others = [one for one in (*call.args, *(one.value for one in call.keywords)) if one is not use]
+    if _INDEX.match(name) and any(_count(site, one) for one in others):
+        return Share(use, f"`{name}` is which part of them, and this is a number of devices")
+    if any(_index(site, one) for one in others) and not any(_count(site, one) for one in others):
+        return Share(use, "every process takes one of as many parts as there are devices")
+    return None
+
+
+def _begun(site: Site, size: ast.BinOp) -> Share | None:
+    """`n = total // device_count()`, then `process_index() * n`: the share of a device for a process."""
+    target = _target(site, size)
+    uses: list[ast.expr] = [size]
+    if target is not None:
+        uses = [one for one, alone in readers(site.file, target) if alone]
+    for use in uses:
+        outer = site.file.parent(use)
+        if not isinstance(outer, ast.BinOp) or not isinstance(outer.op, ast.Mult):
+            continue
+        above = site.file.parent(outer)
+        if isinstance(above, ast.BinOp) and isinstance(above.op, ast.Mult):
+            continue  # times the devices of a process
+        if _index(site, outer.left if outer.right is use else outer.right):
+            return Share(site.call, "every process takes as much as one device, and the parts of the others are lost")
+    return None
+
+
+def _standing_for(site: Site, count: ast.Call) -> Iterator[ast.expr]:
+    yield count
+    target = _target(site, count)
+    if target is not None:
+        yield from (use for use, alone in readers(site.file, target) if alone)
+
+
+def _target(site: Site, value: ast.expr) -> ast.Name | None:
+    """The name that a value is bound to, alone or as one of several: `rank, n = process_index(), device_count()`."""
+    parent = site.file.parent(value)
+    outer = site.file.parent(parent) if isinstance(parent, ast.Tuple) else parent
+    if not isinstance(outer, ast.Assign) or len(outer.targets) != 1:
+        return None
+    target: ast.expr = outer.targets[0]
+    if isinstance(parent, ast.Tuple):
+        if not isinstance(target, ast.Tuple) or len(target.elts) != len(parent.elts):
+            return None
+        target = target.elts[parent.elts.index(value)]
+    return target if isinstance(target, ast.Name) else None
+
+
+def _index(site: Site, node: ast.expr) -> bool:
+    return is_index(site.program, Place(site.file, node))
+
+
+def _count(site: Site, node: ast.expr) -> bool:
+    found = options(site.value(node))
+    return bool(found) and all(
+        isinstance(one, CallResult) and one.api in ("jax.process_count", "jax.host_count") for one in found
+    )

@@ -1,0 +1,112 @@
+"""SL426."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from shardlint.model.manual.varying import Event
+from shardlint.model.values import Api, Place, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map._first_labels import Labels, first_labels
+from shardlint_rules.shard_map.runs import shown
+
+_INDEX = "jax.lax.axis_index"
+_GATHER = "jax.lax.all_gather"
+
+
+class ShardOffset(Rule):
+    """Where a shard begins in the whole is counted along another axis, or not at all.
+
+    ## What it does
+    Reports, in the bodies of `shard_map`,
+
+    - `jax.lax.axis_index("data") * table.shape[0]` where that dimension of `table` is split over other axes only;
+    - labels `jnp.arange(n)` of a loss whose logits are the rows of one device against what `all_gather` brought of
+      all: the label of row 0 is 0 on every device.
+
+    ## Why it hurts
+    Rows are looked up, or compared, that are another device's. All shapes are right and nothing raises; with one
+    device along the axis it is right.
+
+    ## Use instead
+    `jax.lax.axis_index("model") * table.shape[0]`, and `jax.lax.axis_index(axis) * n + jnp.arange(n)`.
+
+    ## Evidence
+    Run on jax 0.12 with 8 devices: 80 of 80 rows of an embedding are wrong, and a contrastive loss differs from that
+    of one device. Labels that are moved, and logits of which both sides were gathered, are left alone.
+    """
+
+    code = "SL426"
+    name = "shard-offset"
+    harm = Harm.SILENT
+    certainty = Certainty.POSSIBLE
+    likely = ("other-axis", "labels")
+    assumes = True
+    triggers = (Calls(_INDEX, function_says=("shape",)), Calls(_GATHER, function_says=("arange",)))
+    forms = ("call",)
+    fixes = "none"
+
+    def check(self, site: Site) -> Iterator[Finding]:
+        """One finding for an index, or for the labels of a loss."""
+        if site.api == _GATHER:
+            found = first_labels(site)
+            if found is not None:
+                yield self._labels(site, found)
+            return
+        event = self._of_others(site)
+        if event is not None:
+            yield site.finding(
+                site.call,
+                f"counts along {shown(event.axes)} what is split over {event.note}",
+                f"On {site.release('jax')} this begins at the shard of another device: the dimension is split over "
+                f"{event.note}, and is the same along {shown(event.axes)}.",
+                help=f"take the index along {event.note}",
+                form="other-axis",
+                why=f"the in_specs of the shard_map split it over {event.note}",
+            )
+
+    def _of_others(self, site: Site) -> Event | None:
+        """What running the body that the index is in says of it."""
+        steps = site.region.steps
+        place = steps[-1].place if steps else None
+        call = _mapping(site, place) if place is not None else None
+        if place is None or call is None:
+            return None
+        form = "partial" if _named(site, place, call.func) == "functools.partial" else "call"
+        for ran in site.program.ran(place.file, call, form, site.allows("jax", ">=0.6.1")):
+            for event in ran.events:
+                if event.kind == "index of others" and event.leaf.origin is not None:
+                    if event.leaf.origin.node is site.call:
+                        return event
+        return None
+
+    def _labels(self, site: Site, found: Labels) -> Finding:
+        axis = found.axis
+        return site.finding(
+            found.node,
+            "counts from 0 on every device",
+            f"On {site.release('jax')} each device compares its rows with those of the first: "
+            f"`{found.logits}` has the columns of all devices, gathered at line {site.call.lineno}.",
+            help=f"add where its rows begin: jax.lax.axis_index({axis}) * n + {site.text(found.node)}",
+            form="labels",
+            why="the columns are gathered and the rows are not",
+        )
+
+
+def _mapping(site: Site, place: Place) -> ast.Call | None:
+    """The call of `shard_map` that a place is, or is in."""
+    for node in (place.node, *place.file.ancestors(place.node)):
+        if isinstance(node, ast.Call):
+            names = {_named(site, place, one) for one in (node.func, *node.args[:1])}
+            if "jax.shard_map" in names:
+                return node
+        if isinstance(node, ast.stmt):
+            return None
+    return None
+
+
+def _named(site: Site, place: Place, node: ast.expr) -> str:
+    found = options(site.program.value(place.file, node))
+    return found[0].name if len(found) == 1 and isinstance(found[0], Api) else ""
