@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 
 # So few are shown each in its place.
 _FEW = 3
+# So many places are named below the first.
+_NAMED = 12
 _Words = tuple[str, str, str, str, str]
 
 
@@ -37,10 +39,12 @@ class Alike:
 
         others = self._places[_words(finding)][1:]
         files: dict[str, list[str]] = {}
-        for file, other in others:
+        for file, other in others[:_NAMED]:
             files.setdefault(str(file.path), []).append(place(file, other)[len(str(file.path)) + 1 :])
         places = "; ".join(f"{path}:{', '.join(spots)}" for path, spots in files.items())
-        return f"The same in {count(len(others), 'other place')}: {places}"
+        said = f"The same in {count(len(others), 'other place')}: {places}"
+        left = len(others) - _NAMED
+        return f"{said}; and {left} more (--select {finding.rule.code} shows each)" if left > 0 else said
 
 
 def _words(finding: Finding) -> _Words:

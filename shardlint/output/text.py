@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _TAB = 4
 # Of more files that were left out for the same reason, one is named.
 _ALIKE = 3
+# Between what to write and why `fix` does not.
+_KEPT = "; not rewritten: "
 
 
 def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
@@ -234,7 +236,10 @@ def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     if finding.fix is not None:
         yield from look.wrapped(printable(advice(finding.fix)), look.advice)
     elif finding.help:
-        yield from look.wrapped(printable(finding.help[0].upper() + finding.help[1:]), look.advice)
+        told, _, kept = finding.help.partition(_KEPT)
+        yield from look.wrapped(printable(told[0].upper() + told[1:]), look.advice)
+        if kept:
+            yield from look.wrapped(f"Not rewritten: {printable(kept)}")
 
 
 def advice(fix: Fix) -> str:
