@@ -234,3 +234,16 @@ def test_why_nothing_is_rewritten_stands_on_a_line_of_its_own(write: Write) -> N
         "   Did you mean x?",
         "   Not rewritten: the author decides",
     ]
+
+
+@pytest.mark.parametrize(
+    ("said", "printed"),
+    [
+        ("write: x = 1", "Write: x = 1"),
+        ("jnp.zeros(2) is made there", "jnp.zeros(2) is made there"),
+        ("`x` stays", "`x` stays"),
+        ("so.", "So."),
+    ],
+)
+def test_code_at_the_beginning_of_a_sentence_stays_code(said: str, printed: str) -> None:
+    assert text.sentence(said) == printed
