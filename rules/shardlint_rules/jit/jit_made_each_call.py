@@ -102,13 +102,13 @@ class JitMadeEachCall(Rule):
             yield self._finding(site, what, f"each call of `{scope.name}`", why, "each-call")
 
     def _finding(self, site: Site, what: str, when: str, why: str, form: str) -> Finding:
+        where = "outside of the loop" if "turn" in when else "at module level"
         return site.finding(
             site.syntax,
             f"{what} is a new function {when}",
             f"On {site.release('jax')} it is traced and compiled again at {when}: compiled programs are kept by "
             "function object.",
-            help=f"make it once, {'outside of the loop' if 'turn' in when else 'at module level'}, and give what changes "
-            "as arguments",
+            help=f"make it once, {where}, and give what changes as arguments",
             certainty=Certainty.POSSIBLE,
             form=form,
             why=why,
