@@ -28,7 +28,7 @@ recall: .venv/dev
 docs: .venv/dev
 	@.venv/bin/python scripts/docs.py
 
-# The documentation as a site, in build/site/html; it needs no server and asks no other host.
+# The documentation as a site, in build/site/html; only its search needs a server, and it asks no other host.
 site: .venv/dev
 	@.venv/bin/python scripts/docs_site.py
 

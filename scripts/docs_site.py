@@ -51,4 +51,5 @@ def build(folder: Path, root: Path = ROOT) -> Path:
 
 
 if __name__ == "__main__":
-    print(build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site") / "index.html")
+    made = build(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build" / "site")
+    print(f"{made / 'index.html'}   (with its search: python -m http.server -d {made})")

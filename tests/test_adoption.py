@@ -310,6 +310,13 @@ def test_the_same_words_are_said_once_with_the_places(write: Write, run: Run) ->
     assert run("check", "--select", "XT101", cwd=root).out.count(" XT101 ") == 4
 
 
+def test_of_many_places_the_first_are_named(write: Write, run: Run) -> None:
+    root = write({"a.py": PUT + MORE * 14})
+    (line,) = [line for line in run("check", cwd=root).out.splitlines() if "The same in" in line]
+    assert line.startswith("   The same in 14 other places: a.py:9:12, ")
+    assert line.endswith("; and 2 more (--select XT101 shows each)") and line.count(":12") == 12
+
+
 def test_extend_and_extend_select(write: Write, run: Run) -> None:
     files = {
         "x.py": "import jax\njax.numpy.max(1)\njax.device_put(1)\n",

@@ -63,6 +63,23 @@ def test_the_job_of_the_docs_is_valid_and_has_ten_lines() -> None:
     assert set(job["jobs"]["shardlint"]["steps"][1]["with"]) <= set(inputs)
 
 
+def test_the_job_of_the_guide_is_valid() -> None:
+    text = (ROOT / "docs" / "guides" / "verify-in-ci.md").read_text("utf-8")
+    block = re.search(r"```yaml\n(.*?)```", text, re.DOTALL)
+    assert block is not None
+    job = yaml.load(block[1].replace("OWNER/", "owner/"), Loader=yaml.BaseLoader)
+    valid(job, vendored("github-workflows"))
+    assert set(job["jobs"]["verify"]["steps"][1]["with"]) <= set(loaded(ACTION)["inputs"])
+
+
+def test_this_repository_uses_the_action() -> None:
+    job = yaml.load((ROOT / ".github/workflows/shardlint.yml").read_text("utf-8"), Loader=yaml.BaseLoader)
+    valid(job, vendored("github-workflows"))
+    given = [step["with"] for one in job["jobs"].values() for step in one["steps"] if step["uses"] == "./"]
+    assert len(given) == 2 and {name for one in given for name in one} <= set(loaded(ACTION)["inputs"])
+    assert f"shardlint check {given[0]['args']} ." in (ROOT / "scripts" / "test.sh").read_text("utf-8")
+
+
 def test_the_hooks_are_valid() -> None:
     pytest.importorskip("pre_commit")
     done = subprocess.run(

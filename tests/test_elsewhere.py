@@ -128,6 +128,44 @@ def test_what_is_found_without_a_file_too_is_not_because_of_it(root: Path, found
     assert found(root, "second.py") == ["helpers.py:6"]
 
 
+OLD = """\
+import jax
+import numpy as np
+from jax.sharding import Mesh, PartitionSpec as P
+
+
+def make():
+    return Mesh(np.array(jax.devices()), ("data",))
+
+
+def run(x):
+    mesh = make()
+    with mesh:
+        return x + 1
+"""
+
+
+@pytest.mark.parametrize("arguments", [(), ("--diff-base", "HEAD"), ("--no-cache",)])
+def test_a_new_file_did_not_cause_what_a_project_moves_together(
+    write: Write, found: Found, start: Start, arguments: tuple[str, ...]
+) -> None:
+    """Whether each old mesh context can be moved rests on all files; that it is old does not."""
+    root = write({"a.py": OLD, "b.py": "from a import make\n" + OLD.replace("def make", "def other"),
+                  "requirements.txt": "jax==0.12.0\n"})  # fmt: skip
+    git(root, "init", "-q")
+    git(root, "add", "-A")
+    git(root, "commit", "-q", "-m", "first")
+    text = "import jax\nfrom a import make\nfrom jax.sharding import PartitionSpec as P\n\n\ndef g(x):\n    mesh = make()\n    with mesh:\n"
+    (root / "new.py").write_text(text + '        return jax.lax.with_sharding_constraint(x, P("data"))\n')
+
+    def places(*more: str) -> list[str]:
+        ran = start("check", *more, "--select", "SL315", "--output-format", "json", cwd=root, CI="")
+        return [f"{one['path']}:{one['line']}" for one in json.loads(ran.stdout)["findings"]]
+
+    assert places() == ["a.py:12", "b.py:13", "new.py:8"]
+    assert places("new.py", *arguments) == ["new.py:8"]
+
+
 def test_from_another_folder_paths_lead_there(root: Path, found: Found) -> None:
     (root / "main.py").write_text(JITTED)
     (root / "sub").mkdir()

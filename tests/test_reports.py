@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema
@@ -223,3 +224,26 @@ def test_json_counts_and_tells_what_was_left_out(write: Write) -> None:
     assert "cannot parse" in told.pop("b.py")
     assert told == {"no.py": "no such file or directory"}
     assert [set(targets) for targets in document["targets"].values()] == [set(PACKAGES)]
+
+
+def test_why_nothing_is_rewritten_stands_on_a_line_of_its_own(write: Write) -> None:
+    made = report(write, "import jax\njax.device_put(1)\n")
+    made.reports = [file.of([replace(one, help="did you mean x?; not rewritten: the author decides") for one in file.findings])
+                    for file in made.reports]  # fmt: skip
+    assert next(text.full(made)).splitlines()[-2:] == [
+        "   Did you mean x?",
+        "   Not rewritten: the author decides",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("said", "printed"),
+    [
+        ("write: x = 1", "Write: x = 1"),
+        ("jnp.zeros(2) is made there", "jnp.zeros(2) is made there"),
+        ("`x` stays", "`x` stays"),
+        ("so.", "So."),
+    ],
+)
+def test_code_at_the_beginning_of_a_sentence_stays_code(said: str, printed: str) -> None:
+    assert text.sentence(said) == printed

@@ -12,7 +12,7 @@ from shardlint.config.pins import read_pins
 from shardlint.config.versions import allows, parse, show
 from shardlint.output import by_project
 from shardlint.output.printable import printable
-from shardlint.output.text import count
+from shardlint.output.text import count, sentence
 from shardlint.rewrite.fix import FixedFile, FixReport, diff
 from shardlint.rules_api.rule import TOGETHER, Finding
 from shardlint.source.text import Source
@@ -116,7 +116,7 @@ def _left(finding: Finding, groups: Sequence[by_project.Group]) -> str:
     below = next((group for group in groups if together and _told(reasons, group)), None)
     if below is not None:
         advice = f"{head}{TOGETHER}: see \"{_kept_title(below)}\""
-    help = f" {_prose(advice[0].upper() + advice[1:])}" if advice else ""
+    help = f" {_prose(sentence(advice))}" if advice else ""
     return f"**{finding.rule.code} {finding.rule.name}** ({finding.harm.value}){label} {_prose(finding.message)}{help}"
 
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from shardlint.rules_api.rule import TOGETHER
+
 if TYPE_CHECKING:
     from shardlint.engine.results import FileReport
     from shardlint.rules_api.rule import Finding
 
 # So few are shown each in its place.
 _FEW = 3
+# So many places are named below the first.
+_NAMED = 12
+_TOGETHER = f"; not rewritten: {TOGETHER}"
 _Words = tuple[str, str, str, str, str]
 
 
@@ -37,13 +42,16 @@ class Alike:
 
         others = self._places[_words(finding)][1:]
         files: dict[str, list[str]] = {}
-        for file, other in others:
+        for file, other in others[:_NAMED]:
             files.setdefault(str(file.path), []).append(place(file, other)[len(str(file.path)) + 1 :])
         places = "; ".join(f"{path}:{', '.join(spots)}" for path, spots in files.items())
-        return f"The same in {count(len(others), 'other place')}: {places}"
+        said = f"The same in {count(len(others), 'other place')}: {places}"
+        left = len(others) - _NAMED
+        return f"{said}; and {left} more (--select {finding.rule.code} shows each)" if left > 0 else said
 
 
 def _words(finding: Finding) -> _Words:
     fix = finding.fix
     said = (finding.rule.code, finding.certainty.value, finding.message, finding.why)
-    return (*said, fix.message if fix is not None else finding.help)
+    # What moves with a whole project is kept by much the same everywhere: the first one names it.
+    return (*said, fix.message if fix is not None else finding.help.partition(_TOGETHER)[0])

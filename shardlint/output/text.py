@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _TAB = 4
 # Of more files that were left out for the same reason, one is named.
 _ALIKE = 3
+# Between what to write and why `fix` does not.
+_KEPT = "; not rewritten: "
 
 
 def full(report: Report, asked: frozenset[str] = frozenset(), look: Look = PLAIN) -> Iterator[str]:
@@ -234,13 +236,22 @@ def _frame(file: FileReport, finding: Finding, look: Look) -> Iterator[str]:
     if finding.fix is not None:
         yield from look.wrapped(printable(advice(finding.fix)), look.advice)
     elif finding.help:
-        yield from look.wrapped(printable(finding.help[0].upper() + finding.help[1:]), look.advice)
+        told, _, kept = finding.help.partition(_KEPT)
+        yield from look.wrapped(printable(sentence(told)), look.advice)
+        if kept:
+            yield from look.wrapped(f"Not rewritten: {printable(kept)}")
 
 
 def advice(fix: Fix) -> str:
     """What to write, and whether `fix` does it only when told to."""
     note = "" if fix.safety == "safe" else f"   (unsafe fix: {fix.why})" if fix.why else "   (unsafe fix)"
-    return f"{fix.message[0].upper()}{fix.message[1:]}{note}"
+    return f"{sentence(fix.message)}{note}"
+
+
+def sentence(text: str) -> str:
+    """A text that begins as sentences do; code at its beginning stays as it is."""
+    first = text.split(maxsplit=1)[0]
+    return text if any(mark in first.rstrip(".:") for mark in "._([=") else text[0].upper() + text[1:]
 
 
 def _underlined(source: Source, finding: Finding, line: int, column: int, look: Look) -> Iterator[str]:

@@ -42,6 +42,8 @@ class Kept:
         self.overlay: Overlay = {}
         self.outcomes: dict[Path, Outcome] = {}
         """What came of open files, as long as it holds."""
+        self.took: dict[Path, float] = {}
+        """Seconds of a processor that the last check of each took."""
         self._walks: dict[str, _Walk] = {}
         self._looked = 0.0
         self._start({})
@@ -82,7 +84,10 @@ class Kept:
         """What comes of an open file: what is known of it, or made now."""
         known = self.outcomes.get(path)
         if known is None:
+            began = time.thread_time()
             known = self.outcomes[path] = self.checker.check_file(path)
+            if known.reason is None:
+                self.took[path] = time.thread_time() - began
             self._walked()
         return known
 

@@ -24,6 +24,8 @@ from shardlint.source.text import Source
 from shardlint.syntax import NotParsed, check_parses
 
 _REFUSED = (BadBaseline, BadSettings, BadTarget, BrokenPack, UnknownRule)
+# A check that takes less, in seconds of a processor, tells by itself soon enough that a text is broken.
+_SOON = 0.15
 STALE = "As it was before Python could no longer parse the file."
 
 
@@ -207,8 +209,11 @@ class Session:
             return None
 
     def _syntax(self, buffers: list[Buffer]) -> None:
-        """Show at once that a text was broken, or is whole again: a check may take a while."""
+        """Show at once that a text was broken, or is whole again, where a check may take a while."""
         for buffer in buffers:
+            kept = self._usable(buffer)
+            if kept is not None and kept.took.get(buffer.path, _SOON) < _SOON:
+                continue
             known = self.shown.get(buffer.uri)
             try:
                 check_parses(buffer.source.text)

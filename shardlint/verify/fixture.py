@@ -144,7 +144,13 @@ class Fixture:
             _check_mesh(mesh)
         for argument in self.args:
             if not isinstance(argument, Argument):
-                raise TypeError(f"Fixture args are made with arg(...), not {argument!r}")
+                raise TypeError(
+                    f"Fixture args are made with arg(...), one for each argument, not {argument!r}; of a tree write "
+                    'arg(make_it, specs={"path/of/leaf": P(...)})'
+                )
+        for name, declared in (("out", self.out), ("gradients", self.gradients)):
+            if not isinstance(declared, Mapping):
+                raise TypeError(f'{name} is {declared!r}; write what lies where by path, as in {{"**": P("data")}}')
         for index in self.donate:
             if not 0 <= index < len(self.args):
                 raise ValueError(f"donate names argument {index}, but there are {len(self.args)} args")

@@ -31,6 +31,7 @@ def test_importing_it_imports_no_jax() -> None:
         ({"meshes": ["every:8"]}, "'all:N'"),
         ({"meshes": [{"data": 0}]}, "positive size"),
         ({"args": ["proj:init"]}, "made with arg"),
+        ({"out": P("data")}, "write what lies where by path"),
         ({"donate": (0,)}, "donate names argument 0"),
         ({"context": "mesh"}, "context is one of"),
         ({"reference": "two_devices"}, "reference is"),

@@ -100,16 +100,17 @@ class JitMadeEachCall(Rule):
             why = f"it is called in a loop at {where}"
             yield self._finding(site, what, f"each call of `{scope.name}`", why, form)
         elif _called_often(site, made) and not _closes_over(site, wrapped, wrapped):
-            why = f"`{scope.name}` is not named like what runs once, and nothing of it goes into the function"
+            why = f"by its name `{scope.name}` does not run only once, and the function uses nothing that is made in it"
             yield self._finding(site, what, f"each call of `{scope.name}`", why, "each-call")
 
     def _finding(self, site: Site, what: str, when: str, why: str, form: str) -> Finding:
+        where = "outside of the loop" if "turn" in when else "at module level"
         return site.finding(
             site.syntax,
             f"{what} is a new function {when}",
             f"On {site.release('jax')} it is traced and compiled again at {when}: compiled programs are kept by "
             "function object.",
-            help="make it once, outside of the loop or at module level, and give what changes as arguments",
+            help=f"make it once, {where}, and give what changes as arguments",
             certainty=Certainty.POSSIBLE,
             form=form,
             why=why,

@@ -167,7 +167,8 @@ class FirstDevicePinned(Rule):
         spelled, imports = site.spell(_LOCAL)
         given = f"backend={site.text(backend)}" if backend is not None else ""
         edits: list[Edit] = [site.replace(call, f"{spelled}({given})"), *imports]
-        return site.fix(Safety.SAFE, f"write {spelled}({given})", edits)
+        whole = site.text(node).replace(site.text(call), f"{spelled}({given})", 1)
+        return site.fix(Safety.SAFE, f"write {' '.join(whole.split())}", edits)
 
 
 def _first_of(site: Site, call: ast.Call) -> Iterator[ast.expr]:

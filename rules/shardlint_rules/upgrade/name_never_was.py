@@ -108,7 +108,9 @@ class NameNeverWas(Rule):
             history = f"{missing.module} is a function, and has no {missing.name}"
         elif missing.last is None:
             first = show(missing.library.releases[0])
-            history = f"{missing.module} has no {missing.name}, nor had it on any release looked at, from {first} on"
+            history = f"{missing.module} has no {missing.name}"
+            if len(missing.library.releases) > 1:
+                history += f", nor had it on any release looked at, from {first} on"
         else:
             history = f"{dotted} is gone; {library} {show(missing.last)} had it"
         sure = evaluated(site.file, node) if error == "AttributeError" else Certainty.PROVEN
