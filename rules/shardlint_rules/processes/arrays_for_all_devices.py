@@ -31,6 +31,7 @@ class ArraysForAllDevices(Rule):
     `jax.devices()`, of the devices of a mesh of all of them, or of `sharding.devices_indices_map(shape)`: in a list
     that a loop fills or a comprehension makes, or of `jax.device_put(parts, devices)`, also through names and helpers.
     Only in programs for several processes, and where nothing in the function tells its own devices from the others.
+    Possible: where only another file asks which process it is.
 
     ## Why it hurts
     With several processes it raises `ValueError: Expected 4 per-device arrays (this is how many devices are addressable
@@ -61,7 +62,8 @@ class ArraysForAllDevices(Rule):
         around = site.text(function.node) if function is not None else site.file.source.text
         if given is None or _TOLD.search(around) or site.program.project.is_test(site.file.path):
             return
-        if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
+        told = "initialized" if asks_itself(site.file) else several(site.program, site.file)
+        if not told:
             return
         devices = _made_for(site, Place(site.file, given), 0)
         if devices is None or alone(site.program, Place(site.file, site.call)):
@@ -73,8 +75,10 @@ class ArraysForAllDevices(Rule):
             f"With several processes this raises: `{what}` are the devices of all of them, and it takes one array for "
             "each device of this process.",
             help="go over sharding.addressable_devices_indices_map(shape), or use jax.make_array_from_callback",
-            form="each",
-            why="the program is one for several processes",
+            form="each" if told == "initialized" else "asked",
+            why="the program is one for several processes"
+            if told == "initialized"
+            else "a file that runs with this one asks for the processes there are",
         )
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import several
 from shardlint.model.values import CallResult, Constant, Value, options
-from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit.how_many import settled_expression
 
@@ -15,7 +14,6 @@ _LOCAL = "jax.local_devices"
 _SINGLE = "jax.make_array_from_single_device_arrays"
 _UTILS = "jax.experimental.multihost_utils."
 _CONVERTING = (f"{_UTILS}host_local_array_to_global_array", f"{_UTILS}global_array_to_host_local_array")
-_PUTTING = ("jax.device_put",)
 
 
 class WrongProcessArgument(Rule):
@@ -27,17 +25,16 @@ class WrongProcessArgument(Rule):
     - `jax.local_devices("cpu")`: the first parameter is the index of a process;
     - `host_local_array_to_global_array(x, mesh, None)` and its reverse without the specs (SL319 has None);
     - `make_array_from_single_device_arrays(shape, sharding, arrays)` with arrays of numpy, or made on one device all
-      of them; and, in programs for several processes, with one for each of `jax.devices()`.
+      of them (SL822 has one for each device of all processes).
 
     ## Why it hurts
     Each of them raises: `TypeError` for the name of a platform and for arrays of numpy, `ValueError` for the others.
-    Arrays for all devices raise only where there are several processes: each gives those of its own devices.
 
     ## Fix safety
     Safe: the keyword that was meant, in a call that raised.
 
     ## Evidence
-    Each form was run on jax 0.12, the last one with two processes of four devices.
+    Each form was run on jax 0.12.
     """
 
     code = "SL815"
@@ -98,27 +95,18 @@ class WrongProcessArgument(Rule):
             return
         element = site.value(made.elt)
         if _of(element, "numpy."):
-            yield self._found(
-                site, given, "arrays of numpy", "raises TypeError: these are arrays of numpy", ""
-            )
+            yield self._found(site, given, "arrays of numpy", "raises TypeError: these are arrays of numpy")
         elif _of(element, "jax.numpy."):
             says = "raises ValueError: these arrays are all on the default device"
             if _several_elements(site, made.generators[0].iter):
-                yield self._found(site, given, "all on one device", says, "")
-        elif _of(element, *_PUTTING) and several(site.program, site.file):
-            if _of(site.value(made.generators[0].iter), "jax.devices"):
-                says = "raises ValueError with several processes: each gives the arrays of its own devices"
-                yield self._found(site, given, "for the devices of all processes", says, "all")
+                yield self._found(site, given, "all on one device", says)
 
-    def _found(self, site: Site, given: ast.expr, label: str, says: str, form: str) -> Finding:
+    def _found(self, site: Site, given: ast.expr, label: str, says: str) -> Finding:
         return site.finding(
             given,
             label,
             f"This {says}.",
             help="put one part on each device of sharding.addressable_devices",
-            form=form,
-            certainty=Certainty.POSSIBLE if form else Certainty.PROVEN,
-            why="the program is one for several processes" if form else "",
         )
 
 
