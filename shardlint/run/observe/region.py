@@ -138,7 +138,7 @@ def _result(
     name = str(paths[at]).removeprefix("result") if at < len(paths) else f"[{at}]"
     shape = list(getattr(atom.aval, "shape", ()))
     manual = frozenset(region.sizes)
-    facts: dict[str, Any] = {"lines": lines, "result": name, "shape": shape}
+    facts: dict[str, Any] = {"lines": lines, "result": name, "shape": shape, "at": at}
     if not checked and value.given and (differs := sorted((value.over & manual) - axes)):
         region.seen.append({"what": "differs", "axes": differs, **facts})
     size = 1

@@ -38,11 +38,13 @@ class Value:
     loose: bool = False
     divided: Names = NONE
     """Axes by whose size it was divided, here or on the way."""
+    norm: tuple[Any, ...] = ()
+    """The lines of the norm of all that one device holds that it is made of."""
 
     def __or__(self, other: Value) -> Value:
         return Value(
             self.over | other.over, self.given or other.given, self.random or other.random,
-            self.loose or other.loose, self.divided | other.divided,
+            self.loose or other.loose, self.divided | other.divided, self.norm or other.norm,
         )  # fmt: skip
 
 
