@@ -112,14 +112,16 @@ def _jitted(one: Function) -> str:
     module, _, name = one.reference_to.partition(":")
     taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
     needs = "NamedSharding" in (one.jit or "")
+    of = f"functools.partial({', '.join((name, *one.partial))})" if one.partial else name
+    takes_mesh = needs or _takes_mesh(of)
     lines = [
-        f"def call_{one.name}({taken}{', mesh' if needs else ''}):",
+        f"def call_{one.name}({taken}{', mesh' if takes_mesh else ''}):",
         "    import jax",
         *(["    from jax.sharding import NamedSharding, PartitionSpec"] if needs else []),
         *(f"    import {each}" for each in one.imports),
         f"    from {module} import {name}",
         "",
-        f"    return {_laid_out(f'jax.jit({name}, {one.jit})', 4)}({taken})",
+        f"    return {_laid_out(f'jax.jit({of}, {one.jit})', 4)}({taken})",
     ]
     return "\n".join(lines) + "\n"
 
