@@ -44,6 +44,8 @@ class Function:
     """What these options import."""
     partial: tuple[str, ...] = ()
     """What a partial of the function has been given before, as code."""
+    after: tuple[int, ...] = ()
+    """The arguments that it changes in place (objects of flax.nnx), whose state counts as given."""
     reference: bool = True
     dropped: list[str] = field(default_factory=list)
     broken: str = ""
@@ -118,6 +120,7 @@ def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
         None if data["jit"] is None else str(data["jit"]),
         tuple(data["imports"]),
         tuple(map(str, data.get("partial", ()))),
+        tuple(map(int, data.get("after", ()))),
     )
 
 

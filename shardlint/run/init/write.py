@@ -87,8 +87,10 @@ def _function(one: Function) -> Iterator[str]:
             yield f"def {maker}({mesh}):\n{imports}{chr(10) if imports else ''}    return {body}\n"
     if one.jit is not None:
         yield _jitted(one)
+    elif one.after:
+        yield _changing(one)
     fields = [
-        f'fn="{one.reference_to}",' if one.jit is None else f"fn=call_{one.name},",
+        f"fn=call_{one.name}," if one.jit is not None or one.after else f'fn="{one.reference_to}",',
         f"meshes=[{_plain(one.mesh)}],",
         "args=[",
         *(f"    {line}" for text in given for line in text.splitlines()),
@@ -122,6 +124,23 @@ def _jitted(one: Function) -> str:
         f"    from {module} import {name}",
         "",
         f"    return {_laid_out(f'jax.jit({of}, {one.jit})', 4)}({taken})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _changing(one: Function) -> str:
+    """A function that calls one of flax.nnx, and gives what its arguments hold afterwards too."""
+    module, _, name = one.reference_to.partition(":")
+    taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
+    states = ", ".join(f"flax.nnx.state(arg_{at})" for at in one.after)
+    lines = [
+        f"def call_{one.name}({taken}):",
+        '    """The function, and what its arguments hold when it is done."""',
+        "    import flax.nnx",
+        f"    import {module}",
+        "",
+        f"    result = {module}.{name}({taken})",
+        f"    return result, {states}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -96,7 +96,7 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "divided-apart", f"each device divides a sum of its own by another sum of its own, and the quotients are "
             f"averaged over {axes}: where the divisors differ, as the counts under a mask do, that is not the quotient "
             "of the sums",
-            f"sum both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "",
+            f"sum both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
         ),
         "norm-of-part": (
             "norm-of-part", f"this norm is that of what one device holds, another one on each along {axes}, and scales "

@@ -164,8 +164,10 @@ class _Recorder:
             fun = told.pop("fun", None)
             if fun is not None:
                 self.seen.add(id(fun))
+            changed = told.pop("changed", {})
             if "skip" not in told:
-                told["out"] = _placed(outs)
+                told["out"] = _placed((outs, *map(_state, changed.values())) if changed else outs)
+                told["after"] = list(changed)
                 _note_results(told, outs)
             path = os.path.join(self.folder, f"{os.getpid()}-{len(os.listdir(self.folder))}.json")  # noqa: PTH118, PTH208
             with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
@@ -251,10 +253,27 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         "explicit": _explicit(meshes[0] if meshes else now),
         "jit": around,
         "partial": given,
+        "changed": {at: one for at, one in enumerate(args) if _is_graph(one)} if library == "JitWrapped" else {},
         "imports": imports,
         "donate": [at for at in getattr(info, "donate_argnums", ()) if at < len(args)],
         "args": [_argument(one, None if at in static else asked.pop(0)) for at, one in enumerate(args)],
     }
+
+
+def _is_graph(one: Any) -> bool:
+    """Whether an argument is an object of flax.nnx, which a function changes in place."""
+    nnx = sys.modules["flax.nnx"]
+    return isinstance(one, nnx.Variable) or bool(nnx.graph.is_graph_node(one) and _leaves_of(one))
+
+
+def _state(one: Any) -> Any:
+    return sys.modules["flax.nnx"].state(one)
+
+
+def _leaves_of(one: Any) -> list[Any]:
+    import jax
+
+    return [leaf for leaf in jax.tree_util.tree_leaves(one) if hasattr(leaf, "dtype")]
 
 
 def _function(fun: Any) -> Any:

@@ -35,7 +35,7 @@ def masked_loss(params, tokens, targets, mask):
     in_specs=(P(), P("data"), P("data"), P("data")), out_specs=(P(), P()), check_vma=False)
 def loss_and_grads(params, tokens, targets, mask):
     loss, grads = jax.value_and_grad(masked_loss)(params, tokens, targets, mask)
-    return jax.lax.pmean((loss, grads), "data")  # here
+    return jax.lax.pmean((loss, grads), "data")  # here SL403
 
 
 tx = optax.sgd(0.1)
