@@ -11,8 +11,8 @@ mesh = jax.make_mesh((1, 8), ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2)
 
 class Mlp(nnx.Module):
     def __init__(self, width, hidden, rngs):
-        self.up = nnx.Linear(width, hidden, rngs=rngs)
-        self.down = nnx.Linear(hidden, width, rngs=rngs)
+        self.up = nnx.Linear(width, hidden, use_bias=False, rngs=rngs)
+        self.down = nnx.Linear(hidden, width, use_bias=False, rngs=rngs)
 
     def __call__(self, x):
         return x + self.down(nnx.gelu(self.up(x)))
@@ -22,7 +22,7 @@ class Net(nnx.Module):
     def __init__(self, width, hidden, classes, rngs):
         self.first = Mlp(width, hidden, rngs)
         self.second = Mlp(width, hidden, rngs)
-        self.head = nnx.Linear(width, classes, rngs=rngs)
+        self.head = nnx.Linear(width, classes, use_bias=False, rngs=rngs)
 
     def __call__(self, x):
         return self.head(self.second(self.first(x)))
