@@ -16,12 +16,15 @@ class Renamed:
 
     def __init__(self, events: Events) -> None:
         self._of: dict[tuple[str, str, int], dict[str, str]] = {}
+        self._called: dict[tuple[str, int], dict[str, str]] = {}
         self._everywhere: dict[str, str] = {}
         clash = set()
         for one in events.of("named"):
             file, line, _ = one["defined"] or ("", 0, "")
             names = {str(old): str(new) for old, new in one["names"].items()}
             self._of.setdefault((one["name"], file, line), {}).update(names)
+            for file, line, _ in one["lines"]:
+                self._called.setdefault((file, line), {}).update(names)
             for old, new in names.items():
                 if self._everywhere.setdefault(old, new) != new:
                     clash.add(old)
@@ -37,6 +40,8 @@ class Renamed:
         for (name, file, line), names in self._of.items():
             if name == one.function or (file, line) in lines:
                 known.update(names)
+        for place in lines & set(self._called):
+            known.update(self._called[place])
         to = _rename(known)
         return replace(
             one, message=to(one.message), arrays=tuple(map(to, one.arrays)), advice=to(one.advice)
@@ -50,7 +55,8 @@ class Renamed:
 
     def _compiled(self, one: Compiled) -> Compiled:
         place = (one.function.name, one.function.line.file, one.function.line.line)
-        if not (names := self._of.get(place)):
+        names = self._of.get(place) or self._called.get((one.function.call.file, one.function.call.line))
+        if not names:
             return one
         arrays = tuple(
             replace(leaf, where=names.get(leaf.where, leaf.where), path=names.get(leaf.path, leaf.path))

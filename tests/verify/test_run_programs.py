@@ -52,6 +52,18 @@ def test_the_twin_has_no_finding(ran: dict[Path, Ran], name: str) -> None:
     assert [(found.kind, found.message) for found in one.facts.found] == []
 
 
+def test_arrays_are_called_what_the_program_calls_them(ran: dict[Path, Ran]) -> None:
+    of = {
+        "085_leaves_of_a_checkpoint": "model.blocks[0].up.weight ",
+        "092_nnx_optimizer_before_sharding": "optimizer.opt_state[0].mu['first']['up']['kernel'].value ",
+    }
+    for name, leaf in of.items():
+        facts = ran[ROOT / name / "bad.py"].facts
+        assert any(one.startswith(leaf) for found in facts.found for one in found.arrays), facts.found
+        shown = [array.where for each in facts.functions for one in each for array in one.program.arrays]
+        assert not [where for where in shown if where.startswith("dynamic_donate") or ".states[" in where]
+
+
 def test_the_page_of_findings_names_every_kind() -> None:
     root = Path(__file__).parents[2]
     page = (root / "docs" / "run.md").read_text()

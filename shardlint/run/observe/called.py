@@ -37,7 +37,7 @@ def watch(kind: Any) -> None:
 
 
 @quiet
-def note(known: dict[str, Any], args: Sequence[Any]) -> None:
+def note(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -> None:
     """Write down what a program's arguments and results are called, where its names are none of the user's."""
     calls, names = getattr(_calls, "now", None), known["arguments"]
     if not calls or not any(_made_up(name) for name in names):
@@ -58,7 +58,7 @@ def note(known: dict[str, Any], args: Sequence[Any]) -> None:
             if name in order and f"{name}{match[2]}" in found:
                 given[f"out{result}"] = found[f"{name}{match[2]}"]
     if found:
-        write("named", name=known["name"], defined=known["defined"], names={**found, **given})
+        write("named", name=known["name"], defined=known["defined"], lines=lines[:1], names={**found, **given})
 
 
 def _made_up(name: str) -> bool:

@@ -62,7 +62,7 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
     if executable in _ran:
         return None
     _ran.add(executable)
-    called.note(known, args)
+    called.note(known, args, lines)
     _gathered(known, names, args, shardings, lines)
     _scanned(known, names, args, shardings, lines)
     taken = [
