@@ -105,10 +105,11 @@ def _special(eqn: Any, name: str, taken: list[Value], region: Region, consumers:
     if name == "slice":
         first_rows(eqn, taken[0], region, consumers)
     if name in ("div", "mul"):
-        scaled_by_norm(eqn, taken, region)
-        return [_scaled(eqn, taken, region)]
-    if name == "sqrt" and (norm := norm_of(eqn, region)):
-        return [replace(taken[0], norm=tuple(map(tuple, norm)))]
+        scaled = _scaled(eqn, taken, region)
+        norm = scaled_by_norm(eqn, taken, region)
+        return [replace(scaled, scaled=norm) if norm else scaled]
+    if name == "sqrt" and (lines := norm_of(eqn, region)):
+        return [replace(taken[0], norm=lines)]
     if name in MIX:
         _same_numbers(eqn, taken, region)
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,11 +41,11 @@ def _total(atom: Any, region: Region) -> Any:
     return None
 
 
-def norm_of(eqn: Any, region: Region) -> list[Any]:
+def norm_of(eqn: Any, region: Region) -> tuple[Any, ...]:
     """The lines of a root of sums of squares, one number for all that a device holds; none of another root."""
     if getattr(eqn.outvars[0].aval, "shape", ()) or not _squares(eqn.invars[0], region, ROUNDS):
-        return []
-    return region.lines(eqn)[:4]
+        return ()
+    return tuple(map(tuple, region.lines(eqn)[:4]))
 
 
 def _squares(atom: Any, region: Region, depth: int) -> int:
@@ -69,20 +70,27 @@ def _squares(atom: Any, region: Region, depth: int) -> int:
     return 0
 
 
-def scaled_by_norm(eqn: Any, taken: Sequence[Value], region: Region) -> None:
-    """Parts of arrays, scaled by the norm of what one device holds: each by another number."""
+def scaled_by_norm(eqn: Any, taken: Sequence[Value], region: Region) -> tuple[Any, ...]:
+    """The lines of the norm of what one device holds, where an operation scales arrays of that device by it."""
     shapes = [tuple(getattr(getattr(atom, "aval", None), "shape", ())) for atom in eqn.invars]
     for at, value in enumerate(taken):
         atom = eqn.invars[at]
         if not value.norm or value.loose or hasattr(atom, "val") or _rank(atom, region):
             continue
         for other, each in enumerate(taken):
-            size = 1
-            for part in shapes[other]:
-                size *= part
-            axes = sorted(value.over & each.over & frozenset(region.sizes))
-            if other != at and size >= _SMALL and axes and each.given and not each.loose:
-                region.tell("norm-of-part", eqn, list(map(list, value.norm)), axes=axes)
+            varies = value.over & each.over & frozenset(region.sizes)
+            if other != at and math.prod(shapes[other]) >= _SMALL and varies and each.given and not each.loose:
+                return value.norm
+    return ()
+
+
+def parts_scaled(value: Value, axes: Names, size: int, eqn: Any, region: Region) -> None:
+    """A result put together of parts that were scaled by the norm of each. What is reduced after it was scaled is no
+    part: to clip the gradients of each device before their mean is a plan of its own.
+    """
+    split = sorted(axes & value.over & frozenset(region.sizes))
+    if value.scaled and split and size >= _SMALL and not region.pmap:
+        region.tell("norm-of-part", eqn, list(map(list, value.scaled)), axes=split)
 
 
 def _rank(atom: Any, region: Region) -> int:

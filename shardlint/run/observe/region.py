@@ -9,6 +9,7 @@ from typing import Any
 from . import mapped
 from .frames import of_traceback, place
 from .manual import walk
+from .parts import parts_scaled
 from .values import Names, Region, Value, inner, only_counts
 
 
@@ -128,6 +129,8 @@ def _result(
     if value.loose or not (value.given or value.random):
         return
     eqn = region.maker.get(atom)
+    if eqn is not None and not region.differentiated:
+        parts_scaled(value, axes, math.prod(getattr(atom.aval, "shape", ())), eqn, region)
     if eqn is not None and eqn.primitive.name in ("pvary", "pcast", "pbroadcast"):
         atom = atom if hasattr(eqn.invars[0], "val") else eqn.invars[0]
     lines = (

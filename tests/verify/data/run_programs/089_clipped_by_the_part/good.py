@@ -54,6 +54,18 @@ def step(params, opt, x, y):
     return update(params, opt, x, y)
 
 
+@jax.jit
+@partial(jax.shard_map, mesh=mesh, in_specs=(P(), P("fsdp")), out_specs=P(), check_vma=False)
+def probe(w, x):
+    """The gradients of each device are clipped by themselves, and averaged then: no part is scaled."""
+    grads = clip_own(jax.grad(lambda w: jnp.mean((x @ w) ** 2))(w))
+    return jax.lax.pmean(grads, "fsdp")
+
+
+def clip_own(grads):
+    return grads * jnp.minimum(1.0, 1.0 / optax.global_norm(grads))
+
+
 def main():
     params = jax.device_put(init(jax.random.key(0)), NamedSharding(mesh, P("fsdp")))
     opt = tx.init(params)
@@ -62,7 +74,7 @@ def main():
         x = jax.device_put(rng.normal(size=(128, 512)).astype(np.float32), NamedSharding(mesh, P("fsdp")))
         y = jax.device_put(rng.integers(0, 64, 128).astype(np.int32), NamedSharding(mesh, P("fsdp")))
         params, opt, loss = step(params, opt, x, y)
-        print(i, float(loss))
+        print(i, float(loss), float(probe(jnp.ones((512, 64)), x).sum()))
 
 
 if __name__ == "__main__":
