@@ -74,7 +74,7 @@ def main():
         x = jax.device_put(rng.normal(size=(128, 512)).astype(np.float32), NamedSharding(mesh, P("fsdp")))
         y = jax.device_put(rng.integers(0, 64, 128).astype(np.int32), NamedSharding(mesh, P("fsdp")))
         params, opt, loss = step(params, opt, x, y)
-        print(i, float(loss), float(probe(jnp.ones((512, 64)), x).sum()))
+        print(i, float(loss), float(probe(jnp.ones((512, 48)), x).sum()))
 
 
 if __name__ == "__main__":
