@@ -14,6 +14,7 @@ from shardlint.run.dumps import collect
 from shardlint.run.examine import examine, limit_of
 from shardlint.run.findings import Facts
 from shardlint.run.observed.events import read as read_events
+from shardlint.run.pythons import without_jax
 from shardlint.run.raised.told import Told, told
 from shardlint.run.report import Report, json_report, text_report
 from shardlint.run.several import several
@@ -112,6 +113,8 @@ def run(
                 else several(words, given, folder, processes, *limits)
             )
         facts.notes += launch.remarks(given)
+        if ended.code and not facts.compiled and (note := without_jax(words, root)):
+            facts.notes.append(note)
     except CannotRun as error:
         tell(f"shardlint run: {printable_lines(str(error))}")
         sys.exit(2)

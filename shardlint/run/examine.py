@@ -13,10 +13,11 @@ from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Facts, Found, Moved
 from shardlint.run.functions import Function, of_pmap
 from shardlint.run.idle import idle
-from shardlint.run.observed import devices, names, regions, requests, taken
+from shardlint.run.observed import batches, devices, names, regions, requests, taken
 from shardlint.run.observed import events as seen
 from shardlint.run.observed.events import Events
 from shardlint.run.recompiled import recompiled
+from shardlint.run.renamed import Renamed
 from shardlint.run.run import Run
 from shardlint.verify.facts import Line
 
@@ -49,10 +50,12 @@ def examine(compiled: Sequence[Compiled], large: int, events: Events | None = No
     facts.observed = events.devices
     facts.built = [{str(name): int(size) for name, size in one["axes"]} for one in events.of("mesh")]
     lines = _Lines(compiled, events)
-    facts.found = [lines.added(found) for found in _all(compiled, functions, large, events)]
+    renamed = Renamed(events)
+    facts.found = [renamed.found(lines.added(found)) for found in _all(compiled, functions, large, events)]
     facts.below = max(0, len(_all(compiled, functions, 1, events)) - len(facts.found))
     facts.found.sort(key=lambda found: (_CAUSES.get(found.kind, 1), -found.bytes))
-    facts.moved = _moved(functions)
+    facts.functions = renamed.functions(functions)
+    facts.moved = _moved(facts.functions)
     facts.notes += _notes(events)
     return facts
 
@@ -128,20 +131,22 @@ def _all(
         found += rules.gathered_by_constraint(each, run)
         if each[0].function.own:
             found += rules.donated(each, run)
+            found += rules.donated_beside(each, run)
             found += rules.replicated(each, run)
             found += layouts.layouts(each, run)
             found += recompiled(each, run)
     found += placement.nothing_split(run)
     found += placement.unused_axes(run)
-    found += placement.from_one_device(functions, run)
+    found += placement.from_one_device(functions, run, devices.numpys(events))
     found += placement.on_one_device(functions, run)
-    batches = list(devices.batch_whole(events, compiled, large))
+    whole = list(batches.batch_whole(events, compiled, large))
     kinds = ("replicated", "unused-axis", "one-device", "gathered")
-    told = {one.function for one in (*found, *batches) if one.kind in kinds}
-    batches += idle(functions, run, events, told)
+    told = {one.function for one in (*found, *whole) if one.kind in kinds}
+    whole += idle(functions, run, events, told)
+    whole += batches.last_batch_whole(events)
     codes = {(one.line.file, one.line.line): one.code for one in devices.left_behind(events, large, set())}
     found = [replace(one, code=one.code or codes.get((one.line.file, one.line.line), "")) for one in found]
-    return [*found, *batches, *_seen(found, events, large)]
+    return [*found, *whole, *_seen(found, events, large)]
 
 
 def _seen(found: Sequence[Found], events: Events, large: int) -> Iterator[Found]:

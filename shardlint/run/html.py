@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from shardlint.run.dumps import Compiled
-from shardlint.run.findings import Moved
+from shardlint.run.findings import Found, Moved
 from shardlint.run.recompiled import changed
 from shardlint.run.report import Report, command_text, over_text, tests_text, trips_text
 from shardlint.verify.html.page import Cell, Column, Html, code, count, document, element, size, status, table
@@ -16,6 +16,7 @@ from shardlint.verify.lines import Lines
 
 _FUNCTIONS = 30
 _ROWS = 500
+_ARRAYS = 12
 
 
 def html_report(report: Report, version: str) -> str:
@@ -53,12 +54,13 @@ def _found(report: Report) -> Html | None:
         [
             Cell(code(report.place(found.line))),
             Cell(found.function),
-            Cell(found.kind),
+            Cell(f"{found.kind} ({found.code})" if found.code else found.kind),
             Cell(
                 [
                     element("p", found.message),
-                    element("p", ", ".join(found.arrays), class_="quiet") if found.arrays else None,
+                    *(element("p", text, class_="quiet") for text in _shortened(found.arrays)),
                     element("p", f"Instead: {found.advice}.") if found.advice else None,
+                    element("p", f"See {_places(found, report)}.", class_="quiet") if found.see else None,
                     element("p", f"In {tests_text(found)}.", class_="quiet") if found.tests else None,
                 ]
             ),
@@ -76,6 +78,15 @@ def _found(report: Report) -> Html | None:
         Column("Bytes", number=True),
     ]
     return element("section", element("h2", "Found"), table(columns, rows, caption="Findings", sorted_by=4))
+
+
+def _shortened(arrays: Sequence[str]) -> list[str]:
+    more = len(arrays) - _ARRAYS
+    return [*arrays[:_ARRAYS], *([f"... and {more} more"] if more > 0 else [])]
+
+
+def _places(found: Found, report: Report) -> str:
+    return ", ".join(f"{report.place(line)} ({word})" for word, line in found.see)
 
 
 def _moved(report: Report, sources: Lines) -> Html | None:

@@ -67,14 +67,19 @@ def unused_axes(run: Run) -> Iterator[Found]:
         )
 
 
-def from_one_device(functions: Iterable[Sequence[Compiled]], run: Run) -> Iterator[Found]:
-    """Large arguments a function splits that were never placed: they were made whole on one device."""
+def from_one_device(
+    functions: Iterable[Sequence[Compiled]], run: Run, numpys: frozenset[tuple[str, int, str]] = frozenset()
+) -> Iterator[Found]:
+    """Large arguments a function splits that were never placed: they were made whole on one device. `numpys` are
+    those that came from the host, by the line of their function's `def` and their name: nothing made them.
+    """
     for each in functions:
         for one in each:
             leaves = [
                 leaf
                 for leaf in one.arguments
                 if leaf.where in one.unplaced and leaf.copies < one.partitions and run.is_large(leaf, one)
+                if (one.function.line.file, one.function.line.line, leaf.where) not in numpys
             ]
             maker, taken = _maker(leaves, one, run)
             # Where nothing was placed and no jit made it, the function is meant to say where things go.

@@ -6,7 +6,7 @@ every device), what only frees memory (a donated batch) and what is small is no 
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
 from shardlint.run.dumps import Compiled
@@ -37,15 +37,15 @@ def replicated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
             leaf
             for leaf in wholes
             if not run.only_its_state(leaf)
-            if run.like(leaf, one.partitions) or (mostly_split and (leaf.role == "out" or leaf in state))
+            if run.like(leaf, one) or (mostly_split and (leaf.role == "out" or leaf in state))
         ]
         # A result that is an argument too is told of once.
         inside = {leaf.array for leaf in told if leaf.role == "in"}
         told = [leaf for leaf in told if leaf.role == "in" or leaf.array not in inside]
         # A little that is left whole beside much that is split is a choice, as of a small embedding.
-        if not told or (whole(told) * _LITTLE <= split and not any(run.like(leaf, one.partitions) for leaf in told)):
+        if not told or (whole(told) * _LITTLE <= split and not any(run.like(leaf, one) for leaf in told)):
             continue
-        like = next((like for leaf in told if (like := run.like(leaf, one.partitions))), None)
+        like = next((like for leaf in told if (like := run.like(leaf, one))), None)
         text = ""
         if like is not None:
             where = "" if like[0].function == one.function else f" of {like[0].function.name}"
@@ -87,6 +87,35 @@ def donated(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
                 held(leaves),
             )
             return
+
+
+def donated_beside(each: Sequence[Compiled], run: Run) -> Iterator[Found]:
+    """A function that donates what no result can take, and keeps the larger state that it gives back: the number of
+    another argument, as where a `partial` has taken the first.
+    """
+    for one in different(each):
+        donors = [leaf for leaf in one.arguments if leaf.donated]
+        if not donors or any(leaf.aliased is not False or _why(leaf, one) for leaf in donors):
+            continue
+        names = {_parameter(leaf) for leaf in donors}
+        kept: dict[str, list[Array]] = defaultdict(list)
+        for leaf in one.arguments:
+            if _parameter(leaf) not in names and run.is_large(leaf, one):
+                kept[_parameter(leaf)].append(leaf)
+        for name, leaves in kept.items():
+            if held(leaves) > held(donors) and all(is_state(leaf, one) for leaf in leaves):
+                yield Found(
+                    "donation", one.function.name, one.function.line,
+                    f"{' and '.join(sorted(names))} is donated, which no result can take, and {name} is not "
+                    f"({size_text(held(leaves))} a device), which the function gives back",
+                    texts(leaves), f"donate {name}; donate_argnums counts the parameters that a partial leaves",
+                    held(leaves), code="SL223",
+                )  # fmt: skip
+                return
+
+
+def _parameter(leaf: Array) -> str:
+    return leaf.where.partition("[")[0].partition(".")[0]
 
 
 def _why(leaf: Array, one: Compiled) -> str:

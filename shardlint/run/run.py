@@ -8,6 +8,8 @@ from shardlint.run.dumps import Compiled
 from shardlint.source.patterns import regex
 from shardlint.verify.facts import Array
 
+Layout = tuple[int, tuple[tuple[str, int], ...]]
+
 _SHARE = 0.01
 _KEYS = regex(r"\.[^.\[\]]+|\[[^\]]*\]")
 _NAMED = regex(r"\.[^\d]|\[['\"]")
@@ -19,9 +21,9 @@ class Run:
     def __init__(self, compiled: Sequence[Compiled], limit: int) -> None:
         self.compiled, self.limit = compiled, limit
         self.spread = [one for one in compiled if one.partitions > 1]
-        # By how many devices too, and with 0 by any.
-        self._split: dict[tuple[str, int], tuple[Compiled, Array]] = {}
-        self._named: dict[tuple[str, str, int], tuple[Compiled, Array]] = {}
+        # By the layout too, and with None by any.
+        self._split: dict[tuple[str, Layout | None], tuple[Compiled, Array]] = {}
+        self._named: dict[tuple[str, str, Layout | None], tuple[Compiled, Array]] = {}
         self._paths: dict[str, set[str]] = {}
         for one in self.spread:
             if one.function.own:
@@ -32,11 +34,11 @@ class Run:
             # By its size when whole: beside much that lies whole, what a device holds of a split array is little.
             if self.is_large(leaf, one, leaf.bytes_whole) and leaf.copies < one.partitions:
                 self._paths.setdefault(leaf.array, set()).add(leaf.where)
-                for devices in (one.partitions, 0):
+                for where in {layout(one), (one.partitions, ()), None}:
                     if leaf.role == "in" and is_state(leaf, one):
-                        self._split.setdefault((leaf.array, devices), (one, leaf))
+                        self._split.setdefault((leaf.array, where), (one, leaf))
                     if key := last_key(leaf.where):
-                        self._named.setdefault((leaf.array, key, devices), (one, leaf))
+                        self._named.setdefault((leaf.array, key, where), (one, leaf))
 
     def is_large(self, leaf: Array, one: Compiled, size: int = 0) -> bool:
         """Whether an array is worth a word: by itself, and beside the others its function holds. It counts with `size`,
@@ -60,19 +62,24 @@ class Run:
         deeper = any(len(one) > len(path) and one[-len(path) :] == path for one in split)
         return bool(path) and deeper and all(len(one) > len(path) for one in split)
 
-    def like(self, leaf: Array, devices: int = 0) -> tuple[Compiled, Array] | None:
+    def like(self, leaf: Array, beside: Compiled | None = None) -> tuple[Compiled, Array] | None:
         """An array of the same type and shape that a function keeps split: one of the same name, or, where
         one of the two has only a number, part of the state that goes from step to step. A batch that
-        happens to have the shape of a weight is neither. With `devices` only over as many: what one layout keeps
-        split says nothing of another one, over fewer or more devices.
+        happens to have the shape of a weight is neither. With `beside` only over the mesh of that function: what one
+        layout keeps split says nothing of another one, over fewer or more devices or with other axes.
         """
-        key = last_key(leaf.where)
-        if key and (leaf.array, key, devices) in self._named:
-            return self._named[leaf.array, key, devices]
-        known = self._split.get((leaf.array, devices))
+        key, where = last_key(leaf.where), layout(beside) if beside is not None else None
+        if key and (leaf.array, key, where) in self._named:
+            return self._named[leaf.array, key, where]
+        known = self._split.get((leaf.array, where))
         if known is None or not (key or "[" in leaf.where):
             return None
         return None if key and last_key(known[1].where) else known
+
+
+def layout(one: Compiled) -> Layout:
+    """Over how many devices a function runs, and the axes of their mesh; none where no array of it names any."""
+    return one.partitions, tuple(one.program.mesh.items())
 
 
 def is_state(leaf: Array, one: Compiled) -> bool:

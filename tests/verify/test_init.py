@@ -276,6 +276,59 @@ def test_modules_are_made_as_the_program_made_them(tmp_path: Path) -> None:
     assert '"first/weight": P("model")' in written
 
 
+NNX_STEPS = """
+import dataclasses, functools
+import jax, jax.numpy as jnp, numpy as np, optax
+from flax import nnx
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+    rate: float = 0.1
+
+class Net(nnx.Module):
+    def __init__(self, width, *, rngs):
+        self.first = nnx.Linear(width, width, use_bias=False, rngs=rngs)
+
+@nnx.jit
+def train_step(model, optimizer, x):
+    loss, grads = nnx.value_and_grad(lambda model: jnp.mean(model.first(x) ** 2))(model)
+    optimizer.update(model, grads)
+    return jnp.full((8,), loss)
+
+def plain_step(config, scale, w, x):
+    return w - config.rate * scale * (x.T @ (x @ w))
+
+def main():
+    mesh = Mesh(np.array(jax.devices()).reshape(4, 2), ("data", "model"))
+    x = jax.device_put(np.ones((32, 16), np.float32), NamedSharding(mesh, P("data")))
+    model = Net(16, rngs=nnx.Rngs(0))
+    nnx.update(model, jax.device_put(nnx.state(model), NamedSharding(mesh, P(None, "model"))))
+    schedule = optax.linear_schedule(0.0, 1e-3, transition_steps=10)
+    tx = optax.chain(optax.clip_by_global_norm(1.0), optax.adamw(schedule, weight_decay=0.1))
+    train_step(model, nnx.Optimizer(model, tx, wrt=nnx.Param), x)
+    step = jax.jit(functools.partial(plain_step, Config(0.5), 2.0), donate_argnums=(0,))
+    step(jax.device_put(np.ones((16, 16), np.float32), NamedSharding(mesh, P(None, "model"))), x)
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_optimizers_and_partials_are_made_as_the_program_made_them(tmp_path: Path) -> None:
+    pytest.importorskip("flax")
+    pytest.importorskip("optax")
+    (tmp_path / "steps.py").write_text(NNX_STEPS)
+    ended = shardlint(tmp_path, "--init", "--", PYTHON, "-W", "ignore", "steps.py")
+    assert ended.returncode == 0, ended.stderr
+    written = (tmp_path / "sharding_fixtures.py").read_text()
+    assert "2 fixtures (train_step, plain_step), which pass" in ended.stdout, ended.stdout + ended.stderr + written
+    words = "".join(written.split()).replace(",)", ")")
+    assert "optax.linear_schedule(0.0,0.001,transition_steps=10)" in words
+    assert "wrt=flax.nnx.Param" in words
+    assert "functools.partial(plain_step,steps.Config(rate=0.5),2.0)" in words
+
+
 CONFIGURED = """
 import collections, dataclasses, enum
 from functools import partial

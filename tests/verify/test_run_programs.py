@@ -16,7 +16,7 @@ from tests.verify.running import Ran, run
 
 ROOT = Path(__file__).parent / "data" / "run_programs"
 ALL = sorted(path.name for path in ROOT.iterdir() if (path / "bad.py").exists())
-FEW = ("003", "006", "010", "011", "015", "022", "026", "030", "034", "036", "045", "046", "047", "048", "049", "051", "053", "057", "061", "062", "063", "064", "066", "069", "070", "072", "073", "075", "077", "080", "082", "084")
+FEW = ("003", "006", "010", "011", "015", "022", "026", "030", "034", "036", "045", "046", "047", "048", "049", "051", "053", "057", "061", "062", "063", "064", "066", "069", "070", "072", "073", "075", "077", "080", "082", "084", "085", "087", "089", "090", "091", "092")
 NAMES = ALL if os.environ.get("SHARDLINT_ALL_PROGRAMS") else [name for name in ALL if name[:3] in FEW]
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="programs are forked from one import of jax")
 
@@ -50,6 +50,18 @@ def test_the_twin_has_no_finding(ran: dict[Path, Ran], name: str) -> None:
     one = ran[ROOT / name / "good.py"]
     assert one.code == 0, one.output
     assert [(found.kind, found.message) for found in one.facts.found] == []
+
+
+def test_arrays_are_called_what_the_program_calls_them(ran: dict[Path, Ran]) -> None:
+    of = {
+        "085_leaves_of_a_checkpoint": "model.blocks[0].up.weight ",
+        "092_nnx_optimizer_before_sharding": "optimizer.opt_state[0].mu['first']['up']['kernel'].value ",
+    }
+    for name, leaf in of.items():
+        facts = ran[ROOT / name / "bad.py"].facts
+        assert any(one.startswith(leaf) for found in facts.found for one in found.arrays), facts.found
+        shown = [array.where for each in facts.functions for one in each for array in one.program.arrays]
+        assert not [where for where in shown if where.startswith("dynamic_donate") or ".states[" in where]
 
 
 def test_the_page_of_findings_names_every_kind() -> None:

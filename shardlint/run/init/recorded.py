@@ -42,6 +42,10 @@ class Function:
     """The options of the jit around it that the program made of it; None where it is one itself."""
     imports: tuple[str, ...] = ()
     """What these options import."""
+    partial: tuple[str, ...] = ()
+    """What a partial of the function has been given before, as code."""
+    after: tuple[int, ...] = ()
+    """The arguments that it changes in place (objects of flax.nnx), whose state counts as given."""
     reference: bool = True
     dropped: list[str] = field(default_factory=list)
     broken: str = ""
@@ -115,6 +119,8 @@ def _function(data: Mapping[str, Any], taken: set[str]) -> Function:
         [int(at) for at in data["donate"]],
         None if data["jit"] is None else str(data["jit"]),
         tuple(data["imports"]),
+        tuple(map(str, data.get("partial", ()))),
+        tuple(map(int, data.get("after", ()))),
     )
 
 

@@ -13,6 +13,7 @@ from shardlint.run import launch
 from shardlint.run.init.recorded import Function, LeftOut, read
 from shardlint.run.init.skeleton import FILL, REFERENCE, skeleton
 from shardlint.run.init.trial import settle
+from shardlint.run.pythons import without_jax
 from shardlint.verify.children import CannotRun
 from shardlint.verify.golden import golden_path
 from shardlint.verify.here import working_directory
@@ -45,6 +46,9 @@ def init(command: Sequence[str], into: Path | None, timeout: float, python: str)
         notes.append(f"the program exited with {ended.code}: what it would have called later is not here")
     if not functions:
         reasons = "".join(f"\n  {line}" for line in _left_out(left, root))
+        if ended.code and not left:
+            reasons = f"\n  the program exited with {ended.code}"
+            reasons += f"; {why}" if (why := without_jax(words, root)) else ""
         raise CannotRun(f"no jitted function was called of which a fixture can be written{reasons}")
     file = into or _place(functions, root)
     if file.exists():

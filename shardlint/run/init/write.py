@@ -87,8 +87,10 @@ def _function(one: Function) -> Iterator[str]:
             yield f"def {maker}({mesh}):\n{imports}{chr(10) if imports else ''}    return {body}\n"
     if one.jit is not None:
         yield _jitted(one)
+    elif one.after:
+        yield _changing(one)
     fields = [
-        f'fn="{one.reference_to}",' if one.jit is None else f"fn=call_{one.name},",
+        f"fn=call_{one.name}," if one.jit is not None or one.after else f'fn="{one.reference_to}",',
         f"meshes=[{_plain(one.mesh)}],",
         "args=[",
         *(f"    {line}" for text in given for line in text.splitlines()),
@@ -112,14 +114,33 @@ def _jitted(one: Function) -> str:
     module, _, name = one.reference_to.partition(":")
     taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
     needs = "NamedSharding" in (one.jit or "")
+    of = f"functools.partial({', '.join((name, *one.partial))})" if one.partial else name
+    takes_mesh = needs or _takes_mesh(of)
     lines = [
-        f"def call_{one.name}({taken}{', mesh' if needs else ''}):",
+        f"def call_{one.name}({taken}{', mesh' if takes_mesh else ''}):",
         "    import jax",
         *(["    from jax.sharding import NamedSharding, PartitionSpec"] if needs else []),
         *(f"    import {each}" for each in one.imports),
         f"    from {module} import {name}",
         "",
-        f"    return {_laid_out(f'jax.jit({name}, {one.jit})', 4)}({taken})",
+        f"    return {_laid_out(f'jax.jit({of}, {one.jit})', 4)}({taken})",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _changing(one: Function) -> str:
+    """A function that calls one of flax.nnx, and gives what its arguments hold afterwards too."""
+    module, _, name = one.reference_to.partition(":")
+    taken = ", ".join(f"arg_{at}" for at in range(len(one.arguments)))
+    states = ", ".join(f"flax.nnx.state(arg_{at})" for at in one.after)
+    lines = [
+        f"def call_{one.name}({taken}):",
+        '    """The function, and what its arguments hold when it is done."""',
+        "    import flax.nnx",
+        f"    import {module}",
+        "",
+        f"    result = {module}.{name}({taken})",
+        f"    return result, {states}",
     ]
     return "\n".join(lines) + "\n"
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import meshes, replicas
+from . import called, meshes, replicas
 from .frames import discarded, stack
 from .placed import bytes_of
 from .sink import quiet, write
@@ -179,6 +179,8 @@ INSTALLERS: dict[str, Callable[[Any], None]] = {
     "flax.linen.spmd": _flax_spmd,
     "flax.linen": _flax_linen,
     "flax.jax_utils": _flax_jax_utils,
+    "flax.nnx.transforms.compilation": lambda module: called.watch(module.JitWrapped),
     "equinox": _equinox,
+    "equinox._jit": lambda module: called.watch(module._JitWrapper),
     "haliax": _haliax,
 }

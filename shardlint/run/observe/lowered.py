@@ -102,6 +102,7 @@ def _lowered(closed: Any, computation: Any, kwargs: Any, pmap: bool, donated: An
     found = list(region.regions(jaxpr))
     for (eqn, counts), half in zip(found, region.halves([eqn for eqn, _ in found]), strict=True):
         seen = region.judge(eqn, lines, half, counts)
+        _named_results(eqn, jaxpr, facts["results"], seen)
         facts["whole"] += _wholes(eqn, jaxpr, seen)
         facts["regions"].append(seen)
         facts["again"].append(again.note(eqn, lines, half, counts, jaxpr))
@@ -146,6 +147,15 @@ def _by_pmap(facts: dict[str, Any]) -> None:
     known = mapped.called_pmap(jax)
     if known is not None and len(known["arguments"]) == len(facts["arguments"]):
         facts.update(known)
+
+
+def _named_results(eqn: Any, jaxpr: Any, names: list[str], seen: dict[str, Any]) -> None:
+    """What the program calls those of a region's results that it gives as they are: `[1]['mean']` for the eleventh."""
+    known = {id(atom): name for atom, name in zip(jaxpr.outvars, names, strict=False)}
+    for one in seen["seen"]:
+        at = one.get("at")
+        if at is not None and one["result"] == f"[{at}]" and at < len(eqn.outvars):
+            one["result"] = known.get(id(eqn.outvars[at])) or one["result"]
 
 
 def _wholes(eqn: Any, jaxpr: Any, seen: dict[str, Any]) -> list[Any]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from . import program
 from .frames import of_traceback, place
+from .parts import norm_of, scaled_by_norm
 from .rings import rings
 from .sums import all_slices, collective, first_rows, other_rows
 from .values import (
@@ -104,7 +105,11 @@ def _special(eqn: Any, name: str, taken: list[Value], region: Region, consumers:
     if name == "slice":
         first_rows(eqn, taken[0], region, consumers)
     if name in ("div", "mul"):
-        return [_scaled(eqn, taken, region)]
+        scaled = _scaled(eqn, taken, region)
+        norm = scaled_by_norm(eqn, taken, region)
+        return [replace(scaled, scaled=norm) if norm else scaled]
+    if name == "sqrt" and (lines := norm_of(eqn, region)):
+        return [replace(taken[0], norm=lines)]
     if name in MIX:
         _same_numbers(eqn, taken, region)
         return None
@@ -124,7 +129,7 @@ def _scaled(eqn: Any, taken: list[Value], region: Region) -> Value:
         total *= size
     if abs(times - total) < 1e-6 * total:
         by |= frozenset(region.sizes)
-    return Value(joined.over, joined.given, joined.random, joined.loose, joined.divided | by)
+    return replace(joined, divided=joined.divided | by)
 
 
 def _same_numbers(eqn: Any, taken: list[Value], region: Region) -> None:

@@ -9,7 +9,7 @@ import functools
 import weakref
 from typing import Any
 
-from . import again, replicas
+from . import again, called, replicas
 from .frames import stack
 from .lowered import executables
 from .program import nbytes, spec_text
@@ -62,6 +62,7 @@ def _before(jax: Any, executable: Any, args: Any) -> dict[str, Any] | None:
     if executable in _ran:
         return None
     _ran.add(executable)
+    called.note(known, args, lines)
     _gathered(known, names, args, shardings, lines)
     _scanned(known, names, args, shardings, lines)
     taken = [

@@ -9,6 +9,7 @@ from typing import Any
 from . import mapped
 from .frames import of_traceback, place
 from .manual import walk
+from .parts import parts_scaled
 from .values import Names, Region, Value, inner, only_counts
 
 
@@ -128,6 +129,8 @@ def _result(
     if value.loose or not (value.given or value.random):
         return
     eqn = region.maker.get(atom)
+    if eqn is not None and not region.differentiated:
+        parts_scaled(value, axes, math.prod(getattr(atom.aval, "shape", ())), eqn, region)
     if eqn is not None and eqn.primitive.name in ("pvary", "pcast", "pbroadcast"):
         atom = atom if hasattr(eqn.invars[0], "val") else eqn.invars[0]
     lines = (
@@ -138,7 +141,7 @@ def _result(
     name = str(paths[at]).removeprefix("result") if at < len(paths) else f"[{at}]"
     shape = list(getattr(atom.aval, "shape", ()))
     manual = frozenset(region.sizes)
-    facts: dict[str, Any] = {"lines": lines, "result": name, "shape": shape}
+    facts: dict[str, Any] = {"lines": lines, "result": name, "shape": shape, "at": at}
     if not checked and value.given and (differs := sorted((value.over & manual) - axes)):
         region.seen.append({"what": "differs", "axes": differs, **facts})
     size = 1

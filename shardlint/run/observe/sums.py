@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from .parts import quotient_averaged
 from .values import GATHER, MOVE, REDUCE, ROUNDS, SCATTER, TYPES, Names, Region, Value, axes_of, divisor
 
 
@@ -13,7 +14,7 @@ def collective(eqn: Any, name: str, taken: list[Value], region: Region, consumer
     """The values a collective gives; what cannot be meant of it is told."""
     axes = frozenset(axes_of(eqn))
     region.collectives += 1
-    taken = [replace(value, random=()) for value in taken]
+    taken = [replace(value, random=(), norm=(), scaled=()) for value in taken]
     if name == "ppermute":
         _left_out(eqn, region)
     if eqn.params.get("axis_index_groups") is not None or name in MOVE:
@@ -51,6 +52,7 @@ def _summed(eqn: Any, atom: Any, value: Value, axes: Names, mean: bool, region: 
     """A sum of what is equal along an axis, or of a sum with something equal in it."""
     if mean and axes <= value.over and not value.loose:
         _share(eqn, atom, axes, region)
+        quotient_averaged(eqn, atom, axes, region)
     back = region.back or "transpose" in str(eqn.source_info.name_stack)
     equal = sorted(axes - value.over)
     aval = getattr(atom, "aval", None)

@@ -38,11 +38,16 @@ class Value:
     loose: bool = False
     divided: Names = NONE
     """Axes by whose size it was divided, here or on the way."""
+    norm: tuple[Any, ...] = ()
+    """The lines of the norm of all that one device holds that it is made of."""
+    scaled: tuple[Any, ...] = ()
+    """The lines of such a norm, where arrays of that device were scaled by it."""
 
     def __or__(self, other: Value) -> Value:
         return Value(
             self.over | other.over, self.given or other.given, self.random or other.random,
-            self.loose or other.loose, self.divided | other.divided,
+            self.loose or other.loose, self.divided | other.divided, self.norm or other.norm,
+            self.scaled or other.scaled,
         )  # fmt: skip
 
 

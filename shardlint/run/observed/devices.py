@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-from shardlint.run.dumps import Compiled
 from shardlint.run.findings import Found
 from shardlint.run.observed.events import Events, array, first, function, line
 from shardlint.verify.report import size_text
 
-_BATCH = 2**14
 _WORK = 2**16
 
 
@@ -67,6 +65,7 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
     """
     split: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
     told: set[Any] = set()
+    jits = {one["name"] for one in events.of("ran") if one["defined"]}
     for one in events.of("put"):
         if one["held"] < one["bytes"]:
             split.setdefault(array(one), ({}, one))
@@ -81,7 +80,7 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
         lost = [
             leaf
             for leaf in leaves
-            if leaf["devices"] == 1
+            if (leaf["devices"] == 1 or (_on_the_host(leaf) and _in_a_tree(leaf) and _comes_back(leaf, one)))
             and leaf["bytes"] >= least
             and array(leaf) in split
             and split[array(leaf)][1]["name"] != leaf["name"]
@@ -89,11 +88,29 @@ def left_behind(events: Events, least: int, told_of: set[str]) -> Iterator[Found
         ]
         if not lost or one["moves"] or (one["name"] if given else lost[0]["maker"]) in told_of:
             continue
+        if any(not _on_the_host(leaf) for leaf in lost):
+            lost = [leaf for leaf in lost if not _on_the_host(leaf)]
         made = first(lost[0]["made"]) if lost[0]["made"] and not given else first(one["lines"])
         if made in told or not made.file:
             continue
         told.add(made)
-        yield _behind(one, lost, split[array(lost[0])][1], made, given)
+        yield _behind(one, lost, split[array(lost[0])][1], made, given, jits)
+
+
+def numpys(events: Events) -> frozenset[tuple[str, int, str]]:
+    """The arguments that functions took from the host, by the line of the `def` and their name."""
+    return frozenset(
+        (str(one["defined"][0]), int(one["defined"][1]), str(leaf["name"]))
+        for one in events.of("ran")
+        if one["defined"]
+        for leaf in one["taken"]
+        if _on_the_host(leaf)
+    )
+
+
+def _on_the_host(leaf: dict[str, Any]) -> bool:
+    """Whether an array is numpy's: what a checkpoint gave, and nobody placed."""
+    return bool(leaf["devices"] == 0)
 
 
 def _in_a_tree(leaf: dict[str, Any]) -> bool:
@@ -109,71 +126,22 @@ def _comes_back(leaf: dict[str, Any], one: dict[str, Any]) -> bool:
     return any(array(given) == array(leaf) for given in one["given"])
 
 
-def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Iterator[Found]:
-    """Arguments from the host that every device gets whole, where another function gets their like split."""
-    split: dict[Any, dict[str, Any]] = {}
-    for one in events.of("ran"):
-        for leaf in one["taken"]:
-            if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"] and leaf["placed"]:
-                split.setdefault(_like(leaf), {**leaf, "by": one["name"], "at": one["defined"]})
-    told = set()
-    for one in events.of("ran"):
-        place = first(one["lines"])
-        if one["devices"] < 2 or not one["defined"] or one["moves"] or place in told:
-            continue
-        lost = [
-            leaf
-            for leaf in one["taken"]
-            if leaf["devices"] < 2
-            and not leaf["placed"]
-            and leaf["bytes"] >= min(least, _BATCH)
-            and split.get(_like(leaf), {"at": one["defined"]})["at"] != one["defined"]
-            and _whole(leaf, one, compiled)
-        ]
-        if lost:
-            told.add(place)
-            like = split[_like(lost[0])]
-            yield Found(
-                "replicated", one["name"], place,
-                f"every device gets {lost[0]['name']} {array(lost[0])} whole and does the same with it: "
-                f"{like['by']} gets {like['name']} as {like['spec']}",
-                tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost),
-                f"place it first: jax.device_put(x, NamedSharding(mesh, {like['spec']}))",
-                sum(leaf["bytes"] for leaf in lost), code="SL235", see=(("defined", line(one["defined"])),),
-            )  # fmt: skip
-
-
-def _like(leaf: dict[str, Any]) -> Any:
-    """What two batches have in common: the argument, its type, and the shape of one example."""
-    return leaf["name"], leaf["dtype"], tuple(leaf["shape"][1:])
-
-
-def _whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compiled]) -> bool:
-    """Whether a function, compiled, has an argument whole on every device."""
-    file, number, _ = one["defined"]
-    return any(
-        argument.where == leaf["name"] and argument.copies == each.partitions
-        for each in compiled
-        if each.partitions > 1 and each.function.line.file == file and each.function.line.line == number
-        for argument in each.arguments
-    )
-
-
 def _behind(
-    one: dict[str, Any], lost: list[dict[str, Any]], like: dict[str, Any], made: Any, given: bool
+    one: dict[str, Any], lost: list[dict[str, Any]], like: dict[str, Any], made: Any, given: bool, jits: set[str]
 ) -> Found:
     total = sum(leaf["bytes"] for leaf in lost)
     count = "1 array" if len(lost) == 1 else f"{len(lost)} arrays"
     maker = one["name"] if given else lost[0]["maker"]
-    jitted = given or (
-        maker and maker not in ("broadcast_in_dim", "full", "zeros", "ones", "convert_element_type")
-    )
+    jitted = given or maker in jits
     see = []
     if not given:
         see.append((f"taken by {one['name']}", first(one["lines"])))
     other = f"{like['name'] or 'another'}, of the same shape, is {like['spec']}"
     message = f"{count} made whole on one device ({size_text(total)}): {other}"
+    if _on_the_host(lost[0]):
+        message = f"{count} of numpy ({size_text(total)}), which no one has placed: {other}"
     advice = (
+        "place them as the others before the first call, with jax.device_put" if _on_the_host(lost[0]) else
         "give the jit out_shardings" if jitted else
         "make them after the others are placed, with zeros_like or with device=, or place them with jax.device_put"
     )  # fmt: skip

@@ -15,7 +15,7 @@ def manual(events: Events) -> Iterator[Found]:
     told: set[Any] = set()
     differing = set()
     for region in events.of("region"):
-        for seen in region["seen"]:
+        for seen in _joined(region["seen"]):
             if not seen["lines"] and not region["made"]:
                 continue
             found = _found(seen, region)
@@ -37,6 +37,23 @@ def manual(events: Events) -> Iterator[Found]:
         )  # fmt: skip
 
 
+def _joined(seen: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """What was seen, with the results that differ for one reason (a line, and the axes) in one."""
+    joined: dict[str, dict[str, Any]] = {}
+    others = []
+    for one in seen:
+        if one["what"] != "differs":
+            others.append(one)
+            continue
+        first_seen = joined.setdefault(str((one["lines"][:1], one["axes"])), {**one, "results": []})
+        first_seen["results"].append(str(one["result"]))
+    for one in joined.values():
+        names = one.pop("results")
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        one["result"], one["many"] = ", ".join(names[:3]) + more, len(names) > 1
+    return [*joined.values(), *others]
+
+
 def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     what, axes = seen["what"], " and ".join(map(repr, seen["axes"]))
     name = region["function"] or (function(seen["lines"][0]) if seen["lines"] else "the mapped function")
@@ -50,8 +67,9 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
     )
     texts = {
         "differs": (
-            "differs", f"result {seen.get('result')} of {name} may be another on each device along {axes}, and its "
-            "out_specs say that it is the same on all: one device's is taken",
+            "differs", f"result{'s' if seen.get('many') else ''} {seen.get('result')} of {name} may be another on each "
+            f"device along {axes}, and out_specs say that {'they are' if seen.get('many') else 'it is'} the same on "
+            "all: one device's is taken",
             f"reduce it: jax.lax.psum(x, {axis}) or pmean; or name the axis in out_specs", "SL402",
         ),
         "equal": (
@@ -73,6 +91,17 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "divided-twice", f"the sum of {seen.get('rows')} rows is divided by the count on all {seen.get('sizes')} "
             f"devices, and then averaged over {axes}: it is a {seen.get('sizes')}th of the mean",
             f"jax.lax.psum(x, {axis}), or divide by the count on one device before the mean", "",
+        ),
+        "mean-of-quotients": (
+            "divided-apart", f"each device divides a sum of its own by another sum of its own, and the quotients are "
+            f"averaged over {axes}: where the divisors differ, as the counts under a mask do, that is not the quotient "
+            "of the sums",
+            f"sum both first: jax.lax.psum(total, {axis}) / jax.lax.psum(count, {axis})", "SL403",
+        ),
+        "norm-of-part": (
+            "norm-of-part", f"this norm is that of what one device holds, another one on each along {axes}, and scales "
+            "what that device holds: the parts are scaled by different numbers",
+            f"sum the squares over the devices before the root: jax.lax.psum(squares, {axis})", "",
         ),
         "first-rows": (
             "other-rows", f"every device takes the first {seen.get('rows')} rows of an array it has whole "

@@ -26,6 +26,8 @@ class Kind:
     codes: tuple[str, ...] = ()
     exact: bool = False
     """Many other mistakes raise the same: only a finding on a line of the traceback explains it."""
+    confirms: tuple[str, ...] = ()
+    """Rules that say no more than what the error shows to be so: wherever in its files such a finding lies."""
 
 
 KINDS = (
@@ -105,9 +107,11 @@ KINDS = (
         "explicit-axes",
         r"can only refer to (?:Auto|Explicit) axes|`with_sharding_constraint` acts as an assert|should be"
         r" (?:Auto|Explicit)|You probably meant to use `reshard`"
-        r"|ShardingTypeError|axes of type Explicit|PartitionSpec passed to .* cannot contain axis names that"
+        r"|ShardingTypeError|dimension of all xs should be replicated"
+        r"|axes of type Explicit|PartitionSpec passed to .* cannot contain axis names that"
         r" are of type",
         ("SL307", "SL313", "SL314"),
+        confirms=("SL307",),
     ),
     Kind(
         "mesh-differs",

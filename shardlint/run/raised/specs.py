@@ -134,6 +134,12 @@ def explicit(found: Recognised) -> Explanation | None:
             "the axes of this mesh are Explicit, where a constraint means nothing",
             help="jax.sharding.reshard(x, spec); or make the mesh with axis_types=(AxisType.Auto,) * len(axes)",
         )
+    if "dimension of all xs" in message:
+        return Explanation(
+            "a scan goes through the first dimension of its arrays, and that of one is split: with Explicit axes jax "
+            "refuses to send the rows around",
+            help="leave the first dimension whole and split another: P(None, ...)",
+        )
     leaves = [leaf for leaf in (call.leaves if call is not None else []) if "@" in leaf.short or leaf.spec]
     if "ShardingTypeError" not in found.error.said or not leaves:
         return None

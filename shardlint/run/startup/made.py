@@ -5,8 +5,10 @@ A Module that has been placed or updated is another object of the same class and
 
 from __future__ import annotations
 
+import functools
 import sys
 import threading
+import types
 import weakref
 from collections.abc import Iterator
 from typing import Any
@@ -45,6 +47,37 @@ class MadeModules:
                 made.depth.now = deep
 
         kind.__call__ = watched  # type: ignore[method-assign]
+
+    def watch_functions(self, module: Any, own: Any) -> None:
+        """Keep how what a library's functions give was made, where the program's own code calls them: a transformation
+        of optax is a pair of functions without names, and so is a schedule.
+        """
+        for name, function in list(vars(module).items()):
+            if isinstance(function, types.FunctionType) and not name.startswith("_"):
+                setattr(module, name, self._watched(f"{module.__name__}.{name}", function, own))
+
+    def _watched(self, name: str, function: Any, own: Any) -> Any:
+        @functools.wraps(function)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            result = function(*args, **kwargs)
+            if own(sys._getframe(1).f_code.co_filename) and len(self.results) < _MOST:
+                self._note(name, args, kwargs, result)
+            return result
+
+        return watched
+
+    def _note(self, name: str, args: Any, kwargs: Any, result: Any) -> None:
+        try:
+            if not (callable(result) or (all(map(callable, result)) and result)):
+                return
+            written = self.code()
+            given = [written.given("", one) for one in args]
+            given += [f"{key}={written.given(key, one)}" for key, one in kwargs.items()]
+            imports = {*written.imports, name.partition(".")[0]}
+            # A tuple has no weak reference; as long as it is kept here its id is its own.
+            self.results[id(result)] = (lambda: result, "none", f"{name}({', '.join(given)})", imports)
+        except Exception:  # what cannot be written is left out, with what holds it
+            return
 
     def before(self, cls: type, args: Any, kwargs: Any) -> tuple[str, set[str]] | None:
         """The code of a call before it is made; None where it cannot be written."""
@@ -128,7 +161,8 @@ def named(value: Any, own: Any) -> tuple[str, str] | None:
     """The module and name that a value is kept under: its own, or one of the program's."""
     home, name = getattr(value, "__module__", None), getattr(value, "__qualname__", "")
     public = [module for module in ("jax.nn", "jax.numpy", "jax.lax", "jax") if module in sys.modules]
-    for module in [*public, home]:
+    parts = str(home or "").split(".")
+    for module in [*public, *(".".join(parts[:count]) for count in range(1, len(parts))), home]:
         last = name.rpartition(".")[2]
         if module and last.isidentifier() and getattr(sys.modules.get(module), last, None) is value:
             return module, last

@@ -6,9 +6,7 @@ arguments it has not seen: before donated buffers are gone, once for each functi
 
 from __future__ import annotations
 
-import ast
 import contextlib
-import enum
 import functools
 import importlib.abc
 import importlib.util
@@ -23,13 +21,17 @@ from typing import Any
 _LEAVES = 4000
 made: Any = None
 """How Modules were made (`made.py`)."""
+writes: Any = None
+"""What `written.py` defines."""
 
 
-def begin(folder: str, makes: dict[str, Any]) -> None:
-    """Look on from when jax, equinox and flax are imported. `makes` is what `made.py` defines."""
-    global made
+def begin(folder: str, makes: dict[str, Any], written: dict[str, Any]) -> None:
+    """Look on from when jax, equinox and flax are imported. `makes` and `written` are what the files beside define."""
+    global made, writes
     made = makes["MadeModules"]()
-    made.code, made.named, made.context = _Code, makes["named"], lambda: _context()[0]
+    writes = types.SimpleNamespace(**{name: written[name] for name in ("Code", "Unwritten", "own", "guarded")})
+    made.code, made.named, made.context = writes.Code, makes["named"], lambda: _context()[0]
+    written["made"] = made
     recorder = _Recorder(folder)
     sys.meta_path.insert(
         0,
@@ -40,6 +42,7 @@ def begin(folder: str, makes: dict[str, Any]) -> None:
                 "equinox._module._module": lambda module: made.watch(type(module.Module)),
                 "flax.nnx.transforms.compilation": lambda module: recorder.watch_calls(module, "JitWrapped", _of_nnx),
                 "flax.nnx.pytreelib": lambda module: made.watch(module.PytreeMeta),
+                "optax": lambda module: made.watch_functions(module, writes.own),
             }
         ),
     )
@@ -146,9 +149,9 @@ class _Recorder:
         try:
             return _told(fun, args, kwargs, info, library)
         except Exception as error:
-            code = getattr(fun, "__code__", None)
-            why = str(error) if isinstance(error, _Unwritten) else f"{type(error).__name__}: {error}"[:200]
-            told = {"fun": fun, "name": getattr(fun, "__qualname__", "?"), "skip": why}
+            code = getattr(_function(fun), "__code__", None)
+            why = str(error) if isinstance(error, writes.Unwritten) else f"{type(error).__name__}: {error}"[:200]
+            told = {"fun": fun, "name": getattr(_function(fun), "__qualname__", "?"), "skip": why}
             return told if code is None else {**told, "file": code.co_filename, "line": code.co_firstlineno}
         finally:
             self.busy.now = False
@@ -161,8 +164,10 @@ class _Recorder:
             fun = told.pop("fun", None)
             if fun is not None:
                 self.seen.add(id(fun))
+            changed = told.pop("changed", {})
             if "skip" not in told:
-                told["out"] = _placed(outs)
+                told["out"] = _placed((outs, *map(_state, changed.values())) if changed else outs)
+                told["after"] = list(changed)
                 _note_results(told, outs)
             path = os.path.join(self.folder, f"{os.getpid()}-{len(os.listdir(self.folder))}.json")  # noqa: PTH118, PTH208
             with open(path, "w", encoding="utf-8") as file:  # noqa: PTH123
@@ -176,7 +181,7 @@ class _Recorder:
 def _note_results(told: dict[str, Any], outs: Any) -> None:
     """What a function gave can be had by calling it again, where its arguments are written in a few words."""
     codes = [one["code"] for one in told["args"]]
-    module = _Code().module(told["module"])
+    module = writes.Code().module(told["module"])
     if made is not None and module and told["jit"] is None and sum(map(len, codes)) < 200:
         imports = {module, *(name for one in told["args"] for name in one["imports"])}
         made.given_by(f"{module}.{told['attribute']}({', '.join(codes)})", imports, outs)
@@ -186,6 +191,7 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     """What is known of a call before it is made; None of one that is no business of the user's."""
     import jax
 
+    whole, fun = fun, _function(fun)
     code = getattr(fun, "__code__", None)
     leaves = jax.tree_util.tree_leaves((args, kwargs))
     if code is None or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -193,17 +199,18 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
     for part, how in ((f"{os.sep}equinox{os.sep}", "eqx.filter_jit"), (f"flax{os.sep}nnx", "nnx.jit")):
         if part in code.co_filename:
             name = getattr(fun, "__name__", how)
-            return {"fun": fun, "name": name, "skip": f"what is called through {how} is not written down"}
-    if not _own(code.co_filename):
+            return {"fun": whole, "name": name, "skip": f"what is called through {how} is not written down"}
+    if not writes.own(code.co_filename):
         return None
     told = {
-        "fun": fun,
+        "fun": whole,
         "file": os.path.abspath(code.co_filename),  # noqa: PTH100
         "line": code.co_firstlineno,
         "name": fun.__qualname__,
     }
     names = vars(sys.modules[fun.__module__])
-    found = [(name, one) for name, one in _kept(names) if _wraps(one, fun)]
+    found = [(name, one) for name, one in _kept(names) if _wraps(one, whole)]
+    given: list[str] = []
     around: str | None = None
     imports: list[str] = []
     if found:
@@ -218,9 +225,12 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         if info is None:
             return {**told, "skip": "what jax.jit was given for it cannot be told"}
         around, imports = _options(info)
+        if whole is not fun:
+            given, more = _already_given(whole)
+            imports = sorted({*imports, *more, "functools"})
     name = found[0][0]
     if kwargs:
-        bound = inspect.signature(fun).bind(*args, **kwargs)
+        bound = inspect.signature(whole).bind(*args, **kwargs)
         if bound.kwargs:
             return {**told, "skip": "it takes arguments by keyword only, and a fixture gives none so"}
         args = bound.args
@@ -237,15 +247,51 @@ def _told(fun: Any, args: Any, kwargs: Any, info: Any, library: str = "") -> dic
         "attribute": name,
         "main": fun.__module__ == "__main__",
         "module": fun.__module__,
-        "guarded": fun.__module__ != "__main__" or _guarded(code.co_filename),
+        "guarded": fun.__module__ != "__main__" or writes.guarded(code.co_filename),
         "context": context,
         "mesh": _sizes(meshes[0] if meshes else now),
         "explicit": _explicit(meshes[0] if meshes else now),
         "jit": around,
+        "partial": given,
+        "changed": {at: one for at, one in enumerate(args) if _is_graph(one)} if library == "JitWrapped" else {},
         "imports": imports,
         "donate": [at for at in getattr(info, "donate_argnums", ()) if at < len(args)],
         "args": [_argument(one, None if at in static else asked.pop(0)) for at, one in enumerate(args)],
     }
+
+
+def _is_graph(one: Any) -> bool:
+    """Whether an argument is an object of flax.nnx, which a function changes in place."""
+    nnx = sys.modules["flax.nnx"]
+    return isinstance(one, nnx.Variable) or bool(nnx.graph.is_graph_node(one) and _leaves_of(one))
+
+
+def _state(one: Any) -> Any:
+    return sys.modules["flax.nnx"].state(one)
+
+
+def _leaves_of(one: Any) -> list[Any]:
+    import jax
+
+    return [leaf for leaf in jax.tree_util.tree_leaves(one) if hasattr(leaf, "dtype")]
+
+
+def _function(fun: Any) -> Any:
+    """The function that a partial is of."""
+    while isinstance(fun, functools.partial):
+        fun = fun.func
+    return fun
+
+
+def _already_given(fun: Any) -> tuple[list[str], set[str]]:
+    """What a partial has been given, as code, and what that imports."""
+    written = writes.Code()
+    given: list[str] = []
+    while isinstance(fun, functools.partial):
+        given = [*map(written.of, fun.args), *given]
+        given += [f"{name}={written.of(one)}" for name, one in fun.keywords.items()]
+        fun = fun.func
+    return given, written.imports
 
 
 def _kept(names: dict[str, Any]) -> list[tuple[str, Any]]:
@@ -281,26 +327,13 @@ def _options(info: Any) -> tuple[str, list[str]]:
         for name in ("static_argnums", "donate_argnums")
         if getattr(info, name)
     ]
-    written = _Code(short=True)
+    written = writes.Code(short=True)
     for name in ("in_shardings", "out_shardings"):
         leaves, tree = getattr(info, f"{name}_leaves"), getattr(info, f"{name}_treedef")
         if all(type(leaf).__name__ == "UnspecifiedValue" for leaf in leaves):
             continue
         said.append(f"{name}={written.of(jax.tree_util.tree_unflatten(tree, leaves))}")
     return ", ".join(said), sorted(written.imports - {"jax"})
-
-
-def _own(file: str) -> bool:
-    return not file.startswith("<") and not any(
-        part in file for part in ("site-packages", "dist-packages", f"{os.sep}lib{os.sep}python3")
-    )
-
-
-def _guarded(file: str) -> bool:
-    """Whether importing a script leaves out what it does as a program."""
-    with open(file, encoding="utf-8") as text:  # noqa: PTH123
-        body = ast.parse(text.read()).body
-    return any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in body)
 
 
 def _context() -> tuple[str, Any]:
@@ -356,165 +389,13 @@ def _explicit(mesh: Any) -> bool:
 
 def _argument(value: Any, asked: Any) -> dict[str, Any]:
     """An argument as the code that makes it, and the specs of its arrays; `asked` None: it is static."""
-    written = _Code()
+    written = writes.Code()
     return {
         "code": written.of(value),
         "imports": sorted(written.imports),
         "below": written.below,
         "specs": [] if asked is None else _placed(value, asked),
     }
-
-
-def _kind(value: Any) -> str:
-    """A type of numbers as code; empty for what is none."""
-    import jax
-    import numpy as np
-
-    if isinstance(value, np.dtype) and not jax.dtypes.issubdtype(value, jax.dtypes.extended):
-        return f"jax.numpy.dtype({str(value)!r})"
-    # That of jax, `jnp.float32`, is an object; objects of the user's may answer to any name.
-    is_type = isinstance(value, type) and issubclass(value, np.generic)
-    if is_type or type(value).__name__ == "_ScalarMeta":
-        return f"jax.numpy.{value.__name__}"
-    return ""
-
-
-class _Unwritten(TypeError):
-    def __init__(self, what: Any) -> None:
-        super().__init__(
-            f"its arguments hold a {what}, which cannot be written down: name what makes them, arg('module:function')"
-        )
-
-
-def _literal(value: Any) -> Any:
-    if value is None or type(value) in (bool, int, float, str):
-        return value
-    if type(value) is tuple:
-        return tuple(_literal(one) for one in value)
-    raise _Unwritten(type(value).__name__)
-
-
-class _Code:
-    """Trees of arrays as code."""
-
-    def __init__(self, short: bool = False) -> None:
-        self.imports: set[str] = set()
-        self.below = 2
-        self.short = short
-        """Whether what the code stands in imports the names of shardings."""
-
-    def of(self, value: Any) -> str:
-        import jax
-
-        if isinstance(value, jax.sharding.NamedSharding):
-            parts = ", ".join(repr(part) for part in value.spec)
-            self.imports.add("jax")
-            text = f"NamedSharding(mesh, PartitionSpec({parts}))"
-            return text if self.short else text.replace("Nam", "jax.sharding.Nam").replace("Par", "jax.sharding.Par")
-        if isinstance(value, jax.sharding.PartitionSpec):
-            self.imports.add("jax")
-            return f"jax.sharding.PartitionSpec({', '.join(map(repr, value))})"
-        if type(value).__name__ == "UnspecifiedValue":
-            return "None"
-        if isinstance(value, jax.sharding.Mesh):
-            return "mesh"  # the fixture's own, which what makes an argument is given
-        if (kind := _kind(value)) or isinstance(value, enum.Enum):
-            self.imports |= {"jax"} if kind else set()
-            return kind or f"{self.known(type(value))}.{value.name}"
-        if isinstance(value, dict):
-            inside = "{" + ", ".join(f"{_literal(key)!r}: {self.of(one)}" for key, one in value.items()) + "}"
-            return inside if type(value) is dict else f"{self.known(type(value))}({inside})"
-        if made is not None and (told := made.of(value)) is not None:
-            self.imports |= told[1]
-            return f"not_negative({told[0]})" if _never_negative(value) else str(told[0])
-        if isinstance(value, (jax.Array, jax.numpy.ndarray)) or hasattr(value, "__array__"):
-            return self.array(value)
-        if isinstance(value, tuple) and hasattr(value, "_fields"):
-            name = self.known(type(value))
-            return (
-                f"{name}(" + ", ".join(f"{key}={self.of(getattr(value, key))}" for key in value._fields) + ")"
-            )
-        if type(value) in (list, tuple):
-            inside = ", ".join(self.of(one) for one in value)
-            return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"
-        fields = getattr(type(value), "__dataclass_fields__", None)
-        if fields is not None and all(field.init for field in fields.values()):
-            given = ", ".join(f"{key}={self.of(getattr(value, key))}" for key in fields)
-            return f"{self.known(type(value))}({given})"
-        try:
-            return repr(_literal(value))
-        except _Unwritten:
-            return self.by_name(value)
-
-    def by_name(self, value: Any) -> str:
-        """What is written only as the name it is kept under, as a function is."""
-        kept = made.named(value, _own) if made is not None else None
-        if kept is None or not (module := self.module(kept[0])):
-            raise _Unwritten(type(value).__name__)
-        self.imports.add(module)
-        return f"{module}.{kept[1]}"
-
-    def known(self, kind: Any) -> str:
-        if "<" in kind.__qualname__:
-            raise _Unwritten(kind.__qualname__)
-        module = self.module(kind.__module__)
-        if not module:
-            raise _Unwritten(f"{kind.__qualname__} of a script that does its work when it is imported")
-        public = module.partition("._")[0]
-        if getattr(sys.modules.get(public), kind.__qualname__, None) is kind:
-            module = public
-        self.imports.add(module)
-        return f"{module}.{kind.__qualname__}"
-
-    def module(self, name: str) -> str:
-        """A module as another file imports it; empty for a script that runs when it is imported."""
-        if name != "__main__":
-            return name
-        file = getattr(sys.modules["__main__"], "__file__", None)
-        if not file or not _guarded(file):
-            return ""
-        return str(os.path.splitext(os.path.basename(file))[0])  # noqa: PTH119, PTH122
-
-    def given(self, name: str, value: Any) -> str:
-        """What a class was called with: as another argument, or by the name it is kept under."""
-        import jax
-
-        if type(value).__name__ == "Rngs":
-            self.imports.add("flax.nnx")
-            return "flax.nnx.Rngs(0)"
-        if isinstance(value, jax.Array) and "key" in name and value.shape == (2,):
-            self.imports.add("jax")
-            return "jax.random.PRNGKey(0)"
-        if type(value) in (list, tuple) and not hasattr(value, "_fields"):
-            inside = ", ".join(self.given("", one) for one in value)
-            return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"
-        return self.of(value)
-
-    def array(self, value: Any) -> str:
-        import jax
-        import numpy as np
-
-        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-            return f"keys({tuple(value.shape)!r})"
-        dtype = str(value.dtype)
-        if jax.dtypes.issubdtype(value.dtype, np.integer) and value.size:
-            high = int(value.max())
-            if tuple(value.shape) == ():
-                return f"number({high}, {dtype!r})"
-            self.below = max(self.below, high + 1)
-        elif jax.dtypes.issubdtype(value.dtype, np.floating) and value.size and float(value.min()) >= 0:
-            return f"positive({tuple(value.shape)!r}, {dtype!r})"
-        return f"array({tuple(value.shape)!r}, {dtype!r})"
-
-
-def _never_negative(tree: Any) -> bool:
-    """Whether no number of a tree is below 0, as in the second moments of an optimizer."""
-    import jax
-    import numpy as np
-
-    leaves = [leaf for leaf in jax.tree_util.tree_leaves(tree) if hasattr(leaf, "dtype") and leaf.size]
-    floats = [leaf for leaf in leaves if jax.dtypes.issubdtype(leaf.dtype, np.floating)]
-    return bool(floats) and all(float(leaf.min()) >= 0 for leaf in floats)
 
 
 def _placed(tree: Any, asked: Any = None) -> list[list[Any]]:

@@ -101,7 +101,8 @@ def _begin() -> None:
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=renew)
     if "SHARDLINT_RUN_RECORD" in os.environ:
-        _beside("recorded.py")["begin"](os.environ["SHARDLINT_RUN_RECORD"], _beside("made.py"))
+        begin = _beside("recorded.py")["begin"]
+        begin(os.environ["SHARDLINT_RUN_RECORD"], _beside("made.py"), _beside("written.py"))
     if "SHARDLINT_RUN_RAISED" in os.environ:
         _watch()
     if "SHARDLINT_RUN_STACKS" in os.environ:

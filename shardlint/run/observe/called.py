@@ -1,0 +1,86 @@
+"""What `eqx.filter_jit` and `nnx.jit` were called with, by the names of the user's function.
+
+Both hand `jax.jit` arguments of their own making, so that jax calls an array `dynamic['rest'][3]` or
+`model.states[0][3]`. The arrays in them are those of the user: each is known again when its program first runs.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import re
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from .sink import quiet, write
+
+_WRAPPED = ("dynamic_donate", "dynamic_nodonate", "dynamic")
+_STATES = re.compile(r"^(\w+)(\.states\[.*)$")
+_calls = threading.local()
+
+
+def watch(kind: Any) -> None:
+    """Remember the arguments of each call of a wrapper while it lasts."""
+    call = kind.__call__
+
+    @functools.wraps(call)
+    def called(self: Any, /, *args: Any, **kwargs: Any) -> Any:
+        calls = _calls.__dict__.setdefault("now", [])
+        calls.append((self, args, kwargs))
+        try:
+            return call(self, *args, **kwargs)
+        finally:
+            calls.pop()
+
+    kind.__call__ = called
+
+
+@quiet
+def note(known: dict[str, Any], args: Sequence[Any], lines: list[Any]) -> None:
+    """Write down what a program's arguments and results are called, where its names are none of the user's."""
+    calls, names = getattr(_calls, "now", None), known["arguments"]
+    if not calls or not any(_made_up(name) for name in names):
+        return
+    theirs = _theirs(*calls[-1])
+    found = {
+        name: theirs[id(one)]
+        for name, one in zip(names, args, strict=False)
+        if id(one) in theirs and _made_up(name)
+    }
+    # What goes in by a parameter comes out again in the same form, after the parameters that nnx returns first.
+    order = list(dict.fromkeys(match[1] for name in names if (match := _STATES.match(name))))
+    given = {}
+    for result in known["results"]:
+        match = re.match(r"^\[0\]\[(\d+)\](\.states\[.*)$", result)
+        if match and (parameters := _parameters(calls[-1][0])) and int(match[1]) < len(parameters):
+            name = parameters[int(match[1])]
+            if name in order and f"{name}{match[2]}" in found:
+                given[f"out{result}"] = found[f"{name}{match[2]}"]
+    if found:
+        write("named", name=known["name"], defined=known["defined"], lines=lines[:1], names={**found, **given})
+
+
+def _made_up(name: str) -> bool:
+    return name.startswith(_WRAPPED) or bool(_STATES.match(name))
+
+
+def _parameters(wrapper: Any) -> list[str]:
+    return list(inspect.signature(getattr(wrapper, "__wrapped__", wrapper)).parameters)
+
+
+def _theirs(wrapper: Any, args: Any, kwargs: Any) -> dict[int, str]:
+    """The path of each array by its identity; of one that comes by several the first."""
+    import jax
+
+    function = getattr(wrapper, "__wrapped__", wrapper)
+    signature = inspect.signature(function)
+    found: dict[int, str] = {}
+    for name, value in signature.bind_partial(*args, **kwargs).arguments.items():
+        for path, one in jax.tree_util.tree_flatten_with_path(value)[0]:
+            found.setdefault(id(one), name + jax.tree_util.keystr(path))
+    # What a method belongs to, or a closure of equinox's, comes with the function.
+    for path, one in jax.tree_util.tree_flatten_with_path(function)[0]:
+        if hasattr(one, "shape"):
+            found.setdefault(id(one), f"self{jax.tree_util.keystr(path)}")
+    return found

@@ -1,0 +1,92 @@
+"""Batches that every device gets whole, where their like is split."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events, array, first, line
+
+_BATCH = 2**14
+
+
+def batch_whole(events: Events, compiled: Sequence[Compiled], least: int) -> Iterator[Found]:
+    """Arguments from the host that every device gets whole, where another function gets their like split."""
+    split: dict[Any, dict[str, Any]] = {}
+    for one in events.of("ran"):
+        for leaf in one["taken"]:
+            if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"] and leaf["placed"]:
+                split.setdefault(_like(leaf), {**leaf, "by": one["name"], "at": one["defined"]})
+    told = set()
+    for one in events.of("ran"):
+        place = first(one["lines"])
+        if one["devices"] < 2 or not one["defined"] or one["moves"] or place in told:
+            continue
+        lost = [
+            leaf
+            for leaf in one["taken"]
+            if leaf["devices"] < 2
+            and not leaf["placed"]
+            and leaf["bytes"] >= min(least, _BATCH)
+            and split.get(_like(leaf), {"at": one["defined"]})["at"] != one["defined"]
+            and _whole(leaf, one, compiled)
+        ]
+        if lost:
+            told.add(place)
+            like = split[_like(lost[0])]
+            yield Found(
+                "replicated", one["name"], place,
+                f"every device gets {lost[0]['name']} {array(lost[0])} whole and does the same with it: "
+                f"{like['by']} gets {like['name']} as {like['spec']}",
+                tuple(f"{leaf['name']} {array(leaf)}" for leaf in lost),
+                f"place it first: jax.device_put(x, NamedSharding(mesh, {like['spec']}))",
+                sum(leaf["bytes"] for leaf in lost), code="SL235", see=(("defined", line(one["defined"])),),
+            )  # fmt: skip
+
+
+def _like(leaf: dict[str, Any]) -> Any:
+    """What two batches have in common: the argument, its type, and the shape of one example."""
+    return leaf["name"], leaf["dtype"], tuple(leaf["shape"][1:])
+
+
+def _whole(leaf: dict[str, Any], one: dict[str, Any], compiled: Sequence[Compiled]) -> bool:
+    """Whether a function, compiled, has an argument whole on every device."""
+    file, number, _ = one["defined"]
+    return any(
+        argument.where == leaf["name"] and argument.copies == each.partitions
+        for each in compiled
+        if each.partitions > 1 and each.function.line.file == file and each.function.line.line == number
+        for argument in each.arguments
+    )
+
+
+def last_batch_whole(events: Events) -> Iterator[Found]:
+    """Batches whose rows the devices do not divide, placed whole where the others of their function are split."""
+    ran = [one for one in events.of("ran") if one["devices"] > 1 and one["defined"] and one["work"]]
+    split: dict[Any, dict[str, Any]] = {}
+    for one in ran:
+        for leaf in one["taken"]:
+            if leaf["devices"] > 1 and leaf["held"] < leaf["bytes"] and leaf["placed"]:
+                split.setdefault((tuple(one["defined"]), *_like(leaf)), leaf)
+    told = set()
+    for one in ran:
+        for leaf in one["taken"]:
+            other = split.get((tuple(one["defined"]), *_like(leaf)))
+            if other is None or leaf["devices"] < 2 or leaf["held"] < leaf["bytes"] or leaf["bytes"] < _BATCH:
+                continue
+            parts = other["bytes"] // other["held"]
+            place = first(leaf["put"] or one["lines"])
+            if leaf["shape"][0] % parts == 0 or place in told:
+                continue
+            told.add(place)
+            yield Found(
+                "replicated", one["name"], place,
+                f"every device gets {leaf['name']} {array(leaf)} whole and does the same with it: {parts} devices do "
+                f"not divide its {leaf['shape'][0]} rows; other calls give it as {other['spec']}, and this one "
+                "compiles another program",
+                (f"{leaf['name']} {array(leaf)}",),
+                f"leave such a batch out, or fill it up to a multiple of {parts} rows and mask what was added",
+                leaf["bytes"], code="SL235", see=(("taken", first(one["lines"])), ("defined", line(one["defined"]))),
+            )  # fmt: skip

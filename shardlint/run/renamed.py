@@ -1,0 +1,74 @@
+"""The user's own names in findings about what `eqx.filter_jit` and `nnx.jit` compile."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from shardlint.run.dumps import Compiled
+from shardlint.run.findings import Found
+from shardlint.run.observed.events import Events
+
+
+class Renamed:
+    """What names that jax gave stand for, by function and, where no two functions differ, everywhere."""
+
+    def __init__(self, events: Events) -> None:
+        self._of: dict[tuple[str, str, int], dict[str, str]] = {}
+        self._called: dict[tuple[str, int], dict[str, str]] = {}
+        self._everywhere: dict[str, str] = {}
+        clash = set()
+        for one in events.of("named"):
+            file, line, _ = one["defined"] or ("", 0, "")
+            names = {str(old): str(new) for old, new in one["names"].items()}
+            self._of.setdefault((one["name"], file, line), {}).update(names)
+            for file, line, _ in one["lines"]:
+                self._called.setdefault((file, line), {}).update(names)
+            for old, new in names.items():
+                if self._everywhere.setdefault(old, new) != new:
+                    clash.add(old)
+        for old in clash:
+            del self._everywhere[old]
+
+    def found(self, one: Found) -> Found:
+        """A finding with the user's names."""
+        if not self._of:
+            return one
+        known = dict(self._everywhere)
+        lines = {(line.file, line.line) for line in (one.line, *(line for _, line in one.see))}
+        for (name, file, line), names in self._of.items():
+            if name == one.function or (file, line) in lines:
+                known.update(names)
+        for place in lines & set(self._called):
+            known.update(self._called[place])
+        to = _rename(known)
+        return replace(
+            one, message=to(one.message), arrays=tuple(map(to, one.arrays)), advice=to(one.advice)
+        )
+
+    def functions(self, functions: Iterable[Sequence[Compiled]]) -> list[list[Compiled]]:
+        """Functions, for reports, with the user's names for what they take and give."""
+        if not self._of:
+            return [list(each) for each in functions]
+        return [[self._compiled(one) for one in each] for each in functions]
+
+    def _compiled(self, one: Compiled) -> Compiled:
+        place = (one.function.name, one.function.line.file, one.function.line.line)
+        names = self._of.get(place) or self._called.get((one.function.call.file, one.function.call.line))
+        if not names:
+            return one
+        arrays = tuple(
+            replace(leaf, where=names.get(leaf.where, leaf.where), path=names.get(leaf.path, leaf.path))
+            for leaf in one.program.arrays
+        )
+        moved = tuple(replace(each, of=names.get(each.of, each.of)) for each in one.program.collectives)
+        return replace(one, program=replace(one.program, arrays=arrays, collectives=moved))
+
+
+def _rename(names: dict[str, str]) -> Callable[[str], str]:
+    if not names:
+        return lambda text: text
+    longest = sorted(names, key=len, reverse=True)
+    pattern = re.compile(rf"(?<![\w.])({'|'.join(map(re.escape, longest))})(?![\w\[])")
+    return lambda text: pattern.sub(lambda match: names[match[1]], text)

@@ -1,0 +1,188 @@
+"""Values of a program as code that makes the like of them: trees of arrays, Modules, configs, functions by name.
+
+Loaded by path beside `recorded.py`, in the program's own Python.
+"""
+
+from __future__ import annotations
+
+import ast
+import enum
+import os
+import sys
+from typing import Any
+
+made: Any = None
+"""What is known of the Modules that the program made (`made.py`); set by who records."""
+
+
+def own(file: str) -> bool:
+    """Whether a file is the user's, and of no installed package."""
+    return not file.startswith("<") and not any(
+        part in file for part in ("site-packages", "dist-packages", f"{os.sep}lib{os.sep}python3")
+    )
+
+
+def guarded(file: str) -> bool:
+    """Whether importing a script leaves out what it does as a program."""
+    with open(file, encoding="utf-8") as text:  # noqa: PTH123
+        body = ast.parse(text.read()).body
+    return any(isinstance(node, ast.If) and "__name__" in ast.unparse(node.test) for node in body)
+
+
+def _kind(value: Any) -> str:
+    """A type of numbers as code; empty for what is none."""
+    import jax
+    import numpy as np
+
+    if isinstance(value, np.dtype) and not jax.dtypes.issubdtype(value, jax.dtypes.extended):
+        return f"jax.numpy.dtype({str(value)!r})"
+    # That of jax, `jnp.float32`, is an object; objects of the user's may answer to any name.
+    is_type = isinstance(value, type) and issubclass(value, np.generic)
+    if is_type or type(value).__name__ == "_ScalarMeta":
+        return f"jax.numpy.{value.__name__}"
+    return ""
+
+
+class Unwritten(TypeError):
+    """There is no code for a value; the message says what it is."""
+
+    def __init__(self, what: Any) -> None:
+        super().__init__(
+            f"its arguments hold a {what}, which cannot be written down: name what makes them, arg('module:function')"
+        )
+
+
+def _literal(value: Any) -> Any:
+    if value is None or type(value) in (bool, int, float, str):
+        return value
+    if type(value) is tuple:
+        return tuple(_literal(one) for one in value)
+    raise Unwritten(type(value).__name__)
+
+
+class Code:
+    """Trees of arrays as code."""
+
+    def __init__(self, short: bool = False) -> None:
+        self.imports: set[str] = set()
+        self.below = 2
+        self.short = short
+        """Whether what the code stands in imports the names of shardings."""
+
+    def of(self, value: Any) -> str:
+        """The code of a value."""
+        import jax
+
+        if isinstance(value, jax.sharding.NamedSharding):
+            parts = ", ".join(repr(part) for part in value.spec)
+            self.imports.add("jax")
+            text = f"NamedSharding(mesh, PartitionSpec({parts}))"
+            return text if self.short else text.replace("Nam", "jax.sharding.Nam").replace("Par", "jax.sharding.Par")
+        if isinstance(value, jax.sharding.PartitionSpec):
+            self.imports.add("jax")
+            return f"jax.sharding.PartitionSpec({', '.join(map(repr, value))})"
+        if type(value).__name__ == "UnspecifiedValue":
+            return "None"
+        if isinstance(value, jax.sharding.Mesh):
+            return "mesh"  # the fixture's own, which what makes an argument is given
+        if (kind := _kind(value)) or isinstance(value, enum.Enum):
+            self.imports |= {"jax"} if kind else set()
+            return kind or f"{self.known(type(value))}.{value.name}"
+        if isinstance(value, dict):
+            inside = "{" + ", ".join(f"{_literal(key)!r}: {self.of(one)}" for key, one in value.items()) + "}"
+            return inside if type(value) is dict else f"{self.known(type(value))}({inside})"
+        if made is not None and (told := made.of(value)) is not None:
+            self.imports |= told[1]
+            return f"not_negative({told[0]})" if _never_negative(value) else str(told[0])
+        if isinstance(value, (jax.Array, jax.numpy.ndarray)) or hasattr(value, "__array__"):
+            return self.array(value)
+        if isinstance(value, tuple) and hasattr(value, "_fields"):
+            name = self.known(type(value))
+            return (
+                f"{name}(" + ", ".join(f"{key}={self.of(getattr(value, key))}" for key in value._fields) + ")"
+            )
+        if type(value) in (list, tuple):
+            inside = ", ".join(self.of(one) for one in value)
+            return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"
+        fields = getattr(type(value), "__dataclass_fields__", None)
+        if fields is not None and all(field.init for field in fields.values()):
+            given = ", ".join(f"{key}={self.of(getattr(value, key))}" for key in fields)
+            return f"{self.known(type(value))}({given})"
+        try:
+            return repr(_literal(value))
+        except Unwritten:
+            return self.by_name(value)
+
+    def by_name(self, value: Any) -> str:
+        """What is written only as the name it is kept under, as a function is."""
+        kept = made.named(value, own) if made is not None else None
+        if kept is None or not (module := self.module(kept[0])):
+            raise Unwritten(type(value).__name__)
+        self.imports.add(module)
+        return f"{module}.{kept[1]}"
+
+    def known(self, kind: Any) -> str:
+        """A class, by the module that has it for others."""
+        if "<" in kind.__qualname__:
+            raise Unwritten(kind.__qualname__)
+        module = self.module(kind.__module__)
+        if not module:
+            raise Unwritten(f"{kind.__qualname__} of a script that does its work when it is imported")
+        parts = module.split(".")
+        for public in (".".join(parts[:count]) for count in range(1, len(parts))):
+            if getattr(sys.modules.get(public), kind.__qualname__, None) is kind:
+                module = public
+                break
+        self.imports.add(module)
+        return f"{module}.{kind.__qualname__}"
+
+    def module(self, name: str) -> str:
+        """A module as another file imports it; empty for a script that runs when it is imported."""
+        if name != "__main__":
+            return name
+        file = getattr(sys.modules["__main__"], "__file__", None)
+        if not file or not guarded(file):
+            return ""
+        return str(os.path.splitext(os.path.basename(file))[0])  # noqa: PTH119, PTH122
+
+    def given(self, name: str, value: Any) -> str:
+        """What a class was called with: as another argument, or by the name it is kept under."""
+        import jax
+
+        if type(value).__name__ == "Rngs":
+            self.imports.add("flax.nnx")
+            return "flax.nnx.Rngs(0)"
+        if isinstance(value, jax.Array) and "key" in name and value.shape == (2,):
+            self.imports.add("jax")
+            return "jax.random.PRNGKey(0)"
+        if type(value) in (list, tuple) and not hasattr(value, "_fields"):
+            inside = ", ".join(self.given("", one) for one in value)
+            return f"[{inside}]" if type(value) is list else f"({inside}{',' if len(value) == 1 else ''})"
+        return self.of(value)
+
+    def array(self, value: Any) -> str:
+        """An array by its form; a counter by its value."""
+        import jax
+        import numpy as np
+
+        if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+            return f"keys({tuple(value.shape)!r})"
+        dtype = str(value.dtype)
+        if jax.dtypes.issubdtype(value.dtype, np.integer) and value.size:
+            high = int(value.max())
+            if tuple(value.shape) == ():
+                return f"number({high}, {dtype!r})"
+            self.below = max(self.below, high + 1)
+        elif jax.dtypes.issubdtype(value.dtype, np.floating) and value.size and float(value.min()) >= 0:
+            return f"positive({tuple(value.shape)!r}, {dtype!r})"
+        return f"array({tuple(value.shape)!r}, {dtype!r})"
+
+
+def _never_negative(tree: Any) -> bool:
+    """Whether no number of a tree is below 0, as in the second moments of an optimizer."""
+    import jax
+    import numpy as np
+
+    leaves = [leaf for leaf in jax.tree_util.tree_leaves(tree) if hasattr(leaf, "dtype") and leaf.size]
+    floats = [leaf for leaf in leaves if jax.dtypes.issubdtype(leaf.dtype, np.floating)]
+    return bool(floats) and all(float(leaf.min()) >= 0 for leaf in floats)
