@@ -714,7 +714,7 @@ def test_a_name_that_another_file_takes_is_an_obstacle(write: Write) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_an_obstacle(write: Write) -> None:
-    said = refused(write, "", **{"other.py": "from main import main\nwith mesh:\n    print(\n"})
+    said = refused(write, "", other="from main import main\nwith mesh:\n    print(\n")
     assert "other.py:1: it cannot be read as Python" in said and "too large" not in said
 
 
