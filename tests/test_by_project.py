@@ -252,3 +252,14 @@ def test_all_obstacles_of_a_joint_move(write: Write) -> None:
     for finding in findings:
         assert finding.obstacles is not None and len(finding.obstacles) == 5
         assert all(one.startswith("b.py:") for one in finding.obstacles)
+
+
+def test_a_reason_that_is_given_twice_is_told_once() -> None:
+    """By the plan for the project, with the statement, and by the finding of the same place."""
+    from shardlint.output.by_project import Group
+
+    class One:
+        obstacles = ("a.py:3: `with self.mesh:`: it is traced code", "a.py:3: it is traced code", "a.py:4: it is traced code")
+
+    group = Group(".", [One()])  # type: ignore[list-item]
+    assert group.obstacles == ["a.py:3: `with self.mesh:`: it is traced code", "a.py:4: it is traced code"]

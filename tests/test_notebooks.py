@@ -95,6 +95,18 @@ def test_a_fix_changes_only_the_lines_it_is_about(
     assert not any(outcome.changed for outcome in fix([root], OPTIONS, unsafe=True, write=True).fixed)
 
 
+def test_a_cell_that_is_indented_runs_in_ipython(write: Write) -> None:
+    """IPython takes the indentation of the first line away from all of them."""
+    body = "  x = jnp.ones(3)\n\n  !ls\n  for _ in range(2):\n    y = jax.tree_map(lambda x: x + 1, x)\n"
+    book = made(cell(HEAD), cell(body))
+    root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})
+    assert checked(root) == [("SL901", 2, 5, 9)]
+    before = (root / "book.ipynb").read_text()
+    fix([root], OPTIONS, unsafe=True, write=True)
+    assert (root / "book.ipynb").read_text() == before.replace("jax.tree_map(", "jax.tree.map(")
+    assert checked(root) == []
+
+
 def test_a_source_of_one_string_stays_one(write: Write) -> None:
     book = made(cell("import jax"), {**cell(""), "source": "y = jax.tree_map(abs, [1])\ny"})
     root = write({"book.ipynb": json.dumps(book, indent=1), "pyproject.toml": ""})

@@ -713,6 +713,11 @@ def test_a_name_that_another_file_takes_is_an_obstacle(write: Write) -> None:
     assert "another file takes it from this one" in said
 
 
+def test_a_file_that_cannot_be_read_is_an_obstacle(write: Write) -> None:
+    said = refused(write, "", other="from main import main\nwith mesh:\n    print(\n")
+    assert "other.py:1: it cannot be read as Python" in said and "too large" not in said
+
+
 def test_a_library_without_contexts_of_its_own(write: Write) -> None:
     said = refused(write, "\n    double = pjit(lambda x: 2 * x, in_shardings=P('data'))\n")
     assert "nothing in the program enters a mesh, so its callers decide" in said

@@ -191,6 +191,11 @@ class Project:
         """
         yield from self._read(self._near(path, self._whole(("holding", *texts)), joined), None, every=True)
 
+    def unread(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> list[Path]:
+        """The files of `holding` that cannot be read as Python."""
+        found = self._near(path, self._whole(("holding", *texts)), joined)
+        return [one for one in found if self.facts(one) is None]
+
     def is_test(self, path: Path) -> bool:
         """Whether a file is a test, by its name or a folder's."""
         parts, root = path.parts, self.root.parts

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from shardlint.output.printable import printable
+from shardlint.source.patterns import regex
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
 
 # So few are shown each in its place.
 _FEW = 3
+# The statement, in the reason that a plan gives; the finding at the same place may give the reason alone.
+_STATEMENT = regex(r"(?<=: )`with .*?:`: ")
 
 
 @dataclass
@@ -29,7 +32,9 @@ class Group:
     @property
     def obstacles(self) -> list[str]:
         """What keeps them from being fixed, each once."""
-        return list(dict.fromkeys(one for finding in self.found for one in finding.obstacles or ()))
+        found = dict.fromkeys(one for finding in self.found for one in finding.obstacles or ())
+        told = {_STATEMENT.sub("", one) for one in found if _STATEMENT.search(one)}
+        return [one for one in found if one not in told]
 
     def described(self) -> str:
         """What they are, in how many places, how many `fix` moves and what keeps the others."""

@@ -15,6 +15,7 @@ from shardlint.model.project import Project
 from shardlint.rewrite.align import aligned
 from shardlint.rewrite.edits import Layer, back, forward, together
 from shardlint.rewrite.line_length import configured_length
+from shardlint.rewrite.spacing import spaced
 from shardlint.rewrite.unused import dropped
 from shardlint.rewrite.wrap import line_length, wrapped
 from shardlint.rules_api.rule import Edit, Finding, Fix, Safety
@@ -250,7 +251,9 @@ def laid_out(before: Source, layer: Layer, length: int | None, like: str) -> lis
     for broken in wraps:
         text = broken.made(text)
     lined = aligned(before, layer, wraps, text)
-    return [layer, *wraps, *([lined] if lined.edits else [])]
+    layers = [layer, *wraps, *([lined] if lined.edits else [])]
+    empty = spaced(before, layer, layer.made(before.text)) if len(layers) == 1 else Layer(())
+    return [*layers, *([empty] if empty.edits else [])]
 
 
 def wanted(fix: Fix | None, unsafe: bool) -> bool:

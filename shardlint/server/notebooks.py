@@ -15,7 +15,7 @@ from lsprotocol import types as lsp
 from pygls import uris
 
 from shardlint.server.texts import Buffer, Encoding, changed, edits, offset, span
-from shardlint.source.magics import as_written
+from shardlint.source.magics import as_written, indent_of, indented
 from shardlint.source.notebook import BORDER, Notebook, notebook
 from shardlint.source.text import Source
 
@@ -59,6 +59,7 @@ class CellsBuffer(Buffer):
     def _within(self, index: int, at: int) -> int:
         """The character of a cell that a character of the text is; its end for one behind it."""
         line, column = self.source.position(at)
+        column += self._indented(line)
         starts, number = self.code[index].source.line_starts, line - self._firsts[index]
         if number >= len(starts):
             return len(self.code[index].source.text)
@@ -70,7 +71,12 @@ class CellsBuffer(Buffer):
         cell = self.code[index].source
         line, column = cell.position(offset(cell, place, encoding))
         number = self._firsts[index] + line - 1
-        return self.source.line_starts[number - 1] + min(column - 1, len(self.source.line(number)))
+        within = max(0, column - 1 - self._indented(number))
+        return self.source.line_starts[number - 1] + min(within, len(self.source.line(number)))
+
+    def _indented(self, line: int) -> int:
+        """By how much a line of the text is indented further in its cell."""
+        return self.source.indented(line) if isinstance(self.source, Notebook) else 0
 
     @cached_property
     def _firsts(self) -> list[int]:
@@ -82,7 +88,8 @@ class CellsBuffer(Buffer):
 
     def edits(self, after: str, encoding: Encoding) -> list[tuple[str, int | None, list[lsp.TextEdit]]]:
         """What makes the cells those of another text, by the documents that change."""
-        codes = map(as_written, BORDER.split(after))
+        parts = zip(BORDER.split(after), self.code, strict=True)
+        codes = [indented(as_written(part), indent_of(cell.source.text)) for part, cell in parts]
         return [
             (cell.uri, cell.version, edits(cell.source, code, encoding))
             for cell, code in zip(self.code, codes, strict=True)

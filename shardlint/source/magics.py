@@ -45,6 +45,23 @@ def as_written(text: str) -> str:
     return _GIVEN.sub(r"= \1", _PUT.sub(r"\1\2", text))
 
 
+def indent_of(code: str) -> str:
+    """What every line of a cell is indented by: IPython takes it away where the first one is."""
+    lines = [line for line in code.split("\n") if line.strip()]
+    indent = lines[0][: len(lines[0]) - len(lines[0].lstrip(" \t"))] if lines else ""
+    return indent if all(line.startswith(indent) for line in lines) else ""
+
+
+def unindented(code: str, indent: str) -> str:
+    """The code without it."""
+    return "\n".join(line.removeprefix(indent) for line in code.split("\n")) if indent else code
+
+
+def indented(code: str, indent: str) -> str:
+    """The code with it."""
+    return "\n".join(indent + line if line.strip() else line for line in code.split("\n")) if indent else code
+
+
 def _lines(lines: list[str]) -> list[str]:
     found = []
     state = _Open()

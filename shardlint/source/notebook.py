@@ -16,7 +16,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from shardlint.source.magics import as_python, as_written
+from shardlint.source.magics import as_python, as_written, indent_of, indented, unindented
 from shardlint.source.other import says_jupytext
 from shardlint.source.patterns import regex
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable
@@ -41,6 +41,11 @@ class Cell:
     end: int
     code: str
 
+    @cached_property
+    def indent(self) -> str:
+        """What all of its code is indented by, which IPython takes away."""
+        return indent_of(self.code)
+
 
 @dataclass(frozen=True, eq=False)
 class Notebook(Source):
@@ -59,7 +64,13 @@ class Notebook(Source):
         """The cell of a character, its line in the cell and its column."""
         line, column = self.position(offset)
         cell, within = self.of_line(line)
-        return cell, within, column
+        return cell, within, column + self.indented(line)
+
+    def indented(self, line: int) -> int:
+        """By how much a line of the text is indented further in its cell."""
+        index = bisect_right(self._first_lines, line) - 1
+        indent = self.cells[index].indent if index < len(self.cells) else ""
+        return len(indent) if indent and self.line(line).strip() else 0
 
     def of_line(self, line: int) -> tuple[int, int]:
         """The cell of a line, and the line in it."""
@@ -114,7 +125,7 @@ class Notebook(Source):
             raise Unreadable("the fixed text goes over the border of two cells")
         made, at = [], 0
         for cell, part in zip(self.cells, parts, strict=False):
-            code = as_written(part)
+            code = indented(as_written(part), cell.indent)
             if code != cell.code:
                 made += [self.raw[at : cell.start], _put_back(self, cell, code)]
                 at = cell.end
@@ -141,12 +152,15 @@ def notebook(path: Path, data: bytes) -> Notebook:
     except UnicodeDecodeError as error:
         raise Unreadable(f"the file is not a notebook: byte {error.start} is not UTF-8") from None
     cells = tuple(_blocks(raw) if path.suffix == ".md" else _cells(raw))
-    texts = [as_python(cell.code) for cell in cells]
+    texts = [as_python(unindented(cell.code, cell.indent)) for cell in cells]
     text = texts[0] if texts else ""
     for cell, part in zip(cells[1:], texts[1:], strict=True):
         text += f"\n# %% cell {cell.number}\n{part}"
-    parts = [as_written(part) for part in BORDER.split(text)]
-    exact = not cells or parts == [cell.code for cell in cells]
+    parts = list(map(as_written, BORDER.split(text)))
+    exact = not cells or (
+        len(parts) == len(cells)
+        and all(indented(part, cell.indent) == cell.code for part, cell in zip(parts, cells, strict=True))
+    )
     return Notebook(path, text, bom=bom, exact=exact, raw=raw, cells=cells)
 
 

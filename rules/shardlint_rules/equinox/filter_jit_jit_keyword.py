@@ -47,6 +47,7 @@ class FilterJitJitKeyword(Rule):
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"equinox": ">=0.11.5"}
     triggers = (Calls("equinox.filter_jit"),)
+    bound = True
     in_version_checks = False
     fixes = "both"
 

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from shardlint.model.evaluator.annotations import annotated
 from shardlint.model.mesh.meshes import SHARDINGS, leaves
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Parameter, Place, Value, options
+from shardlint.model.values import Api, CallResult, ClassValue, Constant, Parameter, Place, Value, options
 from shardlint.rules_api.site import Site
 from shardlint_rules.mesh.axis_types import behind
 
 PUT = "jax.device_put"
 _MAP = "jax.tree.map"
+_DEPTH = 4  # so many objects within objects are looked into
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,22 @@ def shardings(site: Site, target: ast.expr) -> list[Value]:
     """What a target may be: the leaves of a tree; for a parameter, what the calls that are seen give."""
     given = _from_a_map(site, target)
     value = site.value(given if given is not None else target)
-    return [one for option in options(value) for way in _ways(site, option) for one in leaves(way)]
+    found = [one for option in options(value) for way in _ways(site, option) for one in leaves(way)]
+    return [part for one in found for part in _held(site, one)]
+
+
+def _held(site: Site, value: Value, depth: int = _DEPTH) -> list[Value]:
+    """What an object of a class of the project holds, where that is what it is made with: a tree of shardings."""
+    if not isinstance(value, CallResult) or not isinstance(value.by, ClassValue) or value.call is None or not depth:
+        return [value]
+    evaluator, call = site.program.evaluator, value.call
+    if any(one.place.file.bindings(one.place.file.scope(one.node), name)
+           for one in evaluator.lineage(value.by) for name in ("__init__", "__new__")):  # fmt: skip
+        return [value]
+    given = [evaluator.value(place, call.environment) for place in (*call.positional, *call.keywords.values())]
+    parts = [part for one in given for leaf in leaves(one) if not isinstance(leaf, Constant)
+             for part in _held(site, leaf, depth - 1)]  # fmt: skip
+    return parts if parts and not call.open_positional and not call.open_keywords else [value]
 
 
 def _ways(site: Site, value: Value) -> list[Value]:

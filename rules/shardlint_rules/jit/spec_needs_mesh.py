@@ -16,6 +16,7 @@ from shardlint_rules.jit._block_ended import beside_block
 from shardlint_rules.jit._entered_beside import outside
 from shardlint_rules.jit._mesh_at_hand import about_meshes, entered_later, ignored_parameter, returns_spec
 from shardlint_rules.jit._mesh_meant import mesh_meant
+from shardlint_rules.jit._specs_with_mesh import with_mesh
 from shardlint_rules.jit._test_without_mesh import TESTS, calls_without_mesh
 from shardlint_rules.mesh.axis_types import CONSTRAINTS
 from shardlint_rules.mesh.given import SHARDED_JITS, TAKERS, Given, given, jitted
@@ -190,7 +191,7 @@ class SpecNeedsMesh(Rule):
                 f"the mesh is entered at line {later.line}, below",
                 f"On {on} this raises {error} unless a caller has entered a mesh: a spec alone does not say which.",
                 help=f"move it into the `with` at line {later.line}, or give it a NamedSharding",
-                fix=self._named(site, nodes, later.mesh) if later.mesh is not None else None,
+                fix=self._named(site, nodes, later.mesh)[0] if later.mesh is not None else None,
                 certainty=Certainty.POSSIBLE,
                 form="entered-below",
                 why=f"the same function enters a mesh at line {later.line}",
@@ -205,7 +206,7 @@ class SpecNeedsMesh(Rule):
             f"On {on} this raises {error} for whoever passes a mesh that is not in context too: a spec alone does not "
             "say which mesh.",
             help=f"write NamedSharding({parameter.name}, ...) where {parameter.name} is given",
-            fix=self._named(site, nodes, parameter.name) if parameter.always else None,
+            fix=self._named(site, nodes, parameter.name)[0] if parameter.always else None,
             certainty=Certainty.POSSIBLE,
             form="mesh-parameter",
             why=f"`{parameter.name}` is a parameter, and nothing that is seen enters it",
@@ -325,13 +326,15 @@ class SpecNeedsMesh(Rule):
         mesh = mesh_meant(site, entered.contexts if entered is not None else ())
         if mesh.name is None:
             return None, mesh.why
-        return self._named(site, [one.node for one in specs], mesh.name), ""
+        return self._named(site, [one.node for one in specs], mesh.name)
 
-    def _named(self, site: Site, nodes: list[ast.expr], mesh: str) -> Fix:
-        name, imports = site.spell("jax.sharding.NamedSharding")
-        written = {node: f"{name}({mesh}, {site.text(node)})" for node in nodes}
+    def _named(self, site: Site, nodes: list[ast.expr], mesh: str) -> tuple[Fix | None, str]:
+        found = with_mesh(site, nodes, mesh)
+        if isinstance(found, str):
+            return None, found
+        written, imports = found
         edits = [site.replace(node, text) for node, text in written.items()]
-        return site.fix(Safety.UNSAFE, f"write {written[nodes[0]]}", [*edits, *imports], _WHY)
+        return site.fix(Safety.UNSAFE, f"write {written[nodes[0]]}", [*edits, *imports], _WHY), ""
 
 
 def _arguments(site: Site) -> list[ast.expr]:

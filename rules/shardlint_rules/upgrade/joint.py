@@ -118,12 +118,11 @@ def _plan(site: Site) -> Plan:
     for file in site.program.project.holding(site.file.path, _WHERE, joined=True):
         if file is None:
             found.unsure = True
-            found.obstacles.append(
-                Obstacle(None, 0, "the project is too large to be searched for what reads it")
-            )
-            return found
+            continue
         part = parts[file.path] = _part(site, file)
         found.add(part.plan)
+    if found.unsure:
+        found.obstacles += _unseen(site)
     entering = [path for path in found.files if parts[path].blocks]
     made = {spot for part in parts.values() for spot in part.made}
     beside = {
@@ -141,6 +140,15 @@ def _plan(site: Site) -> Plan:
     if found.contexts and not site.allows("jax", _WARNS):
         found.obstacles.append(Obstacle(None, 0, f"on {site.release('jax')} `with mesh:` is not yet deprecated"))
     return found
+
+
+def _unseen(site: Site) -> Iterator[Obstacle]:
+    """What could not be searched, if anything."""
+    if site.program.project.too_large:
+        yield Obstacle(None, 0, "the project is too large to be searched for what reads it")
+    else:
+        for path in site.program.project.unread(site.file.path, _WHERE, joined=True):
+            yield Obstacle(path, 1, "it cannot be read as Python, and may enter or read a mesh")
 
 
 def _part(site: Site, file: FileFacts) -> _Part:

@@ -30,7 +30,7 @@ from shardlint_rules.equinox._shardings_inside.body import input_lines
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, sources
 from shardlint_rules.equinox._shardings_inside.layout import line_length
 from shardlint_rules.equinox._shardings_inside.outer_def import indent_of, results
-from shardlint_rules.equinox._shardings_inside.same_in_body import changes, makes_sharding
+from shardlint_rules.equinox._shardings_inside.same_in_body import changes, gives_the_same
 from shardlint_rules.equinox.wrapped import Definition, NotRewritten
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _check_shardings(site: Site, asked: Asked) -> None:
     """They must mean the same in the new function whenever it is traced."""
     for source in (*sources(asked.inputs), *sources(asked.outputs)):
         for part in ast.walk(source):
-            if isinstance(part, ast.Call) and not makes_sharding(site.value(part)):
+            if isinstance(part, ast.Call) and not gives_the_same(site, part):
                 raise NotRewritten(
                     f"`{site.text(part)}` would be called at every trace; give its result a name first"
                 )

@@ -6,12 +6,14 @@ import ast
 
 from shardlint.model.mesh.meshes import MESH_MAKERS, SHARDINGS
 from shardlint.model.reach import lookup
-from shardlint.model.values import CallResult, Value, options
+from shardlint.model.values import Api, CallResult, ClassValue, Value, options
 from shardlint.rules_api.site import Site
-from shardlint.syntax import Binding, Scope
+from shardlint.syntax import Binding, Scope, last_name
 from shardlint_rules.equinox.wrapped import Definition
 
 _MAKERS = (*SHARDINGS, *MESH_MAKERS, "jax.sharding.PartitionSpec")
+_HOLDERS = ("builtins.dict", "builtins.list", "builtins.tuple")
+_FIELDS = {"NamedTuple", "Module", "PyTreeNode", "dataclass"}
 _LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -20,7 +22,7 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
     for part in ast.walk(expression):
         if isinstance(part, ast.Await | ast.Yield | ast.YieldFrom | ast.NamedExpr):
             return f"`{site.text(expression)}` does more than name a sharding"
-        if isinstance(part, ast.Call) and not makes_sharding(site.value(part)):
+        if isinstance(part, ast.Call) and not gives_the_same(site, part):
             return f"`{site.text(part)}` would be called at every trace; give its result a name first"
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             problem = _name(site, part, expression, function)
@@ -29,9 +31,29 @@ def obstacle(site: Site, expression: ast.expr, function: Definition | ast.Lambda
     return None
 
 
-def makes_sharding(value: Value) -> bool:
-    """Calls that are cheap and the same whenever they run."""
-    return all(isinstance(option, CallResult) and option.api in _MAKERS for option in options(value))
+def gives_the_same(site: Site, call: ast.Call) -> bool:
+    """Calls that are cheap and give the same whenever they run: shardings, and what only holds its arguments."""
+    if all(isinstance(one, CallResult) and one.api in _MAKERS for one in options(site.value(call))):
+        return True
+    return all(_only_holds(site, one) for one in options(site.value(call.func)))
+
+
+def _only_holds(site: Site, callee: Value) -> bool:
+    if isinstance(callee, CallResult):
+        return callee.api == "collections.namedtuple"
+    if isinstance(callee, Api):
+        return callee.name in _HOLDERS
+    return isinstance(callee, ClassValue) and all(
+        _only_fields(one) for one in site.program.evaluator.lineage(callee)
+    )
+
+
+def _only_fields(one: ClassValue) -> bool:
+    """Whether a class leaves its making to a NamedTuple, a dataclass or a Module."""
+    said = [last_name(part.func if isinstance(part, ast.Call) else part) for part in one.node.decorator_list]
+    kinds = {last_name(base) for base in one.node.bases} | set(said)
+    own = {part.name for part in one.node.body if isinstance(part, ast.FunctionDef)}
+    return bool(kinds & _FIELDS) and not own & {"__init__", "__new__", "__post_init__", "__init_subclass__"}
 
 
 def _name(site: Site, name: ast.Name, expression: ast.expr, function: Definition | ast.Lambda) -> str | None:

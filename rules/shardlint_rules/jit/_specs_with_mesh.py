@@ -1,0 +1,46 @@
+"""A bare spec, or a tree of them behind a name, written with its mesh."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+
+from shardlint.model.mesh.meshes import is_spec
+from shardlint.model.values import Constant, Items, Table, Value, options
+from shardlint.rules_api.rule import Edit
+from shardlint.rules_api.site import Site
+
+
+def with_mesh(site: Site, nodes: Sequence[ast.expr], mesh: str) -> tuple[dict[ast.expr, str], list[Edit]] | str:
+    """What is written for each of the nodes, with the imports that it takes; or why nothing is."""
+    name, imports = site.spell("jax.sharding.NamedSharding")
+    edits = list(imports)
+    written = {}
+    for node in nodes:
+        text = site.text(node)
+        if not any(isinstance(one, Items | Table) for one in options(site.value(node))):
+            written[node] = f"{name}({mesh}, {text})"
+        elif not all(_only_specs(one) for one in options(site.value(node))):
+            return f"`{text}` holds more than specs"
+        else:
+            tree_map, more = site.spell(
+                "jax.tree.map" if site.allows("jax", ">=0.4.25") else "jax.tree_util.tree_map"
+            )
+            spec = next(one for one in _free() if one not in (mesh, name.partition(".")[0]))
+            written[node] = f"{tree_map}(lambda {spec}: {name}({mesh}, {spec}), {text})"
+            edits += more
+    return written, list(dict.fromkeys(edits))
+
+
+def _only_specs(value: Value) -> bool:
+    """Whether `jax.tree.map` comes to nothing but specs there: it leaves None alone."""
+    if isinstance(value, Items):
+        return not value.open and all(_only_specs(one) for one in (*value.items, *value.repeated))
+    if isinstance(value, Table):
+        return not value.open and all(_only_specs(one) for _, one in value.entries)
+    return is_spec(value) or value == Constant(None)
+
+
+def _free() -> Iterator[str]:
+    """Names for a spec."""
+    yield from ("spec", "one", "part")
