@@ -31,7 +31,7 @@ from shardlint.rules_api.rule import (
     Withs,
 )
 from shardlint.rules_api.site import Site
-from shardlint.source.screen import ANY, CALLING, LINE, TAKING, Screen, Texts
+from shardlint.source.screen import ANY, CALLING, EACH, LINE, NAMED, TAKING, Screen, Texts
 from shardlint.syntax import NOWHERE, FileFacts, last_name
 
 # Words that stand for a library name whose own last part is not in the text.
@@ -42,6 +42,8 @@ _WITH = "with"
 # Files that are looked into for the form of their statements import something.
 _IMPORT = "import"
 _IMPORTING = r"(?:import|from)\b"
+# Names that other libraries have too, though they do not look it.
+_COMMON = frozenset(("assert_equal",))
 # Triggers on a name, whatever it stands on.
 _ON_ANYTHING = (Methods, Attributes, Keywords, Imports)
 
@@ -58,6 +60,30 @@ class _When:
     """The texts of which one must stand in the same function; none: that says nothing."""
     module: str
     """What the project must import, or nothing."""
+    says: tuple[str, ...]
+    """Texts of which one must stand in the file or in one that runs with it; none: that says nothing."""
+    in_tests: bool
+    """Whether the file may be a test."""
+    evaluated: bool
+    """Whether what the word is tells: for a method, an attribute or a keyword it is the word alone."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What rules ask of the project that a file is in, before they are asked of the file."""
+
+    imports: Callable[[str], bool] = lambda module: True
+    """Whether the project imports a module."""
+    says: Callable[[tuple[str, ...]], bool] = lambda texts: True
+    """Whether the file, or one that runs with it, holds one of some texts."""
+    is_test: bool = False
+    """Whether the file is a test."""
+
+    def meets(self, when: _When) -> bool:
+        """Whether what must hold for a word beside its own file does."""
+        if self.is_test and not when.in_tests:
+            return False
+        return (not when.module or self.imports(when.module)) and (not when.says or self.says(when.says))
 
 
 @dataclass(frozen=True)
@@ -68,6 +94,8 @@ class Word:
     beside: tuple[str, ...]
     """The texts of which one must stand in the function around the word."""
     rules: frozenset[Rule]
+    evaluated: bool = True
+    """Whether any of them asks what the word is."""
 
 
 @dataclass
@@ -105,7 +133,15 @@ class RuleIndex:
                         near = _near(trigger, name, word)
                         texts = None if near is None else tuple(sorted(near))
                         for library in _libraries(trigger, name, word):
-                            when = _When(library, texts, _beside(trigger), rule.project)
+                            when = _When(
+                                library,
+                                texts,
+                                _beside(trigger),
+                                rule.project,
+                                rule.project_says,
+                                rule.in_tests,
+                                not isinstance(trigger, Methods | Attributes | Keywords),
+                            )
                             index.words.setdefault(word, {}).setdefault(when, set()).add(rule)
         return index
 
@@ -145,19 +181,22 @@ class RuleIndex:
         return Screen(words)
 
     def words_in(
-        self, hits: Iterable[str], data: bytes | Texts, imported: Callable[[str], bool]
+        self, hits: Iterable[str], data: bytes | Texts, around: Around = Around()
     ) -> tuple[Word, ...]:
         """The words of a file that may trigger, each for the rules whose own conditions the file meets.
 
-        So a rule finds the same alone and with all others. `imported` tells whether the project imports a module.
+        So a rule finds the same alone and with all others.
         """
         texts = Texts.of(data)
         found: dict[tuple[str, tuple[str, ...]], set[Rule]] = {}
+        evaluated: set[tuple[str, tuple[str, ...]]] = set()
         for word in hits:
             for when, rules in self.words.get(word, {}).items():
-                if texts.meet(when.library, when.near) and (not when.module or imported(when.module)):
+                if texts.meet(when.library, when.near) and around.meets(when):
                     found.setdefault((word, when.beside), set()).update(rules)
-        return tuple(Word(*key, frozenset(found[key])) for key in sorted(found))
+                    if when.evaluated:
+                        evaluated.add((word, when.beside))
+        return tuple(Word(*key, frozenset(found[key]), key in evaluated) for key in sorted(found))
 
 
 def screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> tuple[Screen, dict[str, Screen]]:
@@ -193,18 +232,32 @@ def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
 
 def _is_plain(word: str) -> bool:
     """Whether a word is one that people name all sorts of things by."""
-    return word not in ("jit", "pjit") and "_" not in word and sum(letter.isupper() for letter in word) < 2
+    if word in ("jit", "pjit"):
+        return False
+    return word in _COMMON or ("_" not in word and sum(letter.isupper() for letter in word) < 2)
+
+
+def _both(first: Iterable[bytes], second: Iterable[bytes]) -> set[bytes]:
+    """A text that stands where one of each does."""
+    return {EACH + b"\0".join(b"\x01".join(sorted(group)) for group in (first, second))}
 
 
 def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
     """What stands in a file besides a word when the name is used there; None where that says nothing."""
-    if isinstance(trigger, _ON_ANYTHING):
+    if isinstance(trigger, Imports):
         return {text.encode() for text in trigger.file_says} or None
+    if isinstance(trigger, _ON_ANYTHING):
+        says = {text.encode() for text in trigger.file_says}
+        keyword = isinstance(trigger, Keywords)
+        named = {f"{name}=".encode(), f"{name} =".encode()} if keyword else {f".{name}".encode()}
+        if says and all(one.startswith(tuple(named)) for one in says):
+            return says
+        return _both(named, says) if says else named
     if isinstance(trigger, Withs):
         # It says the word, or enters what a name stands for.
         first = f"[{name[0]}{name[0].upper()}]"
-        says = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
-        return {says.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
+        header = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
+        return {header.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
     if isinstance(trigger, Statements):
         return {CALLING + name.encode()}
     if isinstance(trigger, Lines):
@@ -215,6 +268,13 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
     if isinstance(trigger, Names):
         return None  # a module of the project may hand it on
     if isinstance(trigger, Calls):
+        library, _, _ = name.partition(".")
+        if _is_plain(word) and len(word) > 1 and library != "builtins" and "." in name:
+            if word in _COMMON:
+                named = {name.split(".")[-2].encode()}
+            else:
+                named = {NAMED + f"{library} {word}".encode()}
+            return _both(named, (text.encode() for text in trigger.file_says)) if trigger.file_says else named
         if trigger.file_says:
             return {text.encode() for text in trigger.file_says}
         last = name.rpartition(".")[2]
@@ -264,10 +324,13 @@ def sites(
         else:
             names.append(word)
     mentioned: dict[ast.AST, set[Rule]] = {}
-    for node, rules in _mentions(file, names, frozenset(chain(*index.names.values()))):
+    evaluated: set[ast.AST] = set()
+    for node, rules, is_evaluated in _mentions(file, names, frozenset(chain(*index.names.values()))):
         mentioned.setdefault(node, set()).update(rules)
+        if is_evaluated:
+            evaluated.add(node)
     for node, asking in mentioned.items():
-        for syntax, named, form, triggered in _at(program, file, node, index):
+        for syntax, named, form, triggered in _at(program, file, node, index, node in evaluated):
             for rule in triggered:
                 key = id(syntax), rule.code, 0 if form != "partial" else 1
                 # What is called says more than a keyword it is given.
@@ -327,7 +390,7 @@ def _is_near(file: FileFacts, rule: Rule, pattern: str) -> bool:
 
 def _mentions(
     file: FileFacts, words: Iterable[Word], following: frozenset[Rule]
-) -> Iterator[tuple[ast.AST, frozenset[Rule]]]:
+) -> Iterator[tuple[ast.AST, frozenset[Rule], bool]]:
     """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`).
 
     For the rules of `following` also mentions of what is taken from a module that one of the words names.
@@ -342,11 +405,11 @@ def _mentions(
         for node in (*found, *file.taken_from(word.word)):
             if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
                 continue
-            yield node, word.rules
+            yield node, word.rules, word.evaluated
             named = isinstance(node, ast.alias) and node.asname is None and node.name != word.word
             rules = word.rules & following if named else word.rules
             for alias in _aliases(file, node, named and bool(rules)):
-                more = Word(alias, beside, rules)
+                more = Word(alias, beside, rules, word.evaluated)
                 if more not in seen:
                     seen.add(more)
                     todo.append(more)
@@ -368,7 +431,9 @@ _Met = tuple[ast.AST, Api, Form, Iterable[Rule]]
 """What a mention triggers: the syntax, the library's name, the form, the rules."""
 
 
-def _at(program: Program, file: FileFacts, node: ast.AST, index: RuleIndex) -> Iterator[_Met]:
+def _at(
+    program: Program, file: FileFacts, node: ast.AST, index: RuleIndex, evaluated: bool
+) -> Iterator[_Met]:
     if isinstance(node, ast.arg):
         yield node, Api("", ""), "parameter", index.takes.get(node.arg, ())
         return
@@ -387,6 +452,8 @@ def _at(program: Program, file: FileFacts, node: ast.AST, index: RuleIndex) -> I
         return
     if isinstance(node, ast.Attribute) and (node.attr in index.methods or node.attr in index.attributes):
         yield from _on_a_value(program, file, node, index)
+    if not evaluated:
+        return
     for option in options(program.value(file, node)):
         for named in found_in(index.names, program, file, option) if index.names else ():
             yield node, named, "name", index.names[named.name]
@@ -404,11 +471,14 @@ def _at(program: Program, file: FileFacts, node: ast.AST, index: RuleIndex) -> I
 
 def _on_a_value(program: Program, file: FileFacts, node: ast.Attribute, index: RuleIndex) -> Iterator[_Met]:
     """Methods and attributes of what is no library."""
+    call = file.parent(node)
+    is_called = isinstance(call, ast.Call) and call.func is node
+    if not (is_called and node.attr in index.methods) and node.attr not in index.attributes:
+        return
     if any(isinstance(option, Api) for option in options(program.value(file, node))):
         return
     named = Api(node.attr, node.attr)
-    call = file.parent(node)
-    if isinstance(call, ast.Call) and call.func is node:
+    if isinstance(call, ast.Call) and is_called:
         yield call, named, "method", index.methods.get(node.attr, ())
     yield node, named, "attribute", index.attributes.get(node.attr, ())
 

@@ -11,7 +11,7 @@ from shardlint.config.certainty import Certainty, least
 from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
-from shardlint.engine.dispatch import RuleIndex, Word, sites, wanted
+from shardlint.engine.dispatch import Around, RuleIndex, Word, sites, wanted
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.suppressed import about, unsuppressed
 from shardlint.model import Program
@@ -238,9 +238,7 @@ class Checker:
         if ever or commented:
             hits = index.screen.hits(texts) if commented else index.screen.of(ever, texts)
         absolute = Path(real)
-        words = index.words_in(
-            hits, texts, lambda module: scope.program.project.imported(absolute, module)
-        )
+        words = index.words_in(hits, texts, _around(scope.program.project, absolute, texts)) if hits else ()
         found: list[Finding] = []
         faults: dict[str, Fault] = {}
         try:
@@ -363,6 +361,14 @@ class Checker:
             harm=FileNotParsed.harm,
         )  # fmt: skip
         return FileReport(path, source, [finding])
+
+
+def _around(project: Project, path: Path, own: Texts) -> Around:
+    return Around(
+        lambda module: project.imported(path, module),
+        lambda texts: any(own[text.encode()] for text in texts) or project.holds(path, *texts),
+        project.is_test(path),
+    )
 
 
 def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:

@@ -329,6 +329,10 @@ class Rule(ABC):
     triggers: ClassVar[tuple[Trigger, ...]] = ()
     project: ClassVar[str] = ""
     """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
+    project_says: ClassVar[tuple[str, ...]] = ()
+    """Texts of which one must stand in a file, or in one that runs with it, if the file is to be of interest."""
+    in_tests: ClassVar[bool] = True
+    """Whether it is asked in files that are tests, by their names or a folder's."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
     by_hand: ClassVar[str] = ""
     """Why findings without a fix have none, where they do not say it."""

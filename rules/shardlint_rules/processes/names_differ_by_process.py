@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.process.processes import SEVERAL_SAYS, asks_itself, guard, several
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -49,13 +49,13 @@ class NamesDifferByProcess(Rule):
     harm = Harm.SILENT
     likely = ("program",)
     triggers = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS),)
+    project_says = SEVERAL_SAYS
+    in_tests = False
     fixes = "none"
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an argument."""
-        if site.program.project.is_test(site.file.path):
-            return
         for node in self._asked(site):
             found = differing(site.program, Place(site.file, node))
             if found is not None and self._matters(site):
