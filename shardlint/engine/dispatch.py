@@ -239,7 +239,7 @@ def _is_plain(word: str) -> bool:
 
 def _both(first: Iterable[bytes], second: Iterable[bytes]) -> set[bytes]:
     """A text that stands where one of each does."""
-    return {EACH + b"\0".join(b"\x01".join(sorted(group)) for group in (first, second))}
+    return {EACH + b"\x02".join(b"\x03".join(sorted(group)) for group in (first, second))}
 
 
 def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:

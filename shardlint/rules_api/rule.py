@@ -35,6 +35,7 @@ __all__ = [
     "Trigger",
     "Uses",
     "Withs",
+    "on_lines",
 ]
 
 
@@ -170,6 +171,14 @@ class _Called:
         object.__setattr__(self, "file_says", file_says or function_says)
         object.__setattr__(self, "function_says", function_says)
         object.__setattr__(self, "at_module_level", at_module_level)
+
+
+def on_lines(pattern: str, *saying: str) -> str:
+    """A text for `file_says`: it stands in a file of which a line that holds one of `saying` matches a pattern.
+
+    From its beginning; blanks there may be passed over.
+    """
+    return "line:" + "\0".join(("", "\x01".join(saying), pattern))
 
 
 class Calls(_Called):

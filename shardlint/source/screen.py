@@ -47,11 +47,12 @@ see `_ASKED`."""
 # a line and a pattern of the line, with NULs between them.
 NAMES, CALLING, TAKING, LINE = b"names:", b"calling:", b"taking:", b"line:"
 # Stands before a word, and maybe a library and a blank: as a name that is imported or read of something, or of that
-# library. And before groups of texts, with NULs between them: of each, its texts with \x01 between them, one must
+# library. And before groups of texts, with \x02 between them: of each, its texts with \x03 between them, one must
 # stand there.
 NAMED, EACH = b"named:", b"each:"
 _FROM = regex(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
 _NAME = regex(rb"[A-Za-z_]\w*")
+_IMPORTED = regex(rb"import[ \t]*+(\((?:[^()#]|#[^\n]*)*+|(?:[^\n\\]|\\\r?\n?)*+)")
 _CHAIN = regex(rb"[A-Za-z_][\w.]*")
 # What is private, and the address of documentation.
 _UNASKED = (b"_", b"readthedocs")
@@ -67,13 +68,6 @@ def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
     """By module: the last part of its name, and the names it has."""
     entries = (entry.partition(b"=") for entry in text[len(NAMES) :].split(b";"))
     return {module: (module.rpartition(b".")[2], frozenset(names.split())) for module, _, names in entries}
-
-
-@lru_cache(maxsize=512)
-def _imported(word: bytes) -> re.Pattern[bytes]:
-    """A line that imports a name, also one of several lines."""
-    name = rb"\b" + re.escape(word) + rb"\b"
-    return re.compile(rb"import\b[^\n]*" + name + rb"|\n[\w, \t()]*" + name + rb"[\w, \t()]*(?:[#\n\r\\]|\Z)")
 
 
 @lru_cache(maxsize=64)
@@ -244,7 +238,12 @@ class Texts(dict[bytes, bool]):
             return True
         if self[b"import *"] and word in self.words:
             return True
-        return self[b"import"] and re.search(_imported(word), self.data) is not None
+        return word in self._imported
+
+    @cached_property
+    def _imported(self) -> set[bytes]:
+        """The identifiers in import statements."""
+        return words_of(b" ".join(_IMPORTED.findall(self.data)))
 
     def _members(self, library: bytes) -> set[bytes]:
         """What is read of a library, by the names that people give it and that the file does."""
@@ -261,8 +260,8 @@ class Texts(dict[bytes, bool]):
 
     def each(self, text: bytes) -> bool:
         """Whether of each group of texts one stands there."""
-        groups = text[len(EACH) :].split(b"\0")
-        return all(any(map(self.__getitem__, group.split(b"\x01"))) for group in groups)
+        groups = text[len(EACH) :].split(b"\x02")
+        return all(any(map(self.__getitem__, group.split(b"\x03"))) for group in groups)
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""
