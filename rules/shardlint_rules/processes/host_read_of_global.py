@@ -24,7 +24,10 @@ _READING = (*(f"numpy.{name}" for name in _NUMPY), "numpy.save", "jax.device_get
 _SECOND = ("numpy.save",)
 _METHODS = ("tolist", "__array__")
 # What stands in a file that gets at an array placed over devices, also where another module places it.
-_NEAR = ("jax", "jnp", "flax", "nnx", "shard", "Shard", "mesh", "Mesh", "device", "global", "distribut", "place")
+_NEAR = (
+    "jax", "jnp", "flax", "nnx", "shard", "Shard", "mesh", "Mesh", "device", "global_", "_global", "distribut",
+    "placed", "place_", "_place",
+)  # fmt: skip
 _LOOKS = ("addressable", "is_fully_replicated", "process_allgather")
 
 
