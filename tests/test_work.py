@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -12,14 +13,13 @@ from shardlint.config.certainty import Certainty
 from shardlint.engine.dispatch import Around, RuleIndex, sites, wanted
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
-from shardlint.model import project
 from shardlint.model.evaluator.evaluate import Evaluator
 from shardlint.rules_api.registry import entries, made
-from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule, on_lines
+from shardlint.rules_api.rule import Calls, Finding, Harm, Methods, Rule, Trigger, on_lines
 from shardlint.rules_api.site import Site
 from shardlint.source.screen import Texts
 from shardlint.source.text import Source
-from shardlint.syntax import FileFacts
+from shardlint.syntax import FileFacts, read_facts
 
 # What is in every scientific program, and has to do with no device.
 NUMPY = """
@@ -58,13 +58,11 @@ def total(x):
 def parsed(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """The files that were looked into, in order."""
     found: list[Path] = []
-    read = project.read_facts
-
     def noted(source: Source, path: Path) -> FileFacts:
         found.append(path)
-        return read(source, path)
+        return read_facts(source, path)
 
-    monkeypatch.setattr(project, "read_facts", noted)
+    monkeypatch.setattr("shardlint.model.project.read_facts", noted)
     return found
 
 
@@ -103,7 +101,7 @@ class _Probe(Rule):
     code = "XX1"
     name = "probe"
     harm = Harm.CRASH
-    triggers = (Methods("close"),)
+    triggers: ClassVar[tuple[Trigger, ...]] = (Methods("close"),)
     project_says = ("initialize",)
     in_tests = False
 

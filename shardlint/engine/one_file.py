@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from shardlint.config.certainty import Certainty, least
@@ -364,11 +365,10 @@ class Checker:
 
 
 def _around(project: Project, path: Path, own: Texts) -> Around:
-    return Around(
-        lambda module: project.imported(path, module),
-        lambda texts: any(own[text.encode()] for text in texts) or project.holds(path, *texts),
-        project.is_test(path),
-    )
+    def says(texts: tuple[str, ...]) -> bool:
+        return any(own[text.encode()] for text in texts) or project.holds(path, *texts)
+
+    return Around(cache(lambda module: project.imported(path, module)), cache(says), project.is_test(path))
 
 
 def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:

@@ -240,7 +240,10 @@ class Project:
 
     def _is_there(self, path: Path, question: Question, joined: bool = False) -> bool:
         found = self._whole(question)
-        return self.too_large or path in found or bool(self._near(path, found, joined))
+        if self.too_large or path in found:
+            return True
+        mask = self.together(path, joined) if found else 0
+        return any(self.graph.holds(mask, str(other)) for other in found)
 
     def _near(self, path: Path, found: list[Path], joined: bool = False) -> list[Path]:
         """Of some files those that run with one."""

@@ -70,6 +70,11 @@ def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
     return {module: (module.rpartition(b".")[2], frozenset(names.split())) for module, _, names in entries}
 
 
+@lru_cache(maxsize=1024)
+def _groups(text: bytes) -> list[list[bytes]]:
+    return [group.split(b"\x03") for group in text[len(EACH) :].split(b"\x02")]
+
+
 @lru_cache(maxsize=64)
 def _of_lines(text: bytes) -> tuple[re.Pattern[bytes] | None, tuple[bytes, ...], bytes]:
     near, saying, pattern = text[len(LINE) :].split(b"\0", 2)
@@ -260,8 +265,7 @@ class Texts(dict[bytes, bool]):
 
     def each(self, text: bytes) -> bool:
         """Whether of each group of texts one stands there."""
-        groups = text[len(EACH) :].split(b"\x02")
-        return all(any(map(self.__getitem__, group.split(b"\x03"))) for group in groups)
+        return all(any(map(self.__getitem__, group)) for group in _groups(text))
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""
