@@ -10,7 +10,8 @@ from typing import ClassVar
 import pytest
 
 from shardlint.config.certainty import Certainty
-from shardlint.engine.dispatch import Around, RuleIndex, sites, wanted
+from shardlint.engine.conditions import Around
+from shardlint.engine.dispatch import RuleIndex, sites, wanted
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options
 from shardlint.model.evaluator.evaluate import Evaluator

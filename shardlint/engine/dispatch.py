@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.config.targets import Targets
+from shardlint.engine.conditions import ANYWHERE, IMPORT, WITH, Around, When, conditions
 from shardlint.engine.named import found_in
 from shardlint.model import Program, api
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
@@ -31,59 +33,10 @@ from shardlint.rules_api.rule import (
     Withs,
 )
 from shardlint.rules_api.site import Site
-from shardlint.source.screen import ANY, CALLING, EACH, LINE, NAMED, TAKING, Screen, Texts
-from shardlint.syntax import NOWHERE, FileFacts, last_name
+from shardlint.source.screen import Screen, Texts
+from shardlint.syntax import FileFacts, last_name
 
-# Words that stand for a library name whose own last part is not in the text.
-_SPELLINGS: dict[str, set[str]] = {}
-for _written, _name in api.spellings():
-    _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
-_WITH = "with"
-# Files that are looked into for the form of their statements import something.
-_IMPORT = "import"
 _IMPORTING = r"(?:import|from)\b"
-# Names that other libraries have too, though they do not look it.
-_COMMON = frozenset(("assert_equal",))
-# Triggers on a name, whatever it stands on.
-_ON_ANYTHING = (Methods, Attributes, Keywords, Imports)
-
-
-@dataclass(frozen=True)
-class _When:
-    """What must hold for a word in a file to trigger a rule."""
-
-    library: str
-    """What the file must be about."""
-    near: tuple[bytes, ...] | None
-    """The texts of which one must stand in the file too; None: that says nothing."""
-    beside: tuple[str, ...]
-    """The texts of which one must stand in the same function; none: that says nothing."""
-    module: str
-    """What the project must import, or nothing."""
-    says: tuple[str, ...]
-    """Texts of which one must stand in the file or in one that runs with it; none: that says nothing."""
-    in_tests: bool
-    """Whether the file may be a test."""
-    evaluated: bool
-    """Whether what the word is tells: for a method, an attribute or a keyword it is the word alone."""
-
-
-@dataclass(frozen=True)
-class Around:
-    """What rules ask of the project that a file is in, before they are asked of the file."""
-
-    imports: Callable[[str], bool] = lambda module: True
-    """Whether the project imports a module."""
-    says: Callable[[tuple[str, ...]], bool] = lambda texts: True
-    """Whether the file, or one that runs with it, holds one of some texts."""
-    is_test: bool = False
-    """Whether the file is a test."""
-
-    def meets(self, when: _When) -> bool:
-        """Whether what must hold for a word beside its own file does."""
-        if self.is_test and not when.in_tests:
-            return False
-        return (not when.module or self.imports(when.module)) and (not when.says or self.says(when.says))
 
 
 @dataclass(frozen=True)
@@ -113,7 +66,7 @@ class RuleIndex:
     lines: dict[str, list[Rule]] = field(default_factory=dict)
     imports: dict[str, list[Rule]] = field(default_factory=dict)
     takes: dict[str, list[Rule]] = field(default_factory=dict)
-    words: dict[str, dict[_When, set[Rule]]] = field(default_factory=dict)
+    words: dict[str, dict[When, set[Rule]]] = field(default_factory=dict)
     """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""
     least: Certainty = Certainty.POSSIBLE
     """The least certainty of findings that are wanted."""
@@ -129,21 +82,15 @@ class RuleIndex:
                 table = index._table(trigger)
                 for name in trigger.names:
                     table.setdefault(name, []).append(rule)
-                    for word in _words(trigger, name):
-                        near = _near(trigger, name, word)
-                        texts = None if near is None else tuple(sorted(near))
-                        for library in _libraries(trigger, name, word):
-                            when = _When(
-                                library,
-                                texts,
-                                _beside(trigger),
-                                rule.project,
-                                rule.project_says,
-                                rule.in_tests,
-                                not isinstance(trigger, Methods | Attributes | Keywords),
-                            )
-                            index.words.setdefault(word, {}).setdefault(when, set()).add(rule)
+                    for word, when in conditions(rule, trigger, name):
+                        index.words.setdefault(word, {}).setdefault(when, set()).add(rule)
         return index
+
+    def to(self, least: Certainty) -> RuleIndex:
+        """The same for findings that are at least so sure."""
+        other = copy(self)
+        other.least = least
+        return other
 
     def _table(self, trigger: Trigger) -> dict[str, list[Rule]]:
         if isinstance(trigger, Methods):
@@ -181,7 +128,7 @@ class RuleIndex:
         return Screen(words)
 
     def words_in(
-        self, hits: Iterable[str], data: bytes | Texts, around: Around = Around()
+        self, hits: Iterable[str], data: bytes | Texts, around: Around = ANYWHERE
     ) -> tuple[Word, ...]:
         """The words of a file that may trigger, each for the rules whose own conditions the file meets.
 
@@ -220,93 +167,6 @@ def without_modules(rules: Collection[Rule]) -> dict[str, list[Rule]]:
     return {module: [rule for rule in rules if rule.project != module] for module in modules}
 
 
-def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
-    """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
-    if isinstance(trigger, Withs):
-        return (name,)
-    if isinstance(trigger, Statements | Lines | Takes):
-        return (ANY,)
-    anywhere = isinstance(trigger, (*_ON_ANYTHING, Names)) or not _is_plain(word)
-    return ("" if anywhere else name.partition(".")[0],)
-
-
-def _is_plain(word: str) -> bool:
-    """Whether a word is one that people name all sorts of things by."""
-    if word in ("jit", "pjit"):
-        return False
-    return word in _COMMON or ("_" not in word and sum(letter.isupper() for letter in word) < 2)
-
-
-def _both(first: Iterable[bytes], second: Iterable[bytes]) -> set[bytes]:
-    """A text that stands where one of each does."""
-    return {EACH + b"\x02".join(b"\x03".join(sorted(group)) for group in (first, second))}
-
-
-def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
-    """What stands in a file besides a word when the name is used there; None where that says nothing."""
-    if isinstance(trigger, Imports):
-        return {text.encode() for text in trigger.file_says} or None
-    if isinstance(trigger, _ON_ANYTHING):
-        says = {text.encode() for text in trigger.file_says}
-        keyword = isinstance(trigger, Keywords)
-        named = {f"{name}=".encode(), f"{name} =".encode()} if keyword else {f".{name}".encode()}
-        if says and all(one.startswith(tuple(named)) for one in says):
-            return says
-        return _both(named, says) if says else named
-    if isinstance(trigger, Withs):
-        # It says the word, or enters what a name stands for.
-        first = f"[{name[0]}{name[0].upper()}]"
-        header = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
-        return {header.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
-    if isinstance(trigger, Statements):
-        return {CALLING + name.encode()}
-    if isinstance(trigger, Lines):
-        saying = "\x01".join(trigger.saying)
-        return {LINE + b"\0".join(text.encode() for text in (trigger.file_says, saying, name))}
-    if isinstance(trigger, Takes):
-        return {TAKING + name.encode()}
-    if isinstance(trigger, Names):
-        return None  # a module of the project may hand it on
-    if isinstance(trigger, Calls):
-        library, _, _ = name.partition(".")
-        if _is_plain(word) and len(word) > 1 and library != "builtins" and "." in name:
-            if word in _COMMON:
-                named = {name.split(".")[-2].encode()}
-            else:
-                named = {NAMED + f"{library} {word}".encode()}
-            return _both(named, (text.encode() for text in trigger.file_says)) if trigger.file_says else named
-        if trigger.file_says:
-            return {text.encode() for text in trigger.file_says}
-        last = name.rpartition(".")[2]
-        # A short spelling (`P`) is in every file; as a name it was imported or is an attribute.
-        spelled = (last, f".{word}", f"import {word}", f", {word}\n", f", {word},", f" as {word}")
-        return {text.encode() for text in spelled} if word != last and len(word) < 4 else None
-    if trigger.file_says:
-        return {text.encode() for text in trigger.file_says}
-    module, _, last = name.removesuffix(".*").rpartition(".")
-    if not module:
-        return None
-    # `jax.tree_map` stands in few files, `tree_map` in every third.
-    own = module.rpartition(".")[2]
-    texts = [f"{own}.{last}", f"from {module} import", f"{own} as "]
-    return {text.encode() for text in (texts if own == module else [*texts, f"= {module}"])}
-
-
-def _beside(trigger: Trigger) -> tuple[str, ...]:
-    """What must stand in the function of a mention; nothing where that says nothing."""
-    if not isinstance(trigger, Calls | Methods | Attributes | Keywords):
-        return ()
-    return (NOWHERE,) if trigger.at_module_level else tuple(sorted(set(trigger.function_says)))
-
-
-def _words(trigger: Trigger, name: str) -> set[str]:
-    if isinstance(trigger, Withs | Statements | Lines | Imports):
-        return {_WITH if isinstance(trigger, Withs) else _IMPORT}
-    bare = name.removesuffix(".*")
-    words = {bare.rpartition(".")[2]}
-    return words | _SPELLINGS.get(bare, set()) if isinstance(trigger, Calls | Names) else words
-
-
 def sites(
     program: Program, file: FileFacts, index: RuleIndex, targets: Targets, words: Iterable[Word]
 ) -> Iterator[Site]:
@@ -314,10 +174,10 @@ def sites(
     found: dict[tuple[int, str, int], Site] = {}
     names = []
     for word in words:
-        if word.word == _IMPORT:
+        if word.word == IMPORT:
             for site in _stated(program, file, index, targets, word.rules):
                 found.setdefault((id(site.syntax), site.rule.code, 3), site)
-        elif word.word == _WITH:
+        elif word.word == WITH:
             for site in _entered(program, file, index, targets):
                 if site.rule in word.rules:
                     found.setdefault((id(site.syntax), site.rule.code, 2), site)
