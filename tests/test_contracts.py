@@ -54,7 +54,7 @@ def found(folder: Path, **declared: Any) -> set[str]:
     path.write_text(TEXT)
     rule = type("Declared", (Everywhere,), declared)()
     index = RuleIndex.of([rule])
-    words = index.words_in(sorted(index.screen.hits(TEXT.encode())), TEXT.encode(), lambda module: True)
+    words = index.words_in(sorted(index.screen.hits(TEXT.encode())), TEXT.encode())
     facts = read_facts(decode(path, TEXT.encode()), path)
     targets = Targets({"jax": Target((0, 12), "")})
     lines = TEXT.splitlines()

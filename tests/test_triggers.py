@@ -45,7 +45,7 @@ def test_attributes_and_keywords(tmp_path: Path) -> None:
     source = decode(path, TEXT.encode())
     index = RuleIndex.of([Probe()])
     assert set(index.screen.hits(TEXT.encode())) == {"buffers", "resources"}
-    words = index.words_in(["buffers", "resources"], TEXT.encode(), lambda module: True)
+    words = index.words_in(["buffers", "resources"], TEXT.encode())
     targets = Targets({"jax": Target((0, 12), "")})
     program = Program(tmp_path)
     found = [
@@ -96,7 +96,7 @@ def test_imports(tmp_path: Path) -> None:
     path.write_text(text)
     index = RuleIndex.of([Importing()])
     hits = index.screen.hits(text.encode())
-    words = index.words_in(hits, text.encode(), lambda module: True)
+    words = index.words_in(hits, text.encode())
     found = [
         (site.form, site.written)
         for site in sites(

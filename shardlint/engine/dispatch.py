@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.config.targets import Targets
+from shardlint.engine.conditions import ANYWHERE, IMPORT, WITH, Around, When, conditions
 from shardlint.engine.named import found_in
 from shardlint.model import Program, api
 from shardlint.model.values import Api, CallResult, Transformed, Value, options
@@ -31,33 +33,10 @@ from shardlint.rules_api.rule import (
     Withs,
 )
 from shardlint.rules_api.site import Site
-from shardlint.source.screen import ANY, CALLING, LINE, TAKING, Screen, Texts
-from shardlint.syntax import NOWHERE, FileFacts, last_name
+from shardlint.source.screen import Screen, Texts
+from shardlint.syntax import FileFacts, last_name
 
-# Words that stand for a library name whose own last part is not in the text.
-_SPELLINGS: dict[str, set[str]] = {}
-for _written, _name in api.spellings():
-    _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
-_WITH = "with"
-# Files that are looked into for the form of their statements import something.
-_IMPORT = "import"
 _IMPORTING = r"(?:import|from)\b"
-# Triggers on a name, whatever it stands on.
-_ON_ANYTHING = (Methods, Attributes, Keywords, Imports)
-
-
-@dataclass(frozen=True)
-class _When:
-    """What must hold for a word in a file to trigger a rule."""
-
-    library: str
-    """What the file must be about."""
-    near: tuple[bytes, ...] | None
-    """The texts of which one must stand in the file too; None: that says nothing."""
-    beside: tuple[str, ...]
-    """The texts of which one must stand in the same function; none: that says nothing."""
-    module: str
-    """What the project must import, or nothing."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +47,8 @@ class Word:
     beside: tuple[str, ...]
     """The texts of which one must stand in the function around the word."""
     rules: frozenset[Rule]
+    evaluated: bool = True
+    """Whether any of them asks what the word is."""
 
 
 @dataclass
@@ -85,7 +66,7 @@ class RuleIndex:
     lines: dict[str, list[Rule]] = field(default_factory=dict)
     imports: dict[str, list[Rule]] = field(default_factory=dict)
     takes: dict[str, list[Rule]] = field(default_factory=dict)
-    words: dict[str, dict[_When, set[Rule]]] = field(default_factory=dict)
+    words: dict[str, dict[When, set[Rule]]] = field(default_factory=dict)
     """Identifiers to look for, with the rules they are triggers of and when. A file without any needs no parse."""
     least: Certainty = Certainty.POSSIBLE
     """The least certainty of findings that are wanted."""
@@ -101,13 +82,15 @@ class RuleIndex:
                 table = index._table(trigger)
                 for name in trigger.names:
                     table.setdefault(name, []).append(rule)
-                    for word in _words(trigger, name):
-                        near = _near(trigger, name, word)
-                        texts = None if near is None else tuple(sorted(near))
-                        for library in _libraries(trigger, name, word):
-                            when = _When(library, texts, _beside(trigger), rule.project)
-                            index.words.setdefault(word, {}).setdefault(when, set()).add(rule)
+                    for word, when in conditions(rule, trigger, name):
+                        index.words.setdefault(word, {}).setdefault(when, set()).add(rule)
         return index
+
+    def to(self, least: Certainty) -> RuleIndex:
+        """The same for findings that are at least so sure."""
+        other = copy(self)
+        other.least = least
+        return other
 
     def _table(self, trigger: Trigger) -> dict[str, list[Rule]]:
         if isinstance(trigger, Methods):
@@ -145,19 +128,22 @@ class RuleIndex:
         return Screen(words)
 
     def words_in(
-        self, hits: Iterable[str], data: bytes | Texts, imported: Callable[[str], bool]
+        self, hits: Iterable[str], data: bytes | Texts, around: Around = ANYWHERE
     ) -> tuple[Word, ...]:
         """The words of a file that may trigger, each for the rules whose own conditions the file meets.
 
-        So a rule finds the same alone and with all others. `imported` tells whether the project imports a module.
+        So a rule finds the same alone and with all others.
         """
         texts = Texts.of(data)
         found: dict[tuple[str, tuple[str, ...]], set[Rule]] = {}
+        evaluated: set[tuple[str, tuple[str, ...]]] = set()
         for word in hits:
             for when, rules in self.words.get(word, {}).items():
-                if texts.meet(when.library, when.near) and (not when.module or imported(when.module)):
+                if texts.meet(when.library, when.near) and around.meets(when):
                     found.setdefault((word, when.beside), set()).update(rules)
-        return tuple(Word(*key, frozenset(found[key])) for key in sorted(found))
+                    if when.evaluated:
+                        evaluated.add((word, when.beside))
+        return tuple(Word(*key, frozenset(found[key]), key in evaluated) for key in sorted(found))
 
 
 def screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> tuple[Screen, dict[str, Screen]]:
@@ -181,72 +167,6 @@ def without_modules(rules: Collection[Rule]) -> dict[str, list[Rule]]:
     return {module: [rule for rule in rules if rule.project != module] for module in modules}
 
 
-def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
-    """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
-    if isinstance(trigger, Withs):
-        return (name,)
-    if isinstance(trigger, Statements | Lines | Takes):
-        return (ANY,)
-    anywhere = isinstance(trigger, (*_ON_ANYTHING, Names)) or not _is_plain(word)
-    return ("" if anywhere else name.partition(".")[0],)
-
-
-def _is_plain(word: str) -> bool:
-    """Whether a word is one that people name all sorts of things by."""
-    return word not in ("jit", "pjit") and "_" not in word and sum(letter.isupper() for letter in word) < 2
-
-
-def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
-    """What stands in a file besides a word when the name is used there; None where that says nothing."""
-    if isinstance(trigger, _ON_ANYTHING):
-        return {text.encode() for text in trigger.file_says} or None
-    if isinstance(trigger, Withs):
-        # It says the word, or enters what a name stands for.
-        first = f"[{name[0]}{name[0].upper()}]"
-        says = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
-        return {says.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
-    if isinstance(trigger, Statements):
-        return {CALLING + name.encode()}
-    if isinstance(trigger, Lines):
-        saying = "\x01".join(trigger.saying)
-        return {LINE + b"\0".join(text.encode() for text in (trigger.file_says, saying, name))}
-    if isinstance(trigger, Takes):
-        return {TAKING + name.encode()}
-    if isinstance(trigger, Names):
-        return None  # a module of the project may hand it on
-    if isinstance(trigger, Calls):
-        if trigger.file_says:
-            return {text.encode() for text in trigger.file_says}
-        last = name.rpartition(".")[2]
-        # A short spelling (`P`) is in every file; as a name it was imported or is an attribute.
-        spelled = (last, f".{word}", f"import {word}", f", {word}\n", f", {word},", f" as {word}")
-        return {text.encode() for text in spelled} if word != last and len(word) < 4 else None
-    if trigger.file_says:
-        return {text.encode() for text in trigger.file_says}
-    module, _, last = name.removesuffix(".*").rpartition(".")
-    if not module:
-        return None
-    # `jax.tree_map` stands in few files, `tree_map` in every third.
-    own = module.rpartition(".")[2]
-    texts = [f"{own}.{last}", f"from {module} import", f"{own} as "]
-    return {text.encode() for text in (texts if own == module else [*texts, f"= {module}"])}
-
-
-def _beside(trigger: Trigger) -> tuple[str, ...]:
-    """What must stand in the function of a mention; nothing where that says nothing."""
-    if not isinstance(trigger, Calls | Methods | Attributes | Keywords):
-        return ()
-    return (NOWHERE,) if trigger.at_module_level else tuple(sorted(set(trigger.function_says)))
-
-
-def _words(trigger: Trigger, name: str) -> set[str]:
-    if isinstance(trigger, Withs | Statements | Lines | Imports):
-        return {_WITH if isinstance(trigger, Withs) else _IMPORT}
-    bare = name.removesuffix(".*")
-    words = {bare.rpartition(".")[2]}
-    return words | _SPELLINGS.get(bare, set()) if isinstance(trigger, Calls | Names) else words
-
-
 def sites(
     program: Program, file: FileFacts, index: RuleIndex, targets: Targets, words: Iterable[Word]
 ) -> Iterator[Site]:
@@ -254,20 +174,23 @@ def sites(
     found: dict[tuple[int, str, int], Site] = {}
     names = []
     for word in words:
-        if word.word == _IMPORT:
+        if word.word == IMPORT:
             for site in _stated(program, file, index, targets, word.rules):
                 found.setdefault((id(site.syntax), site.rule.code, 3), site)
-        elif word.word == _WITH:
+        elif word.word == WITH:
             for site in _entered(program, file, index, targets):
                 if site.rule in word.rules:
                     found.setdefault((id(site.syntax), site.rule.code, 2), site)
         else:
             names.append(word)
     mentioned: dict[ast.AST, set[Rule]] = {}
-    for node, rules in _mentions(file, names, frozenset(chain(*index.names.values()))):
+    evaluated: set[ast.AST] = set()
+    for node, rules, is_evaluated in _mentions(file, names, frozenset(chain(*index.names.values()))):
         mentioned.setdefault(node, set()).update(rules)
+        if is_evaluated:
+            evaluated.add(node)
     for node, asking in mentioned.items():
-        for syntax, named, form, triggered in _at(program, file, node, index):
+        for syntax, named, form, triggered in _at(program, file, node, index, node in evaluated):
             for rule in triggered:
                 key = id(syntax), rule.code, 0 if form != "partial" else 1
                 # What is called says more than a keyword it is given.
@@ -327,7 +250,7 @@ def _is_near(file: FileFacts, rule: Rule, pattern: str) -> bool:
 
 def _mentions(
     file: FileFacts, words: Iterable[Word], following: frozenset[Rule]
-) -> Iterator[tuple[ast.AST, frozenset[Rule]]]:
+) -> Iterator[tuple[ast.AST, frozenset[Rule], bool]]:
     """Mentions of the words, and of the local names that stand for them (`import ... as P`, `P = PartitionSpec`).
 
     For the rules of `following` also mentions of what is taken from a module that one of the words names.
@@ -342,11 +265,11 @@ def _mentions(
         for node in (*found, *file.taken_from(word.word)):
             if not isinstance(node, ast.alias) and not file.stands_by(node, beside):
                 continue
-            yield node, word.rules
+            yield node, word.rules, word.evaluated
             named = isinstance(node, ast.alias) and node.asname is None and node.name != word.word
             rules = word.rules & following if named else word.rules
             for alias in _aliases(file, node, named and bool(rules)):
-                more = Word(alias, beside, rules)
+                more = Word(alias, beside, rules, word.evaluated)
                 if more not in seen:
                     seen.add(more)
                     todo.append(more)
@@ -368,7 +291,9 @@ _Met = tuple[ast.AST, Api, Form, Iterable[Rule]]
 """What a mention triggers: the syntax, the library's name, the form, the rules."""
 
 
-def _at(program: Program, file: FileFacts, node: ast.AST, index: RuleIndex) -> Iterator[_Met]:
+def _at(
+    program: Program, file: FileFacts, node: ast.AST, index: RuleIndex, evaluated: bool
+) -> Iterator[_Met]:
     if isinstance(node, ast.arg):
         yield node, Api("", ""), "parameter", index.takes.get(node.arg, ())
         return
@@ -387,6 +312,8 @@ def _at(program: Program, file: FileFacts, node: ast.AST, index: RuleIndex) -> I
         return
     if isinstance(node, ast.Attribute) and (node.attr in index.methods or node.attr in index.attributes):
         yield from _on_a_value(program, file, node, index)
+    if not evaluated:
+        return
     for option in options(program.value(file, node)):
         for named in found_in(index.names, program, file, option) if index.names else ():
             yield node, named, "name", index.names[named.name]
@@ -404,11 +331,14 @@ def _at(program: Program, file: FileFacts, node: ast.AST, index: RuleIndex) -> I
 
 def _on_a_value(program: Program, file: FileFacts, node: ast.Attribute, index: RuleIndex) -> Iterator[_Met]:
     """Methods and attributes of what is no library."""
+    call = file.parent(node)
+    is_called = isinstance(call, ast.Call) and call.func is node
+    if not (is_called and node.attr in index.methods) and node.attr not in index.attributes:
+        return
     if any(isinstance(option, Api) for option in options(program.value(file, node))):
         return
     named = Api(node.attr, node.attr)
-    call = file.parent(node)
-    if isinstance(call, ast.Call) and call.func is node:
+    if isinstance(call, ast.Call) and is_called:
         yield call, named, "method", index.methods.get(node.attr, ())
     yield node, named, "attribute", index.attributes.get(node.attr, ())
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 
 from shardlint.config.certainty import Certainty, least
 from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
+from shardlint.engine.conditions import Around
 from shardlint.engine.dispatch import RuleIndex, Word, sites, wanted
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.suppressed import about, unsuppressed
@@ -48,7 +50,8 @@ class _Scope:
     """Of the rules that run."""
     reported: frozenset[str]
     """Of those whose findings are asked for."""
-    index: RuleIndex
+    index: Callable[[], RuleIndex]
+    """Of all of them; files that say nothing of shardlint itself have no use for it."""
     ever: RuleIndex
     """Of what may trigger on other releases too."""
     wanted: RuleIndex
@@ -192,7 +195,7 @@ class Checker:
             settings,
             frozenset(rule.code for rule in rules),
             reported,
-            self._index(rules, settings),
+            lambda: self._index(rules, settings),
             self._index([rule for rule in ever if wanted(rule, sure)], settings),
             self._index(asked, settings, sure),
             targets,
@@ -209,7 +212,8 @@ class Checker:
         if key not in _INDICES:
             if len(_INDICES) >= _MOST_INDICES:
                 _INDICES.clear()
-            _INDICES[key] = RuleIndex.of(tuple(rules), sure, own)
+            same = [one for other, one in _INDICES.items() if (other[0], other[2]) == (key[0], key[2])]
+            _INDICES[key] = same[0].to(sure) if same else RuleIndex.of(tuple(rules), sure, own)
         return _INDICES[key]
 
     def check_file(self, path: Path, data: bytes | None = None) -> Outcome:
@@ -228,7 +232,7 @@ class Checker:
             return self._not_read(scope, path, str(error))
         # A finding that is not sure enough to be reported still makes its suppression a used one.
         commented = b"shardlint:" in python
-        index = scope.index if commented else scope.wanted
+        index = scope.index() if commented else scope.wanted
         with timed("screening"):
             texts = Texts(python)
             ever = scope.ever.screen.hits(texts)
@@ -238,9 +242,7 @@ class Checker:
         if ever or commented:
             hits = index.screen.hits(texts) if commented else index.screen.of(ever, texts)
         absolute = Path(real)
-        words = index.words_in(
-            hits, texts, lambda module: scope.program.project.imported(absolute, module)
-        )
+        words = index.words_in(hits, texts, _around(scope.program.project, absolute, texts)) if hits else ()
         found: list[Finding] = []
         faults: dict[str, Fault] = {}
         try:
@@ -363,6 +365,13 @@ class Checker:
             harm=FileNotParsed.harm,
         )  # fmt: skip
         return FileReport(path, source, [finding])
+
+
+def _around(project: Project, path: Path, own: Texts) -> Around:
+    def says(texts: tuple[str, ...]) -> bool:
+        return any(own[text.encode()] for text in texts) or project.holds(path, *texts)
+
+    return Around(cache(lambda module: project.imported(path, module)), cache(says), project.is_test(path))
 
 
 def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bool:

@@ -30,6 +30,8 @@ _SEARCH_FILES = 60
 # where there are many files to be read for each search.
 _SEARCHES_BEFORE_INDEX = 24
 _READS_BEFORE_INDEX = 10_000
+# What files hold is kept up to this many bytes: a project is searched dozens of times.
+_KEPT_TEXTS = 24_000_000
 _WORD = regex(r"[A-Za-z_][A-Za-z0-9_]*")
 # What an index of words answers, and of that what the words alone do not decide.
 _BY_WORDS = ("named", "starred", "attribute", "anywhere", "imported")
@@ -58,6 +60,7 @@ class Project:
         self._facts: dict[Path, FileFacts | None] = {}
         self._tops: dict[Path, Path] = {}
         self._code: dict[Path, bytes] = {}
+        self._room = _KEPT_TEXTS
         self._searches = self._reads = self._before_weighing = 0
         self.needs = Needs()
         self.answers: dict[Question, list[Path]] = {}
@@ -157,8 +160,9 @@ class Project:
                 code = program(path, path.read_bytes()) or b""
             except OSError:
                 code = b""
-            if path.suffix in NOTEBOOKS:  # their code is a small part, and hard to get at
+            if path.suffix in NOTEBOOKS or len(code) < self._room:  # code of notebooks is hard to get at
                 self._code[path] = code
+                self._room -= len(code)
         return code
 
     def importing(self, path: Path, name: str, every: bool = False) -> Iterator[FileFacts | None]:
@@ -241,7 +245,10 @@ class Project:
 
     def _is_there(self, path: Path, question: Question, joined: bool = False) -> bool:
         found = self._whole(question)
-        return self.too_large or path in found or bool(self._near(path, found, joined))
+        if self.too_large or path in found:
+            return True
+        mask = self.together(path, joined) if found else 0
+        return any(self.graph.holds(mask, str(other)) for other in found)
 
     def _near(self, path: Path, found: list[Path], joined: bool = False) -> list[Path]:
         """Of some files those that run with one."""

@@ -35,6 +35,7 @@ __all__ = [
     "Trigger",
     "Uses",
     "Withs",
+    "on_lines",
 ]
 
 
@@ -170,6 +171,14 @@ class _Called:
         object.__setattr__(self, "file_says", file_says or function_says)
         object.__setattr__(self, "function_says", function_says)
         object.__setattr__(self, "at_module_level", at_module_level)
+
+
+def on_lines(pattern: str, *saying: str) -> str:
+    """A text for `file_says`: it stands in a file of which a line that holds one of `saying` matches a pattern.
+
+    From its beginning; blanks there may be passed over.
+    """
+    return "line:" + "\0".join(("", "\x01".join(saying), pattern))
 
 
 class Calls(_Called):
@@ -329,6 +338,10 @@ class Rule(ABC):
     triggers: ClassVar[tuple[Trigger, ...]] = ()
     project: ClassVar[str] = ""
     """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
+    project_says: ClassVar[tuple[str, ...]] = ()
+    """Texts of which one must stand in a file, or in one that runs with it, if the file is to be of interest."""
+    in_tests: ClassVar[bool] = True
+    """Whether it is asked in files that are tests, by their names or a folder's."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"
     by_hand: ClassVar[str] = ""
     """Why findings without a fix have none, where they do not say it."""

@@ -46,8 +46,18 @@ see `_ASKED`."""
 # (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; a pattern of the file, texts of
 # a line and a pattern of the line, with NULs between them.
 NAMES, CALLING, TAKING, LINE = b"names:", b"calling:", b"taking:", b"line:"
+# Stands before a word, and maybe a library and a blank: as a name that is imported or read of something, or of that
+# library. And before groups of texts, with \x02 between them: of each, its texts with \x03 between them, one must
+# stand there.
+NAMED, EACH = b"named:", b"each:"
 _FROM = regex(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
 _NAME = regex(rb"[A-Za-z_]\w*")
+_IMPORTED = regex(rb"import[ \t]*+(\((?:[^()#]|#[^\n]*)*+|(?:[^\n\\]|\\\r?\n?)*+)")
+_CHAIN = regex(rb"[A-Za-z_][\w.]*")
+# What is private, and the address of documentation.
+_UNASKED = (b"_", b"readthedocs")
+# Libraries whose functions have names that methods and other libraries have too.
+_CALLED_SO = {b"numpy": (b"numpy", b"np", b"onp", b"_np")}
 # Patterns that begin with a letter of their own are some ten times faster than those that begin with a boundary.
 _CALLED = regex(rb"\n[ \t]*+(?:\w++\.)*+(\w++)\(")
 _HEADER = regex(rb"def\s++\w++\s*+\(((?:[^()]++|\((?:[^()]++|\([^()]*+\))*+\))*+)")
@@ -58,6 +68,11 @@ def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
     """By module: the last part of its name, and the names it has."""
     entries = (entry.partition(b"=") for entry in text[len(NAMES) :].split(b";"))
     return {module: (module.rpartition(b".")[2], frozenset(names.split())) for module, _, names in entries}
+
+
+@lru_cache(maxsize=1024)
+def _groups(text: bytes) -> list[list[bytes]]:
+    return [group.split(b"\x03") for group in text[len(EACH) :].split(b"\x02")]
 
 
 @lru_cache(maxsize=64)
@@ -136,6 +151,7 @@ class Texts(dict[bytes, bool]):
 
     def __init__(self, data: bytes) -> None:
         self.data = data
+        self._known_members: dict[bytes, set[bytes]] = {}
 
     @classmethod
     def of(cls, data: bytes | Texts) -> Texts:
@@ -186,14 +202,16 @@ class Texts(dict[bytes, bool]):
         for module, (last, names) in known.items():
             for at in _ends(data, module + b".") if last in words else ():
                 found = _NAME.match(data, at)
-                if found is not None and found[0] not in names:
+                if found is not None and found[0] not in names and not found[0].startswith(_UNASKED):
                     return True
         for found in _FROM.finditer(data):
             if found[1] in known:
                 names = known[found[1]][1]
                 taken = re.sub(rb"#[^\n]*", b"", found[2]).strip(b"() \n\\").split(b",")
                 if any(
-                    one.split()[0] not in names for one in taken if one.split() and one.split()[0] != b"*"
+                    one.split()[0] not in names and not one.strip().startswith(_UNASKED)
+                    for one in taken
+                    if one.split() and one.split()[0] != b"*"
                 ):
                     return True
         return False
@@ -215,6 +233,40 @@ class Texts(dict[bytes, bool]):
             near is None or near.search(self.data) is not None
         )
 
+    def named(self, text: bytes) -> bool:
+        """Whether a word stands after a dot or where a name is imported; may be said of a line of prose."""
+        library, _, word = text[len(NAMED) :].rpartition(b" ")
+        if library in _CALLED_SO:
+            if word in self._members(library):
+                return True
+        elif self[b"." + word]:
+            return True
+        if self[b"import *"] and word in self.words:
+            return True
+        return word in self._imported
+
+    @cached_property
+    def _imported(self) -> set[bytes]:
+        """The identifiers in import statements."""
+        return words_of(b" ".join(_IMPORTED.findall(self.data)))
+
+    def _members(self, library: bytes) -> set[bytes]:
+        """What is read of a library, by the names that people give it and that the file does."""
+        if library not in self._known_members:
+            called = {*_CALLED_SO[library], *re.findall(rb"import " + library + rb" as (\w+)", self.data)}
+            found: set[bytes] = set()
+            for name in called:
+                for end in _ends(self.data, name + b"."):
+                    chain = _CHAIN.match(self.data, end)
+                    if chain is not None:
+                        found.update(chain[0].split(b"."))
+            self._known_members[library] = found
+        return self._known_members[library]
+
+    def each(self, text: bytes) -> bool:
+        """Whether of each group of texts one stands there."""
+        return all(any(map(self.__getitem__, group)) for group in _groups(text))
+
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""
         about = self._about_any if library == ANY else library not in _MENTIONS or self.mention(library)
@@ -229,4 +281,11 @@ class Texts(dict[bytes, bool]):
         return any(map(self.__getitem__, _MENTIONS[library]))
 
 
-_ASKED = {NAMES: Texts.names_another, CALLING: Texts.calling, TAKING: Texts.taking, LINE: Texts.line}
+_ASKED = {
+    NAMES: Texts.names_another,
+    CALLING: Texts.calling,
+    TAKING: Texts.taking,
+    LINE: Texts.line,
+    NAMED: Texts.named,
+    EACH: Texts.each,
+}

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from shardlint.model.signatures import Parameters, of_definition
 from shardlint.model.values import CallArguments, Place
-from shardlint.rules_api.rule import Calls, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Finding, Harm, Rule, on_lines
 from shardlint.rules_api.site import Site
 from shardlint_rules.jit._constructors import MAKING, made_here, missing
 from shardlint_rules.jit._library_takes import TAKES, wrong_of
@@ -42,7 +42,12 @@ class CallDoesNotFit(Rule):
     code = "SL236"
     name = "call-does-not-fit"
     harm = Harm.CRASH
-    triggers = (CALLING, MAKING, Calls(*TAKES))
+    triggers = (
+        CALLING,
+        MAKING,
+        Calls("jax.jit", file_says=("jit(", "jit,", "jit as ", on_lines(r"(?!from |import |@)", "jit"))),
+        Calls(*(name for name in TAKES if name != "jax.jit")),
+    )
     forms = ("line", "call", "partial")
     fixes = "none"
 

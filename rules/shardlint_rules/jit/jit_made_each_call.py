@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.values import Api, Function, Transformed, options
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule, Uses, on_lines
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, Scope
@@ -23,6 +23,8 @@ from shardlint_rules.jit.repeated import (
 
 _JAX = ("jax.jit", "jax.experimental.pjit.pjit", "jax.pmap")
 _OTHERS = ("equinox.filter_jit", "flax.nnx.jit")
+# Decorators of a module's own functions, and what is imported, are run once.
+_INSIDE = (on_lines(r"(?!from |import |@)", "jit", "pmap"), "jit as ", "pmap as ")
 # What these give is another function at each call; a partial of the same is no better.
 _TRANSFORMS = (
     "functools.partial",
@@ -71,7 +73,7 @@ class JitMadeEachCall(Rule):
     harm = Harm.COST
     certainty = Certainty.POSSIBLE
     likely = ("in-a-loop", "each-call")
-    triggers = (Calls(*_JAX, *_OTHERS), Uses(*_JAX, *_OTHERS))
+    triggers = (Calls(*_JAX, *_OTHERS, file_says=_INSIDE), Uses(*_JAX, *_OTHERS, file_says=_INSIDE))
     fixes = "none"
     bound = True
 

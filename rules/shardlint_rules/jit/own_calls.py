@@ -13,8 +13,16 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import last_name
 
 _WORDS = ("shard", "mesh", "partition", "place", "put", "constrain", "spec", "jit", "replicate", "device")
-NAMES = regex("|".join(_WORDS), re.IGNORECASE)
-_ANY = "|".join(f"[{word[0]}{word[0].upper()}]{word[1:]}" for word in _WORDS)
+# Not in `compute`, `input`, `output`, `replace`, `inspect` and `special`, which are in every file.
+_ELSEWHERE = {
+    "put": ("(?<![mntMNT])", ""),
+    "place": ("(?<!re)(?<!Re)", ""),
+    "spec": ("(?<!in)(?<!In)", "(?!ial|trum|tral)"),
+}
+NAMES = regex("|".join(word.join(_ELSEWHERE.get(word, ("", ""))) for word in _WORDS), re.IGNORECASE)
+_ANY = "|".join(
+    f"[{word[0]}{word[0].upper()}]{word[1:]}".join(_ELSEWHERE.get(word, ("", ""))) for word in _WORDS
+)
 CALLING = Lines(rf"[^#\n]*(?:{_ANY})\w*\(", saying=(*_WORDS, *map(str.capitalize, _WORDS)))
 """Statements that begin with a line which calls something by such a name."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from shardlint.model.values import Constant, options
-from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety
+from shardlint.rules_api.rule import Calls, Edit, Finding, Fix, Harm, Rule, Safety, on_lines
 from shardlint.rules_api.site import Site
 
 # What positions after the function meant while they were taken.
@@ -48,7 +48,7 @@ class PositionalJitShardings(Rule):
     name = "positional-jit-shardings"
     harm = Harm.CRASH
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.7.2"}
-    triggers = (Calls("jax.jit"),)
+    triggers = (Calls("jax.jit", file_says=("jit(", "jit as ", on_lines(r"(?!from |import |@)", "jit"))),)
     forms = ("call",)
     in_version_checks = False
     fixes = "safe"

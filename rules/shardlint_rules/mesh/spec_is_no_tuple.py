@@ -61,7 +61,7 @@ class SpecIsNoTuple(Rule):
     harm = Harm.SILENT
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.4.30"}
     triggers = (
-        Attributes("spec"),
+        Attributes("spec", file_says=("jax", "harding", "mesh", "Mesh", "artition")),
         Lines(r"[^#\n]*\bisinstance\(", file_says="PartitionSpec", saying=("isinstance(",)),
     )
     fixes = "safe"

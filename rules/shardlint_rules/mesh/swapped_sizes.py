@@ -57,7 +57,11 @@ class SwappedSizes(Rule):
     likely = ("order",)
     triggers = (
         Calls("jax.make_mesh", "jax.sharding.Mesh", "jax.sharding.AbstractMesh"),
-        Lines(r"[^#\n]*esh\w*\([^\n]*,", r"[^#\n]*esh\w*\($", saying=("esh",)),
+        Lines(
+            r"[^#\n]*[mM]esh(?!grid)\w*\([^\n]*,",
+            r"[^#\n]*[mM]esh(?!grid)\w*\($",
+            saying=("mesh", "Mesh"),
+        ),
     )
     fixes = "none"
 

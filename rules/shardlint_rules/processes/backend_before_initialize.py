@@ -37,6 +37,7 @@ class BackendBeforeInitialize(Rule):
     name = "backend-before-initialize"
     harm = Harm.CRASH
     triggers = (Calls(_INITIALIZE), Statements(*_PARTS))
+    project_says = ("distributed.initialize", "jax.distributed", "import distributed", "distributed as")
     fixes = "none"
     forms = ("call", "statement")
 

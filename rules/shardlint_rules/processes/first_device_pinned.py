@@ -54,13 +54,12 @@ class FirstDevicePinned(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("placed", "mesh")
     triggers = (Calls("jax.devices"), Methods("memory_stats", "live_buffers"))
+    in_tests = False
     fixes = "safe"
     forms = ("call", "method")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a device that is pinned."""
-        if site.program.project.is_test(site.file.path):
-            return
         if site.form == "method":
             yield from self._memory(site)
             return

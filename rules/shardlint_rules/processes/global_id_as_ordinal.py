@@ -53,6 +53,7 @@ class GlobalIdAsOrdinal(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("ordinal",)
     triggers = (Attributes("id", file_says=("local_devices(", "jax.devices(")),)
+    in_tests = False
     fixes = "none"
     forms = ("attribute",)
 
@@ -66,7 +67,7 @@ class GlobalIdAsOrdinal(Rule):
             return
         form, what = taken
         source = _device(site, node.value)
-        if not source or site.program.project.is_test(site.file.path):
+        if not source:
             return
         if (
             source == _ALL

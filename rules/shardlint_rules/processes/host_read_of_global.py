@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import asks_itself, several
+from shardlint.model.process.processes import SEVERAL_SAYS, asks_itself, several
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
@@ -23,6 +23,11 @@ _NUMPY = (
 _READING = (*(f"numpy.{name}" for name in _NUMPY), "numpy.save", "jax.device_get")
 _SECOND = ("numpy.save",)
 _METHODS = ("tolist", "__array__")
+# What stands in a file that gets at an array placed over devices, also where another module places it.
+_NEAR = (
+    "jax", "jnp", "flax", "nnx", "shard", "Shard", "mesh", "Mesh", "device", "global_", "_global", "distribut",
+    "placed", "place_", "_place",
+)  # fmt: skip
 _LOOKS = ("addressable", "is_fully_replicated", "process_allgather")
 
 
@@ -48,14 +53,16 @@ class HostReadOfGlobal(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("split",)
-    triggers = (Calls(*_READING), Methods(*_METHODS))
+    triggers = (Calls(*_READING, file_says=_NEAR), Methods(*_METHODS, file_says=_NEAR))
+    project_says = SEVERAL_SAYS
+    in_tests = False
     fixes = "none"
     forms = ("call", "method")
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a read."""
         given = next((one for one in self._read(site) if split(site, one)), None)
-        if given is None or site.program.project.is_test(site.file.path):
+        if given is None:
             return
         if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
             return

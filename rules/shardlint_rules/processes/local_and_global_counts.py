@@ -77,12 +77,13 @@ class LocalAndGlobalCounts(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("named", "asserted", "leading", "given", "beside", "shares")
     triggers = (Calls(_ALL, _OWN), Calls("jax.devices", "jax.local_devices", function_says=("len(",)))
+    in_tests = False
     fixes = "unsafe"
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a count."""
-        if site.program.project.is_test(site.file.path) or alone(site.program, Place(site.file, site.call)):
+        if alone(site.program, Place(site.file, site.call)):
             return
         if site.wants("given"):
             yield from self._given(site)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import INDEX, asks_itself, guard, several
+from shardlint.model.process.processes import INDEX, SEVERAL_SAYS, asks_itself, guard, several
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -55,13 +55,13 @@ class NamesDifferByProcess(Rule):
     harm = Harm.SILENT
     likely = ("program", "mapped")
     triggers = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS), Calls(*INDEX, file_says=("jax",)))
+    project_says = SEVERAL_SAYS
+    in_tests = False
     fixes = "none"
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an argument."""
-        if site.program.project.is_test(site.file.path):
-            return
         if site.api in INDEX:
             yield from self._index(site)
             return

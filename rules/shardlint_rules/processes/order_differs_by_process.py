@@ -54,12 +54,13 @@ class OrderDiffersByProcess(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("devices",)
     triggers = (Calls(*_INDEX, *COLLECTIVES), Calls(*_SHUFFLES, _SETS, file_says=_NEAR))
+    in_tests = False
     fixes = "none"
     forms = ("call",)
 
     def check(self, site: Site) -> Iterator[Finding]:
         """At most one finding for a call."""
-        if site.program.project.is_test(site.file.path) or self._of_one(site):
+        if self._of_one(site):
             return
         if site.api in _INDEX:
             yield from self._shared_out(site)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import asks_itself, guard, several
+from shardlint.model.process.processes import SEVERAL_SAYS, asks_itself, guard, several
 from shardlint.model.values import Function, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -50,11 +50,13 @@ class ReplicasDiffer(Rule):
     certainty = Certainty.POSSIBLE
     triggers = (Calls(*_MAKERS),)
     forms = ("call",)
+    project_says = SEVERAL_SAYS
+    in_tests = False
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for an array."""
-        if site.program.project.is_test(site.file.path) or not site.wants("own-data") or not _replicated(site):
+        if not site.wants("own-data") or not _replicated(site):
             return
         given = site.argument(_MAKERS[site.api])
         if given is None and site.api == _TO_GLOBAL and site.call.args:

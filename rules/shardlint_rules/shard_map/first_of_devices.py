@@ -45,6 +45,7 @@ class FirstOfDevices(Rule):
     likely = ("first",)
     releases: ClassVar[Mapping[str, str]] = {"jax": ">=0.8.1"}
     triggers = (Calls("jax.tree.map"),)
+    project_says = ("pmap",)
     forms = ("call",)
     fixes = "none"
 

@@ -44,13 +44,12 @@ class ReplicatedAsSharded(Rule):
     certainty = Certainty.POSSIBLE
     assumes = True
     triggers = MAPPING
+    in_tests = False
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each axis."""
         done: set[str] = set()
-        if site.program.project.is_test(site.file.path):
-            return
         for ran in runs(site):
             if ran.mapped.api != "jax.shard_map" or _on_purpose(ran):
                 continue

@@ -58,7 +58,7 @@ class PropertyCalled(Rule):
     name = "property-called"
     harm = Harm.CRASH
     triggers = (
-        Methods(*_NAMES),
+        *(Methods(name, function_says=(f".{name}()",)) for name in _NAMES),
         Calls(*(f"{mesh}.{name}" for mesh in _IN_CONTEXT for name in _OF_MESHES), file_says=_CALLED),
     )
     forms = ("method", "call")

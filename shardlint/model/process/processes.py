@@ -21,6 +21,9 @@ INDEX = ("jax.process_index", "jax.host_id")
 _INDEX_WORDS = ("process_index(", "host_id(")
 _ASKING = ("jax.process_index", "jax.process_count", "jax.host_id", "jax.host_count", "multihost_utils")
 _STARTING = ("jax.distributed.initialize", "distributed.initialize")
+_OWN_ASKING = (*_INDEX_WORDS, "process_count(", "multihost_utils", "local_devices(", "distributed.init")
+SEVERAL_SAYS = _OWN_ASKING
+"""Texts of which a program for several processes holds one: what `asks_itself` and `several` look for is among them."""
 # Names of numbers of processes, and of flags that say whether this is the first.
 _RANK = regex(
     r"(?i)^_*(process_(index|idx|id)|host_(index|id)|(global_)?rank|proc_(id|index)|host|pid)$"
@@ -73,10 +76,7 @@ def several(program: Program, file: FileFacts) -> Evidence:
 
 def asks_itself(file: FileFacts) -> bool:
     """Whether a file itself asks which process this is, how many there are, or which devices are its own."""
-    return any(
-        file.says(text)
-        for text in (*_INDEX_WORDS, "process_count(", "multihost_utils", "local_devices(", "distributed.init")
-    )
+    return any(map(file.says, _OWN_ASKING))
 
 
 def is_index(program: Program, place: Place) -> bool:

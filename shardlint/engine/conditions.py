@@ -1,0 +1,184 @@
+"""What must hold for a word in a file to trigger a rule: asked of the project, then of the file's bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+from shardlint.model import api
+from shardlint.rules_api.rule import (
+    Attributes,
+    Calls,
+    Imports,
+    Keywords,
+    Lines,
+    Methods,
+    Names,
+    Rule,
+    Statements,
+    Takes,
+    Trigger,
+    Withs,
+)
+from shardlint.source.screen import ANY, CALLING, EACH, LINE, NAMED, TAKING
+from shardlint.syntax import NOWHERE
+
+# Words that stand for a library name whose own last part is not in the text.
+_SPELLINGS: dict[str, set[str]] = {}
+for _written, _name in api.spellings():
+    _SPELLINGS.setdefault(_name, set()).add(_written.rpartition(".")[2])
+WITH = "with"
+# Files that are looked into for the form of their statements import something.
+IMPORT = "import"
+# Names that other libraries have too, though they do not look it.
+_COMMON = frozenset(("assert_equal",))
+# Triggers on a name, whatever it stands on.
+_ON_ANYTHING = (Methods, Attributes, Keywords, Imports)
+
+
+@dataclass(frozen=True)
+class When:
+    """What must hold for a word in a file to trigger a rule."""
+
+    library: str
+    """What the file must be about."""
+    near: tuple[bytes, ...] | None
+    """The texts of which one must stand in the file too; None: that says nothing."""
+    beside: tuple[str, ...]
+    """The texts of which one must stand in the same function; none: that says nothing."""
+    module: str
+    """What the project must import, or nothing."""
+    says: tuple[str, ...]
+    """Texts of which one must stand in the file or in one that runs with it; none: that says nothing."""
+    in_tests: bool
+    """Whether the file may be a test."""
+    evaluated: bool
+    """Whether what the word is tells: for a method, an attribute or a keyword it is the word alone."""
+
+
+@dataclass(frozen=True)
+class Around:
+    """What rules ask of the project that a file is in, before they are asked of the file."""
+
+    imports: Callable[[str], bool] = lambda module: True
+    """Whether the project imports a module."""
+    says: Callable[[tuple[str, ...]], bool] = lambda texts: True
+    """Whether the file, or one that runs with it, holds one of some texts."""
+    is_test: bool = False
+    """Whether the file is a test."""
+
+    def meets(self, when: When) -> bool:
+        """Whether what must hold for a word beside its own file does."""
+        if self.is_test and not when.in_tests:
+            return False
+        return (not when.module or self.imports(when.module)) and (not when.says or self.says(when.says))
+
+
+ANYWHERE = Around()
+"""A project that is all that any rule asks for."""
+
+
+def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, When]]:
+    """The words to look for where a rule triggers on a name, each with what must hold for it."""
+    for word in _words(trigger, name):
+        near = _near(trigger, name, word)
+        for library in _libraries(trigger, name, word):
+            yield (
+                word,
+                When(
+                    library,
+                    None if near is None else tuple(sorted(near)),
+                    _beside(trigger),
+                    rule.project,
+                    rule.project_says,
+                    rule.in_tests,
+                    not isinstance(trigger, Methods | Attributes | Keywords),
+                ),
+            )
+
+
+def _libraries(trigger: Trigger, name: str, word: str) -> tuple[str, ...]:
+    """What a file must be about for a word of it to be meant; nothing for a word that means the same everywhere."""
+    if isinstance(trigger, Withs):
+        return (name,)
+    if isinstance(trigger, Statements | Lines | Takes):
+        return (ANY,)
+    anywhere = isinstance(trigger, (*_ON_ANYTHING, Names)) or not _is_plain(word)
+    return ("" if anywhere else name.partition(".")[0],)
+
+
+def _is_plain(word: str) -> bool:
+    """Whether a word is one that people name all sorts of things by."""
+    if word in ("jit", "pjit"):
+        return False
+    return word in _COMMON or ("_" not in word and sum(letter.isupper() for letter in word) < 2)
+
+
+def _both(first: Iterable[bytes], second: Iterable[bytes]) -> set[bytes]:
+    """A text that stands where one of each does."""
+    return {EACH + b"\x02".join(b"\x03".join(sorted(group)) for group in (first, second))}
+
+
+def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
+    """What stands in a file besides a word when the name is used there; None where that says nothing."""
+    if isinstance(trigger, Imports):
+        return {text.encode() for text in trigger.file_says} or None
+    if isinstance(trigger, _ON_ANYTHING):
+        says = {text.encode() for text in trigger.file_says}
+        keyword = isinstance(trigger, Keywords)
+        named = {f"{name}=".encode(), f"{name} =".encode()} if keyword else {f".{name}".encode()}
+        if says and all(one.startswith(tuple(named)) for one in says):
+            return says
+        return _both(named, says) if says else named
+    if isinstance(trigger, Withs):
+        # It says the word, or enters what a name stands for.
+        first = f"[{name[0]}{name[0].upper()}]"
+        header = rf"(?:)with\b(?:[^\n]*|[^\n]*\([^:]*){first}{name[1:]}"
+        return {header.encode(), rb"(?:)with[ \t]+[\w.]+[ \t]*(?:as\b|[:,\\])"}
+    if isinstance(trigger, Statements):
+        return {CALLING + name.encode()}
+    if isinstance(trigger, Lines):
+        saying = "\x01".join(trigger.saying)
+        return {LINE + b"\0".join(text.encode() for text in (trigger.file_says, saying, name))}
+    if isinstance(trigger, Takes):
+        return {TAKING + name.encode()}
+    if isinstance(trigger, Names):
+        return None  # a module of the project may hand it on
+    if isinstance(trigger, Calls):
+        library, _, _ = name.partition(".")
+        if _is_plain(word) and len(word) > 1 and library != "builtins" and "." in name:
+            if word in _COMMON:
+                named = {name.split(".")[-2].encode()}
+            else:
+                named = {NAMED + f"{library} {word}".encode()}
+            return _both(named, (text.encode() for text in trigger.file_says)) if trigger.file_says else named
+        if trigger.file_says:
+            return {text.encode() for text in trigger.file_says}
+        last = name.rpartition(".")[2]
+        # A short spelling (`P`) is in every file; as a name it was imported or is an attribute.
+        spelled = (last, f".{word}", f"import {word}", f", {word}\n", f", {word},", f" as {word}")
+        return {text.encode() for text in spelled} if word != last and len(word) < 4 else None
+    if trigger.file_says:
+        return {text.encode() for text in trigger.file_says}
+    module, _, last = name.removesuffix(".*").rpartition(".")
+    if not module:
+        return None
+    # `jax.tree_map` stands in few files, `tree_map` in every third.
+    own = module.rpartition(".")[2]
+    texts = [f"{own}.{last}", f"from {module} import", f"{own} as "]
+    return {text.encode() for text in (texts if own == module else [*texts, f"= {module}"])}
+
+
+def _beside(trigger: Trigger) -> tuple[str, ...]:
+    """What must stand in the function of a mention; nothing where that says nothing."""
+    if not isinstance(trigger, Calls | Methods | Attributes | Keywords):
+        return ()
+    return (NOWHERE,) if trigger.at_module_level else tuple(sorted(set(trigger.function_says)))
+
+
+def _words(trigger: Trigger, name: str) -> set[str]:
+    if isinstance(trigger, Withs | Statements | Lines | Imports):
+        return {WITH if isinstance(trigger, Withs) else IMPORT}
+    bare = name.removesuffix(".*")
+    words = {bare.rpartition(".")[2]}
+    return words | _SPELLINGS.get(bare, set()) if isinstance(trigger, Calls | Names) else words
