@@ -20,6 +20,7 @@ from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule, Takes
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, Scope, last_name
 from shardlint_rules.jit._forgotten import FORWARDED, PASSED, left_out, literal
+from shardlint_rules.jit._unplaced import kept_unread, unplaced
 
 _SHARDINGS = (
     "sharding",
@@ -29,6 +30,7 @@ _SHARDINGS = (
     "params_shardings",
     "state_shardings",
 )
+_OF_BATCHES = ("batch_sharding", "data_sharding", "input_sharding")
 _SPECS = ("mesh", "specs", "pspec", "pspecs", "partition_spec", "partition_specs")
 _RULES = ("rules", "axis_rules", "logical_axis_rules", "partition_rules", "axis_mapping")
 
@@ -58,9 +60,11 @@ class ShardingNotUsed(Rule):
     ## What it does
     Reports a parameter such as `mesh`, `shardings`, `specs` or `rules` that a function never reads, while a function it
     calls takes a parameter of that name with a default of None and is not given it. A `sharding` or `shardings` that is
-    never read is reported by itself where the function makes or loads arrays. And a call of jax that is given a literal
-    `backend` or `devices`, where the function has a parameter for it and gives that to another call (possible), or
-    that takes `devices` or an `axis_name` too and is not given them, `pmap` or a function of the project (possible).
+    never read is reported by itself where the function makes or loads arrays, and so is a `jax.device_put(x)` without a
+    place in a function that never reads its `sharding`, or in a class that keeps one and never reads it. And a call of
+    jax that is given a literal `backend` or `devices`, where the function has a parameter for it and gives that to
+    another call (possible), or that takes `devices` or an `axis_name` too and is not given them, `pmap` or a function
+    of the project (possible).
 
     ## Why it hurts
     Who calls it believes the arrays are placed. With the default None they stay on the default device, or whole on
@@ -75,7 +79,8 @@ class ShardingNotUsed(Rule):
     code = "SL231"
     name = "sharding-not-used"
     harm = Harm.SILENT
-    triggers = (Takes(*dict.fromkeys((*_SHARDINGS, *_SPECS, *_RULES, *PASSED, *FORWARDED))),)
+    likely = ("unplaced",)
+    triggers = (Takes(*dict.fromkeys((*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES, *PASSED, *FORWARDED))),)
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
@@ -88,9 +93,13 @@ class ShardingNotUsed(Rule):
             yield from self._literal(site, scope, parameter.arg)
         if parameter.arg in FORWARDED and site.wants("left-out"):
             yield from self._left_out(site, scope, parameter.arg)
-        if parameter.arg not in (*_SHARDINGS, *_SPECS, *_RULES) or _read(site, scope, parameter.arg):
+        if parameter.arg not in (*_SHARDINGS, *_OF_BATCHES, *_SPECS, *_RULES):
             return
         name = parameter.arg
+        if name in (*_SHARDINGS, *_OF_BATCHES) and site.wants("unplaced"):
+            yield from self._unplaced(site, scope, name)
+        if _read(site, scope, name):
+            return
         for call in site.file.walked(scope).calls:
             taking = _takes(site, call, name)
             if taking is not None:
@@ -115,6 +124,27 @@ class ShardingNotUsed(Rule):
                 form="" if host else "never-read",
                 why="" if host else f"`{name}` is a parameter, and the function returns what it loads",
             )
+
+    def _unplaced(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:
+        """Copies to the default device, where nothing is done with the sharding, or nothing but keeping it."""
+        node = scope.node
+        assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        kept = kept_unread(site, node, name)
+        if site.program.project.is_test(site.file.path) or (
+            kept is None and (_read(site, scope, name) or _stands_for_another(site, scope))
+        ):
+            return
+        for call in unplaced(site, kept or node):
+            yield site.finding(
+                call,
+                f"`{name}` is not given here",
+                f"`{kept.name if kept else node.name}` takes `{name}`, and this copies to the default device.",
+                help=f"place it: jax.device_put(..., {name})",
+                certainty=Certainty.POSSIBLE,
+                form="unplaced",
+                why=f"nothing reads what `{name}` is kept in" if kept else f"nothing reads `{name}`",
+            )
+            return
 
     def _left_out(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:
         """A call is not given what another of the same function is given."""

@@ -6,9 +6,12 @@ import ast
 import re
 from collections.abc import Iterator
 
-from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
+from shardlint.model.mesh.logical import rules_of
+from shardlint.model.values import Constant, Items, Value, options
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Lines, Rule
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
+from shardlint_rules.mesh._first_match import covers, hidden, hidden_of, inner_only, looked_up, of_linen, ways
 
 _LEAVES = frozenset("kernel bias scale embedding weight w b".split())
 _WORD = regex(r"[A-Za-z_][A-Za-z_0-9]*")
@@ -17,19 +20,35 @@ _LAYER = regex(
 )
 _NAMED = regex(r"\bname\s*=\s*[\"'](\w+)[\"']")
 _LEAST = 2
+_GIVEN = {
+    "flax.linen.logical_axis_rules": 0,
+    "flax.linen.set_logical_axis_rules": 0,
+    "flax.linen.logical_to_mesh": 1,
+    "flax.linen.logical_to_mesh_axes": 1,
+    "flax.linen.logical_to_mesh_sharding": 2,
+}
+_LOGICAL = r"[(\[]\s*[\"']\w+[\"']\s*,\s*(?:None\b|[\"'(\[])"
 
 
 class RuleMatchesNothing(Rule):
-    """A partition rule names a layer that the model does not have.
+    """A partition rule matches no weight: of another model's layers, behind one that ends the search, or anchored.
 
     ## What it does
     Looks at tables of pairs of a regular expression and a `PartitionSpec` that stand in the file of their model, and
     reports a pair whose expression names a layer that the file does not make, where other pairs of the table name
     layers it makes, and it makes dense layers or embeddings that no pair speaks of.
 
+    Two more are about tables of which the first rule that matches counts:
+
+    - a rule that leaves none for a later one of the table: `(".*", P())` before others, `("kernel", P())` before
+      `("mlp/kernel", P("model"))` where the project's loops stop at the first match, and rules of Linen for logical
+      names, `("mlp", None)` before `("mlp", "model")`;
+    - `re.match(pattern, path)` over a table whose expressions begin with layers that are made inside other layers: it
+      tries the beginning of the path alone, which is the outermost layer's name.
+
     ## Why it hurts
-    The table was written for another model. The weights it should split meet the last rule, mostly `(".*", P())`, and
-    lie whole on every device; nothing is raised.
+    The table was written for another model, or its order or its search is not what was meant. The weights it should
+    split meet another rule, mostly `(".*", P())`, and lie whole on every device; nothing is raised.
 
     ## Evidence
     The proof shows the weights whole. Left alone: tables in files without layers, tables of which every pair or none
@@ -41,19 +60,33 @@ class RuleMatchesNothing(Rule):
     name = "partition-rule-matches-nothing"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("layer",)
+    likely = ("layer", "hidden", "anchored")
     triggers = (
         Calls("jax.sharding.PartitionSpec", file_says=(r"(?:)[\"'][^\"'\n/]*+/[^\"'\n]*+[\"']\s*,\s*[\w.]+\(",)),
+        Calls("re.match", *_GIVEN),
+        Lines(r"[\w.]+\s*(?::[^=\n]+)?=\s*\S", r"return\b", file_says=_LOGICAL, saying=("=", "return")),
     )
     fixes = "none"
-    forms = ("call",)
+    forms = ("call", "line")
 
     def check(self, site: Site) -> Iterator[Finding]:
-        """At most one finding for a pair of a table."""
+        """At most one finding for a pair of a table, or for what looks one up."""
+        if site.form == "line":
+            yield from self._hidden(site)
+            return
+        if site.api in _GIVEN:
+            yield from self._given(site)
+            return
+        if site.api == "re.match":
+            yield from self._anchored(site)
+            return
         pair = site.file.parent(site.call)
         table = site.file.parent(pair) if isinstance(pair, ast.Tuple) else None
         pattern = _pattern(pair) if isinstance(pair, ast.Tuple) else None
-        if pair is None or pattern is None or not isinstance(table, ast.Tuple | ast.List) or not site.call.args:
+        if pair is None or pattern is None or not isinstance(table, ast.Tuple | ast.List):
+            return
+        yield from self._first(site, pair, table, pattern)
+        if not site.call.args:
             return
         patterns = [one for one in map(_pattern, table.elts) if one is not None]
         if len(patterns) <= _LEAST:
@@ -74,6 +107,114 @@ class RuleMatchesNothing(Rule):
             form="layer",
             why=f"the file makes {len(layers)} layers, and the table speaks of others",
         )
+
+    def _first(
+        self, site: Site, pair: ast.AST, table: ast.Tuple | ast.List, pattern: str
+    ) -> Iterator[Finding]:
+        """A rule that matches all that a later one does."""
+        spec = site.text(site.call)
+        later = [one for one in table.elts[table.elts.index(pair) + 1 :] if isinstance(one, ast.Tuple)]  # type: ignore[arg-type]
+        others = [(one, text) for one in later if (text := _pattern(one)) and site.text(one.elts[1]) != spec]
+        if not others:
+            return
+        found = site.program.once(site.file, "ways of a table", lambda: ways(site))
+        dead = [text for _, text in others if found and all(covers(pattern, text, way) for way in found)]
+        if dead:
+            yield site.finding(
+                pair,
+                f"nothing gets to {dead[0]!r} behind this",
+                f"The first rule that matches counts: this one matches all that {dead[0]!r} does"
+                + (f", and {len(dead) - 1} more." if len(dead) > 1 else "."),
+                help="put it behind the rules that say more",
+                form="before",
+                why="the project's loops over such tables stop at the first match",
+            )
+
+    def _hidden(self, site: Site) -> Iterator[Finding]:
+        """A rule of Linen for a logical name behind which another one of the name stands."""
+        if not isinstance(site.syntax, ast.Assign | ast.AnnAssign | ast.Return) or site.syntax.value is None:
+            return
+        for table in ast.walk(site.syntax.value):
+            for one, later in hidden(table) if isinstance(table, ast.List | ast.Tuple) else ():
+                if not of_linen(site):
+                    return
+                given = ", ".join(sorted(later.axes - one.axes))
+                yield site.finding(
+                    one.node,
+                    f"line {later.node.lineno} has a rule for {one.name!r} too",
+                    f"Linen takes the first rule of a name: {one.name!r} is never split over {given}.",
+                    help="leave out one of the two, or put this one behind",
+                    form="hidden",
+                    why="the project looks up logical names with Linen",
+                )
+
+    def _given(self, site: Site) -> Iterator[Finding]:
+        """Rules of Linen from another file, or joined of several lists, where one ends what a later one would do."""
+        given, at = site.arguments, _GIVEN[site.api]
+        place = given.keywords.get("rules") or (given.positional[at] if len(given.positional) > at else None)
+        tables = [one for one in ast.walk(site.file.tree) if isinstance(one, ast.List | ast.Tuple)]
+        if place is None or given.open_positional or any(True for one in tables for _ in hidden(one)):
+            return  # what stands in this file is reported there
+        for option in options(site.program.evaluator.value(place)):
+            table = rules_of(option)
+            found = hidden_of(table.rules) if table is not None else None
+            if found is not None and of_linen(site):
+                name, first, later = found
+                shown = " and ".join(repr(one) for one in first) or "None"
+                yield site.finding(
+                    place.node if place.file is site.file else site.call,
+                    f"two rules for {name!r}: the first gives {shown}",
+                    f"Linen takes the first rule of a name: {name!r} is never split over {', '.join(later)}.",
+                    help="leave out the first, or put it behind the other",
+                    form="hidden",
+                    why="the project looks up logical names with Linen",
+                )
+                return
+
+    def _anchored(self, site: Site) -> Iterator[Finding]:
+        """`re.match` with expressions that begin with an inner layer."""
+        name = looked_up(site.call)
+        loop = next((one for one in _loops(site) if _first_target(one) == name), None) if name else None
+        if loop is None:
+            return
+        for option in options(site.value(loop.iter)):
+            pairs = option.items if isinstance(option, Items) else ()
+            steps = [step for one in pairs if (step := _step(one)) is not None]
+            inner = [one for one in dict.fromkeys(steps) if inner_only(site, one)]
+            if len(inner) >= _LEAST:
+                shown = ", ".join(f"`{one}`" for one in inner[:3])
+                yield site.finding(
+                    site.call,
+                    "re.match tries the beginning of the path alone",
+                    f"The rules begin with {shown}, which are layers inside of others: no path begins with them.",
+                    help="use re.search, or begin the expressions with .*",
+                    form="anchored",
+                    why="the classes that make these layers are made by other classes alone",
+                )
+                return
+
+
+def _loops(site: Site) -> Iterator[ast.For | ast.comprehension]:
+    """The loops around a call, the innermost first."""
+    for one in site.file.ancestors(site.call):
+        if isinstance(one, ast.For):
+            yield one
+        elif isinstance(one, ast.GeneratorExp | ast.ListComp | ast.DictComp):
+            yield from one.generators
+
+
+def _first_target(loop: ast.For | ast.comprehension) -> str | None:
+    target = loop.target.elts[0] if isinstance(loop.target, ast.Tuple) else None
+    return target.id if isinstance(target, ast.Name) else None
+
+
+def _step(pair: Value) -> str | None:
+    """The plain name with which the expression of a rule begins, before its first slash."""
+    first = pair.items[0] if isinstance(pair, Items) and len(pair.items) == 2 else None
+    if not isinstance(first, Constant) or not isinstance(first.value, str) or "/" not in first.value:
+        return None
+    step = first.value.split("/")[0]
+    return step if step.isidentifier() else None
 
 
 def _pattern(node: ast.expr) -> str | None:
