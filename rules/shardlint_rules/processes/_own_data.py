@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 
 from shardlint.model import Program
+from shardlint.model.held import classes, member, stored
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Function, Place, options
-from shardlint.syntax import FileFacts
+from shardlint.model.values import Api, Function, Place
+from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.processes.differing import Differing, differing
+from shardlint_rules.processes.given import given as calls_give
 
-_DEPTH = 8
+Given = Mapping[str, Differing | None]
+NOTHING: Given = MappingProxyType({})
+_DEPTH = 10
 _INDEX = ("jax.process_index", "jax.host_id")
 _GENERATORS = ("numpy.random.default_rng", "numpy.random.RandomState", "numpy.random.Generator", "random.Random")
 # Of these what comes out is made of what goes in. `broadcast_one_to_all` is none of them.
 _PASSING = ("jax.random.", "jax.numpy.", "numpy.", "jax.device_put", "jax.nn.", "builtins.")
+# Of these no number comes out that went in.
+_SHAPES = ("zeros_like", "ones_like", "empty_like", "full_like", "shape", "ndim", "size", "len", "isinstance", "type")
 _SEEDING = ("random.seed(", "seed_everything", "set_seed")
 
 
-def own_data(program: Program, place: Place, depth: int = 0) -> Differing | None:
-    """What makes an array another in each process; None where nothing in sight does."""
+def own_data(program: Program, place: Place, depth: int = 0, given: Given = NOTHING) -> Differing | None:
+    """What makes an array another in each process; None where nothing in sight does.
+
+    `given` holds what the parameters of the function around are given, by the call that the question came through.
+    """
     node, file = place.node, place.file
     if depth > _DEPTH:
         return None
@@ -28,65 +39,121 @@ def own_data(program: Program, place: Place, depth: int = 0) -> Differing | None
         return found if not _seeded(program, file, found) else None
     match node:
         case ast.Name(id=name):
-            bindings, _ = lookup(file, node, name)
-            value = bindings[0].value if len(bindings) == 1 and bindings[0].kind in ("assign", "walrus") else None
-            return own_data(program, Place(file, value), depth + 1) if value is not None else None
+            return _name(program, file, node, depth, given) if name not in given else given[name]
         case ast.Call():
-            return _call(program, file, node, depth)
-        case ast.Subscript(value=whole, slice=index):
-            return _any(program, file, [whole, index], depth)
-        case ast.Slice(lower=lower, upper=upper):
-            return _any(program, file, [one for one in (lower, upper) if one is not None], depth)
-        case ast.BinOp(left=left, right=right):
-            return _any(program, file, [left, right], depth)
-        case ast.ListComp(elt=element):
-            return own_data(program, Place(file, element), depth + 1)
-        case ast.Lambda(body=body):
-            return own_data(program, Place(file, body), depth + 1)
-        case ast.List(elts=parts) | ast.Tuple(elts=parts):
-            return _any(program, file, parts, depth)
+            return _call(program, file, node, depth, given)
         case ast.Attribute(value=inner, attr="T"):
-            return own_data(program, Place(file, inner), depth + 1)
-    return None
+            return own_data(program, Place(file, inner), depth + 1, given)
+        case ast.Attribute():
+            return _attribute(program, file, node, depth)
+    return _any(program, file, list(_parts(node)), depth, given)
 
 
-def _any(program: Program, file: FileFacts, nodes: list[ast.expr], depth: int) -> Differing | None:
-    found = (own_data(program, Place(file, node), depth + 1) for node in nodes)
+def _parts(node: ast.AST) -> Iterator[ast.expr]:
+    """The expressions that a value is made of."""
+    match node:
+        case ast.Subscript(value=one, slice=other) | ast.BinOp(left=one, right=other):
+            yield from (one, other)
+        case ast.Slice(lower=lower, upper=upper):
+            yield from (one for one in (lower, upper) if one is not None)
+        case ast.ListComp(elt=element) | ast.DictComp(value=element) | ast.Lambda(body=element):
+            yield element
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(values=parts):
+            yield from parts
+
+
+def _any(
+    program: Program, file: FileFacts, nodes: list[ast.expr], depth: int, given: Given = NOTHING
+) -> Differing | None:
+    found = (own_data(program, Place(file, node), depth + 1, given) for node in nodes)
     return next((one for one in found if one is not None), None)
 
 
-def _call(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Differing | None:
-    given = [*call.args, *(one.value for one in call.keywords)]
-    for option in options(program.value(file, call.func)):
+def _name(program: Program, file: FileFacts, node: ast.Name, depth: int, given: Given) -> Differing | None:
+    bindings, scope = lookup(file, node, node.id)
+    if len(bindings) != 1:
+        return None
+    value = bindings[0].value
+    if bindings[0].kind in ("assign", "walrus") and value is not None:
+        return own_data(program, Place(file, value), depth + 1, given)
+    if bindings[0].kind != "param" or scope is None:
+        return None
+    if isinstance(scope.node, ast.Lambda):
+        tree = _mapped(file, scope.node, node.id)
+        return own_data(program, Place(file, tree), depth + 1) if tree is not None else None
+    answers = [own_data(program, one, depth + 2) for one in calls_give(program, file, scope, node.id)]
+    return answers[0] if answers and None not in answers else None
+
+
+def _mapped(file: FileFacts, function: ast.Lambda, name: str) -> ast.expr | None:
+    """The tree whose leaves `tree.map(lambda x: ..., tree)` gives a parameter."""
+    call = file.parent(function)
+    names = [one.arg for one in function.args.args]
+    if not isinstance(call, ast.Call) or last_name(call.func) not in ("map", "tree_map") or name not in names:
+        return None
+    at = names.index(name) + 1
+    return call.args[at] if call.args and call.args[0] is function and at < len(call.args) else None
+
+
+def _attribute(program: Program, file: FileFacts, node: ast.Attribute, depth: int) -> Differing | None:
+    """A property of an object of the project, or what its class assigns to the attribute."""
+    for cls in classes(program, Place(file, node.value)):
+        inside = cls.place.file
+        body = getattr(cls.place.node, "body", ())
+        for method in body:
+            if isinstance(method, ast.FunctionDef) and method.name == node.attr:
+                is_value = any("property" in inside.text(one) for one in method.decorator_list)
+                return _returned(program, Function(Place(inside, method)), depth) if is_value else None
+        values = list(stored(inside, cls.place.node, node.attr)) if isinstance(cls.place.node, ast.ClassDef) else []
+        if values:
+            return own_data(program, Place(inside, values[0]), depth + 1) if len(values) == 1 else None
+    return None
+
+
+def _call(program: Program, file: FileFacts, call: ast.Call, depth: int, given: Given) -> Differing | None:
+    arguments = [*call.args, *(one.value for one in call.keywords)]
+    for option in member(program, Place(file, call.func)):
         if isinstance(option, Function):
-            return _returned(program, option, depth)
+            return _returned(program, option, depth, _bound(program, file, call, option, depth, given))
         if isinstance(option, Api):
             if option.name in _INDEX:
                 return Differing(Place(file, call), "the index of the process")
             if option.name in _GENERATORS:
-                return _generator(program, file, call, depth)
-            passing = option.name.startswith(_PASSING)
-            return _any(program, file, given, depth) if passing else None
+                return _generator(program, file, call, depth, given)
+            passing = option.name.startswith(_PASSING) and last_name(call.func) not in _SHAPES
+            return _any(program, file, arguments, depth, given) if passing else None
     if isinstance(call.func, ast.Attribute):
         # `rng.normal(...)`, `x.astype(...)`
-        return own_data(program, Place(file, call.func.value), depth + 1)
+        return own_data(program, Place(file, call.func.value), depth + 1, given)
     return None
 
 
-def _generator(program: Program, file: FileFacts, call: ast.Call, depth: int) -> Differing | None:
+def _bound(
+    program: Program, file: FileFacts, call: ast.Call, function: Function, depth: int, given: Given
+) -> dict[str, Differing | None]:
+    """For each parameter of a function that a call gives, what makes it another in each process."""
+    names = [one.arg for one in (*function.node.args.posonlyargs, *function.node.args.args)]
+    names = names[1:] if function.bound else names
+    written = {one.arg: one.value for one in call.keywords if one.arg is not None}
+    if not any(isinstance(one, ast.Starred) for one in call.args):
+        written |= dict(zip(names, call.args, strict=False))
+    return {name: own_data(program, Place(file, one), depth + 1, given) for name, one in written.items()}
+
+
+def _generator(program: Program, file: FileFacts, call: ast.Call, depth: int, given: Given) -> Differing | None:
     seeds = [*call.args, *(one.value for one in call.keywords)]
     if not seeds or (isinstance(seeds[0], ast.Constant) and seeds[0].value is None):
         return Differing(Place(file, call), "drawn without a seed")
-    return _any(program, file, seeds, depth)
+    return _any(program, file, seeds, depth, given)
 
 
-def _returned(program: Program, function: Function, depth: int) -> Differing | None:
+def _returned(program: Program, function: Function, depth: int, given: Given = NOTHING) -> Differing | None:
     file, node = function.place.file, function.node
     if isinstance(node, ast.Lambda):
-        return own_data(program, Place(file, node.body), depth + 1)
+        return own_data(program, Place(file, node.body), depth + 1, given)
     returns = file.walked(file.scope(node)).returns
     value = returns[0].value if len(returns) == 1 else None
-    return own_data(program, Place(file, value), depth + 1) if value is not None else None
+    return own_data(program, Place(file, value), depth + 1, given) if value is not None else None
 
 
 def _seeded(program: Program, file: FileFacts, found: Differing) -> bool:
@@ -94,5 +161,3 @@ def _seeded(program: Program, file: FileFacts, found: Differing) -> bool:
     return "random" in found.what and any(
         one.says(text) for one in (file, *program.together(file)) for text in _SEEDING
     )
-
-

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.processes import SEVERAL_SAYS, asks_itself, several
-from shardlint.model.values import Place
+from shardlint.model.values import Api, Place, options
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Methods, Rule
 from shardlint.rules_api.site import Site
 from shardlint_rules.processes.alone import alone
-from shardlint_rules.processes.spread import split
+from shardlint_rules.processes.spread import split, split_by_callers
 
 # Functions of numpy whose first arguments are arrays, which they take to the host.
 _NUMPY = (
@@ -22,6 +22,7 @@ _NUMPY = (
 )  # fmt: skip
 _READING = (*(f"numpy.{name}" for name in _NUMPY), "numpy.save", "jax.device_get")
 _SECOND = ("numpy.save",)
+_MAPS = ("jax.tree.map", "jax.tree_util.tree_map")
 _METHODS = ("tolist", "__array__")
 # What stands in a file that gets at an array placed over devices, also where another module places it.
 _NEAR = (
@@ -38,7 +39,8 @@ class HostReadOfGlobal(Rule):
     Reports, in programs for several processes, `np.asarray(x)`, `np.sum(x)` and other functions of numpy,
     `np.save(path, x)`, `jax.device_get(x)` and `x.tolist()` where x is split over a mesh of all devices: placed by a
     NamedSharding whose spec names an axis, or made by a jitted function with such out_shardings, or by `shard_map` with
-    such out_specs.
+    such out_specs. So does `jax.tree.map(np.asarray, x)`. Possible: x is a parameter that all calls in sight give such
+    an array.
 
     ## Why it hurts
     With several processes it raises `RuntimeError: Fetching value for jax.Array that spans non-addressable devices`.
@@ -53,7 +55,7 @@ class HostReadOfGlobal(Rule):
     harm = Harm.CRASH
     certainty = Certainty.POSSIBLE
     likely = ("split",)
-    triggers = (Calls(*_READING, file_says=_NEAR), Methods(*_METHODS, file_says=_NEAR))
+    triggers = (Calls(*_READING, *_MAPS, file_says=_NEAR), Methods(*_METHODS, file_says=_NEAR))
     project_says = SEVERAL_SAYS
     in_tests = False
     fixes = "none"
@@ -61,7 +63,11 @@ class HostReadOfGlobal(Rule):
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for a read."""
+        form = "split"
         given = next((one for one in self._read(site) if split(site, one)), None)
+        if given is None and site.wants("handed"):
+            form = "handed"
+            given = next((one for one in self._read(site) if split_by_callers(site, one)), None)
         if given is None:
             return
         if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
@@ -76,8 +82,9 @@ class HostReadOfGlobal(Rule):
             "a part of it is elsewhere",
             f"With several processes this raises RuntimeError: `{what}` is split over the devices of all of them.",
             help=f"gather it on all processes first: multihost_utils.process_allgather({what}, tiled=True)",
-            form="split",
-            why="the program is one for several processes",
+            form=form,
+            why="the program is one for several processes"
+            + (f", and the calls in sight give `{what}` such an array" if form == "handed" else ""),
         )
 
     def _read(self, site: Site) -> Iterator[ast.expr]:
@@ -86,8 +93,24 @@ class HostReadOfGlobal(Rule):
         if site.form == "method":
             if isinstance(site.call.func, ast.Attribute):
                 yield site.call.func.value
+        elif site.api in _MAPS:
+            yield from args[1:2] if args and _reads(site, args[0]) else ()
         elif site.api in _SECOND:
             yield from args[1:2]
         else:
             for one in args[:3]:
                 yield from one.elts if isinstance(one, ast.List | ast.Tuple) else (one,)
+
+
+def _reads(site: Site, function: ast.expr) -> bool:
+    """Whether what is mapped over leaves takes them to the host: `np.asarray`, `lambda x: np.asarray(x)`."""
+    if isinstance(function, ast.Lambda):
+        names = [one.arg for one in function.args.args]
+        body = function.body
+        if not isinstance(body, ast.Call) or len(body.args) < 1 or len(names) != 1:
+            return False
+        if not (isinstance(body.args[0], ast.Name) and body.args[0].id == names[0]):
+            return False
+        function = body.func
+    found = options(site.value(function))
+    return bool(found) and all(isinstance(one, Api) and one.name in _READING for one in found)

@@ -15,6 +15,7 @@ from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts, last_name
 from shardlint_rules.processes._given_devices import given_devices
 from shardlint_rules.processes._leading import leading
+from shardlint_rules.processes._quotients import rows_lost, shared_by_one
 from shardlint_rules.processes._shares import Share, share
 from shardlint_rules.processes.alone import alone
 
@@ -51,6 +52,8 @@ class LocalAndGlobalCounts(Rule):
     - a batch of one process (`host_batch_size`, `local_batch_size`) that is multiplied by `jax.device_count()`;
     - a global batch (`global_batch_size`) that is multiplied by `jax.local_device_count()`, and not by the processes;
     - what is said to be that of one process (`per_process`) and is divided by a count of devices;
+    - a global batch (`global_batch`) that is divided by `jax.local_device_count()`, and by no count of processes;
+    - rows for `pmap` whose number is `jax.local_device_count()`, each with `x.shape[0] // jax.device_count()` examples;
     - `assert jax.device_count() == 8`, which fails on the second host;
     - `jax.random.split(key, jax.device_count())`, `x.reshape((jax.device_count(), ...))`, `dataset.batch(...)` and the
       like in a file that maps with `pmap`, or feeds one;
@@ -75,7 +78,7 @@ class LocalAndGlobalCounts(Rule):
     name = "local-and-global-counts"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("named", "asserted", "leading", "given", "beside", "shares")
+    likely = ("named", "asserted", "leading", "given", "beside", "shares", "quotient", "rows")
     triggers = (Calls(_ALL, _OWN), Calls("jax.devices", "jax.local_devices", function_says=("len(",)))
     in_tests = False
     fixes = "unsafe"
@@ -97,6 +100,7 @@ class LocalAndGlobalCounts(Rule):
         if site.api == _ALL:
             yield from self._leading(site)
             yield from self._divided(site)
+            yield from self._lost(site)
         if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
             return
         asserted = _asserted(site)
@@ -110,6 +114,8 @@ class LocalAndGlobalCounts(Rule):
                 else "the program is for several processes",
             )
             return
+        if site.api == _OWN and site.wants("quotient"):
+            yield from self._quotient(site)
         product = _product(site.file, site.call)
         if product is None or self._shared_out(site, product):
             return
@@ -174,6 +180,36 @@ class LocalAndGlobalCounts(Rule):
             why=f"the name `{name}`",
         )
 
+    def _quotient(self, site: Site) -> Iterator[Finding]:
+        """`global_batch // jax.local_device_count()`: the share of a device is too large with several processes."""
+        divided = shared_by_one(site)
+        name = _key(divided.left) if divided is not None else ""
+        if not _GLOBAL.search(name) or _LOCAL.search(name) or _PER_DEVICE.search(name):
+            return
+        yield self._found(
+            site,
+            f"`{name}` is that of all processes, and jax.local_device_count() counts the devices of one: a share of "
+            "it is too large with several processes.",
+            "quotient",
+            f"the name `{name}`",
+            fixed=_inside(site, divided),
+        )
+
+    def _lost(self, site: Site) -> Iterator[Finding]:
+        """`x.reshape(jax.local_device_count(), x.shape[0] // jax.device_count(), ...)`."""
+        lost = rows_lost(site) if site.wants("rows") else None
+        if lost is None:
+            return
+        what = " ".join(site.text(lost.left).split())
+        yield self._found(
+            site,
+            f"`{what}` is divided by the devices of all processes, and there are as many rows as one has devices: with "
+            "several processes a part of the examples is left over.",
+            "rows",
+            "the array gets a row for each of jax.local_device_count()",
+            fixed=_inside(site, lost),
+        )
+
     def _leading(self, site: Site) -> Iterator[Finding]:
         """Rows for a `pmap`, as many as all processes have devices."""
         made = leading(site)
@@ -197,12 +233,12 @@ class LocalAndGlobalCounts(Rule):
     def _why(self, product: _Product) -> str:
         return f"the name `{product.name}`"
 
-    def _found(self, site: Site, message: str, form: str, why: str) -> Finding:
+    def _found(self, site: Site, message: str, form: str, why: str, fixed: bool = True) -> Finding:
         other = _OWN if site.api == _ALL else _ALL
         spelled, imports = site.spell(other)
         edits = [site.replace(site.call, f"{spelled}()"), *imports]
         fix: Fix | None = None
-        if not site.call.args and not site.call.keywords:
+        if fixed and not site.call.args and not site.call.keywords:
             fix = site.fix(
                 Safety.UNSAFE, f"write {spelled}()", edits, why="numbers change with several processes"
             )
@@ -251,6 +287,11 @@ class LocalAndGlobalCounts(Rule):
             takers += [site.text(call.func)] if isinstance(call, ast.Call) else []
         names = [taker.rpartition(".")[2] for taker in takers]
         return " ".join([function.name if function is not None else "", product.name, *names])
+
+
+def _inside(site: Site, node: ast.expr | None) -> bool:
+    """Whether the count stands in an expression itself: a name for it may be meant as it is elsewhere."""
+    return node is not None and any(one is site.call for one in ast.walk(node))
 
 
 def _takes_own_rows(site: Site) -> bool:
@@ -302,6 +343,13 @@ def _factors(node: ast.expr) -> list[ast.expr]:
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
         return [*_factors(node.left), *_factors(node.right)]
     return [node]
+
+
+def _key(node: ast.expr) -> str:
+    """The name of a setting, also one that is looked up: `config["global_batch"]`."""
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        return str(node.slice.value)
+    return last_name(node)
 
 
 def _name(file: FileFacts, node: ast.expr) -> str:

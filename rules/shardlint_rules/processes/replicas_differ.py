@@ -31,8 +31,8 @@ class ReplicasDiffer(Rule):
     ## What it does
     Reports arrays that are made with a sharding that splits nothing, of numbers drawn without a seed
     (`np.random.default_rng()`, `np.random.randn(...)` where nothing seeds it), of the time, of the index of the process
-    or the part of the data that is chosen by it. Only in programs for several processes. What is broadcast first, and
-    what one process alone does, is left alone.
+    or the part of the data that is chosen by it, also through helpers, properties of settings and trees. Only in
+    programs for several processes. What is broadcast first, and what one process alone does, is left alone.
 
     ## Why it hurts
     `make_array_from_process_local_data`, `make_array_from_callback` and `host_local_array_to_global_array` believe what
@@ -106,6 +106,8 @@ def _result(site: Site, callback: ast.expr) -> Place | None:
 
 
 def _matters(site: Site) -> bool:
+    if not asks_itself(site.file) and site.file.path.suffix == ".ipynb":
+        return False  # of one process, whatever else the project starts
     if not asks_itself(site.file) and several(site.program, site.file) != "initialized":
         return False
     place = Place(site.file, site.call)

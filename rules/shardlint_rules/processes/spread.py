@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model.process.all_devices import mesh_of_all
-from shardlint.model.values import CallArguments, CallResult, Place, Transformed, Value, options
+from shardlint.model.values import CallArguments, CallResult, Parameter, Place, Transformed, Value, options
 from shardlint.rules_api.site import Site
 
 _TARGET = {
@@ -30,6 +30,15 @@ def split(site: Site, node: ast.expr) -> bool:
     """Whether it is surely split over the devices of all processes: by an axis of a mesh of all of them."""
     found = options(site.value(node))
     return bool(found) and all(_splits(site, one) for one in found)
+
+
+def split_by_callers(site: Site, node: ast.expr) -> bool:
+    """Whether it is a parameter that all calls in sight give an array split over the devices of all processes."""
+    found = options(site.value(node))
+    if not found or not all(isinstance(one, Parameter) for one in found):
+        return False
+    given = [value for one in found for value in options(site.program.followed(one))]
+    return bool(given) and all(_splits(site, one) for one in given)
 
 
 def _splits(site: Site, value: Value) -> bool:

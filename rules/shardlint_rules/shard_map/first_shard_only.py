@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from shardlint.model.manual.varying import Leaf, Local, Record, Tree, leaves
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.shard_map.per_device import PMAP, PerDevice, per_device, taken_first
+from shardlint_rules.shard_map._first_entries import first_measures
+from shardlint_rules.shard_map.per_device import CALLED, PMAP, PerDevice, per_device, taken_first
 
 _UNREPLICATE = "flax.jax_utils.unreplicate"
 
@@ -19,7 +20,7 @@ class FirstShardOnly(Rule):
     ## What it does
     Follows the values of the body of a `pmap`, and reports `unreplicate` or `jax.tree.map(lambda x: x[0], ...)` of a
     result that comes of the data that is split over the devices and meets no collective on its way: predictions, a
-    loss, metrics.
+    loss, metrics. So does `losses[0]`, where the result is called a loss or another measure and is not looped over.
 
     ## Why it hurts
     What the other devices computed is dropped: seven of eight predictions are never written, a metric is that of an
@@ -37,12 +38,22 @@ class FirstShardOnly(Rule):
     name = "first-shard-only"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    triggers = (Calls("jax.tree.map", file_says=("[0]",)), Calls(_UNREPLICATE))
-    forms = ("call",)
+    likely = ("measure",)
+    bound = True
+    triggers = (
+        Calls("jax.tree.map", file_says=("[0]",)),
+        Calls(_UNREPLICATE),
+        Calls(PMAP, file_says=("[0]",)),
+        CALLED,
+    )
+    forms = ("call", "partial", "line")
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each call."""
+        if site.form == "line" or site.api == PMAP:
+            yield from self._measured(site)
+            return
         given = taken_first(site, read=True) if site.api != _UNREPLICATE else next(iter(site.call.args), None)
         made = per_device(site.program, site.file, given) if given is not None else None
         if made is None or made.function is None or given is None or _same_everywhere(site, made):
@@ -57,6 +68,25 @@ class FirstShardOnly(Rule):
                 form="dropped",
                 why=f"pmapped at line {made.function.settings.place.line}",
             )
+
+
+    def _measured(self, site: Site) -> Iterator[Finding]:
+        """`losses[0]`, read for the loss of all."""
+        for read in first_measures(site) if site.wants("measure") else ():
+            made = per_device(site.program, site.file, read.value)
+            if made is None or made.function is None or _same_everywhere(site, made):
+                continue
+            if any(_differs(site, made, one) for one in _results(site, made)):
+                name = site.text(read.value)
+                yield site.finding(
+                    read,
+                    "that of the first device",
+                    f"`{name}` has an entry for each device, of its own examples: this is what one device computed, "
+                    "and the others are dropped.",
+                    help=f"write {name}.mean(), or reduce in the function (`jax.lax.pmean`)",
+                    form="measure",
+                    why=f"no collective makes the result of line {made.call.lineno} the same on all devices",
+                )
 
 
 def _same_everywhere(site: Site, made: PerDevice) -> bool:
