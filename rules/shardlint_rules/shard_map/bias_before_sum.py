@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from shardlint.model.reach import lookup
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint.source.patterns import regex
+from shardlint_rules.shard_map._bias_inside import BIAS, OTHER, bias_inside
 
-_BIAS = regex(r"(?:^|[._\d])bias(?:es)?\d*(?:$|[._\[])|^b\d?$|\.b$|\[.b\d?.\]$|\[.bias.\]$", re.I)
-_NOT = regex(r"grad|local|scaled|partial|shard", re.I)
 # What hands its first argument on as it is.
 _KEEPING = ("checkpoint_name", "asarray", "with_sharding_constraint")
 
@@ -21,8 +18,9 @@ class BiasBeforeSum(Rule):
     """A bias is added on every device, and then the devices are summed: it counts once for each of them.
 
     ## What it does
-    Reports `psum` or `psum_scatter` of `x @ w + bias`, or of a name to which a bias was added just before. Not where
-    the bias is divided, masked or chosen by `axis_index`, nor `pmean`.
+    Reports `psum` or `psum_scatter` of `x @ w + bias`, or of a name to which a bias was added just before; also where
+    a function of the project does both (`psum(dense(params, x), axis)`). Not where the bias is divided, masked or
+    chosen by `axis_index`, nor `pmean`.
 
     ## Why it hurts
     Where a matrix product is split over its inner dimension, each device holds a part of the sum and all of the bias.
@@ -40,7 +38,7 @@ class BiasBeforeSum(Rule):
     name = "bias-before-sum"
     harm = Harm.SILENT
     certainty = Certainty.POSSIBLE
-    likely = ("bias",)
+    likely = ("bias", "inside")
     triggers = (Calls("jax.lax.psum", "jax.lax.psum_scatter"),)
     forms = ("call",)
     fixes = "none"
@@ -62,6 +60,20 @@ class BiasBeforeSum(Rule):
                 form="bias",
                 why=f"`{name}` is called a bias",
             )
+        call = _called(site, operand, 0) if operand is not None else None
+        inside = bias_inside(site, call) if call is not None else None
+        if call is not None and inside is not None:
+            name, function = inside
+            collective = site.api.rpartition(".")[2]
+            where = f"{function.place.file.path.name}:{function.node.lineno}"
+            yield site.finding(
+                call,
+                f"adds `{name}` on every device ({where}), and is summed at line {site.call.lineno}",
+                f"On {site.release('jax')} {collective} adds up what the devices hold: the bias counts once for each.",
+                help=f"sum the product alone, and add `{name}` to what {collective} returns",
+                form="inside",
+                why=f"`{name}` is called a bias",
+            )
 
 
 def _added(site: Site, node: ast.expr, depth: int) -> Iterator[tuple[ast.AST, ast.expr]]:
@@ -69,7 +81,7 @@ def _added(site: Site, node: ast.expr, depth: int) -> Iterator[tuple[ast.AST, as
     match node:
         case ast.BinOp(op=ast.Add()):
             for one, other in ((node.right, node.left), (node.left, node.right)):
-                if _BIAS.search(_named(site, one)) and not isinstance(other, ast.Constant):
+                if BIAS.search(_named(site, one)) and not isinstance(other, ast.Constant):
                     yield node, one
         case ast.Call(func=ast.Attribute(value=inner, attr="astype" | "reshape")):
             yield from _added(site, inner, depth)
@@ -83,8 +95,24 @@ def _added(site: Site, node: ast.expr, depth: int) -> Iterator[tuple[ast.AST, as
                 elif binding.kind == "augment":
                     statement = site.file.statement(binding.node)
                     if isinstance(statement, ast.AugAssign) and isinstance(statement.op, ast.Add):
-                        if _BIAS.search(_named(site, statement.value)):
+                        if BIAS.search(_named(site, statement.value)):
                             yield statement, statement.value
+
+
+def _called(site: Site, node: ast.expr, depth: int) -> ast.Call | None:
+    """The call that what is summed is the result of."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=inner, attr="astype")):
+            return _called(site, inner, depth)
+        case ast.Call(args=[inner, *_]) if site.text(node.func).rpartition(".")[2] in _KEEPING:
+            return _called(site, inner, depth)
+        case ast.Call():
+            return node
+        case ast.Name() if depth < 4:
+            bindings, _ = lookup(site.file, node, node.id)
+            if len(bindings) == 1 and bindings[0].kind == "assign" and bindings[0].value is not None:
+                return _called(site, bindings[0].value, depth + 1)
+    return None
 
 
 def _named(site: Site, node: ast.expr) -> str:
@@ -94,7 +122,7 @@ def _named(site: Site, node: ast.expr) -> str:
 
 def _plain(site: Site, bias: ast.expr) -> bool:
     """Whether a bias is added as it came: not divided, masked, or a part of it."""
-    if _NOT.search(site.text(bias)):
+    if OTHER.search(site.text(bias)):
         return False
     if not isinstance(bias, ast.Name):
         return True

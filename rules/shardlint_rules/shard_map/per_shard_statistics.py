@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Event
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map._own_maximum import own_maximum
 from shardlint_rules.shard_map.runs import MAPPING, elsewhere, events, shown
 
 
@@ -18,7 +19,8 @@ class PerShardStatistics(Rule):
     ## What it does
     Reports, in the body of a `shard_map`, `softmax`, `logsumexp`, `cumsum`, `sort`, `argmax`, `top_k` and the like of
     an argument along a dimension that its in spec splits, where nothing in the body ever communicates over that axis.
-    Likely: a `softmax` whose result alone is summed over the axis. Possible: a mean, sum or variance that meets the
+    Likely: a `softmax` whose result alone is summed over the axis, and `psum` of `exp(x - m)` where `m` is the maximum
+    of each device's own shard. Possible: a mean, sum or variance that meets the
     dimension again, with `keepdims=True` or otherwise, as a normalisation takes it.
 
     ## Why it hurts
@@ -37,13 +39,16 @@ class PerShardStatistics(Rule):
     code = "SL409"
     name = "per-shard-statistics"
     harm = Harm.SILENT
-    likely = ("reduced-later",)
+    likely = ("reduced-later", "own-maximum")
     assumes = True
-    triggers = MAPPING
+    triggers = (*MAPPING, Calls("jax.lax.psum"))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each place."""
+        if site.api == "jax.lax.psum":
+            yield from self._own_maximum(site)
+            return
         done: set[ast.AST] = set()
         for ran, event, node in events(site, "along a split dimension"):
             if node in done or ran.mapped.api != "jax.shard_map":
@@ -73,6 +78,23 @@ class PerShardStatistics(Rule):
                 if later
                 else "the spec's last entry is taken for the last dimension",
             )
+
+    def _own_maximum(self, site: Site) -> Iterator[Finding]:
+        """A sum over the devices of exponentials that each device took by a maximum of its own."""
+        operand = site.argument("x") or next(iter(site.call.args), None)
+        largest = own_maximum(site, operand) if operand is not None and site.form == "call" else None
+        if largest is None:
+            return
+        yield site.finding(
+            site.call,
+            "adds up exponentials that each device took by a maximum of its own",
+            f"On {site.release('jax')} each device sums exp(x - m) with the largest of its own shard as m: the sums "
+            "are not on one scale, and their total is that of no softmax.",
+            help="take the maximum over the axis too: jax.lax.pmax(m, axis), before it is subtracted",
+            certainty=Certainty.POSSIBLE,
+            form="own-maximum",
+            why="no maximum goes over the axis before it is subtracted",
+        )
 
 
 def _communicates(ran: Ran, event: Event) -> bool:

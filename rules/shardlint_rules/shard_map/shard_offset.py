@@ -44,7 +44,7 @@ class ShardOffset(Rule):
     certainty = Certainty.POSSIBLE
     likely = ("other-axis", "labels")
     assumes = True
-    triggers = (Calls(_INDEX, function_says=("shape",)), Calls(_GATHER, function_says=("arange",)))
+    triggers = (Calls(_INDEX), Calls(_GATHER, function_says=("arange",)))
     forms = ("call",)
     fixes = "none"
 

@@ -13,6 +13,7 @@ from shardlint.model.values import Api, Function, Transformed, Value
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint_rules.shard_map._branches import on_a_way
 from shardlint_rules.shard_map.runs import elsewhere, runs, shown
 
 _NEAR = ("shard_map", "pmap", "psum", "pmean", "pmax", "all_gather", "axis_index", "ppermute", "axis_name")
@@ -32,6 +33,7 @@ _BINDERS = (
     "",
 )
 _DEPTH = 4
+_WAY = ", where the branch is taken"
 
 
 class UnboundAxis(Rule):
@@ -41,20 +43,23 @@ class UnboundAxis(Rule):
     Follows functions given to `jax.jit` and reports those that come to a collective (`psum`, `pmean`, `all_gather`,
     ...) over a named axis with no `shard_map`, `pmap` or `vmap(axis_name=)` on the way; functions given to `pmap` that
     come to one over another axis than its `axis_name`; and functions given to `shard_map` that come to one over an axis
-    which its mesh does not have. The usual way to it: a loss that averages over the devices in the training step is
-    compiled by itself for the evaluation.
+    which its mesh does not have, or that may come to one by a flag (`if normalize:`) which does not speak of axes. The
+    usual way to it: a loss that averages over the devices in the training step is compiled by itself for the
+    evaluation.
 
     ## Why it hurts
-    Tracing raises `NameError: unbound axis name`, often only when the first evaluation is reached.
+    Tracing raises `NameError: unbound axis name`, often only when the first evaluation is reached; `pmean` in a
+    `shard_map` whose check is on raises an AssertionError that says nothing.
 
     ## Evidence
-    Run on jax 0.4.38 to 0.12. Functions that are also called inside of a mapped one, collectives that a branch may
-    leave out, and those whose NameError is caught (`try: jax.lax.psum(1, axis)`) are left alone.
+    Run on jax 0.4.38 to 0.12. Functions that are also called inside of a mapped one, collectives that other branches
+    may leave out, and those whose NameError is caught (`try: jax.lax.psum(1, axis)`) are left alone.
     """
 
     code = "SL406"
     name = "unbound-axis"
     harm = Harm.CRASH
+    likely = ("on-a-way",)
     assumes = False
     triggers = (Calls(*JITS, file_says=_NEAR), Calls("jax.pmap", "jax.shard_map"))
     fixes = "none"
@@ -103,17 +108,24 @@ class UnboundAxis(Rule):
             if names is None or _nested(site):
                 continue
             for event in ran.events:
-                if event.kind != "collective" or not _sure(event) or set(event.axes) <= set(names):
+                sure = _sure(event)
+                if (
+                    event.kind != "collective"
+                    or not (sure or on_a_way(event))
+                    or set(event.axes) <= set(names)
+                ):
                     continue
                 place = event.seen_from(site.file)
                 missing = shown(axis for axis in event.axes if axis not in names)
                 yield site.finding(
                     place.node if place is not None else site.call,
                     f"the mesh has no axis {missing}{elsewhere(site, event)}",
-                    f"On {site.release('jax')} this raises when it is traced: the mesh of the shard_map has the axes "
-                    f"{shown(names)}.",
+                    f"On {site.release('jax')} this raises when it is traced{'' if sure else _WAY}: the mesh of the "
+                    f"shard_map has the axes {shown(names)}.",
                     help="name an axis of the mesh",
-                    certainty=Certainty.PROVEN,
+                    certainty=Certainty.PROVEN if sure else Certainty.POSSIBLE,
+                    form="" if sure else "on-a-way",
+                    why="" if sure else "what the branch asks has nothing to do with the axes",
                 )
                 break
 

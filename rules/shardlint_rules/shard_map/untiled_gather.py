@@ -9,6 +9,7 @@ from shardlint.model.reach import lookup, readers
 from shardlint.model.values import Constant
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map._stacks import mixed_up
 
 # What is done with a stack of shards on purpose.
 _UNSTACKS = (
@@ -43,13 +44,15 @@ class UntiledGather(Rule):
     ## What it does
     Reports `jax.lax.all_gather` without `tiled=True` in a function that gives back the array itself on the other way
     (`return x` where there is no axis, `return jax.lax.all_gather(x, axis)` where there is one): there the result
-    has one dimension more. Possible: one with `axis=1` or another inner dimension whose result is not reshaped, and
-    `psum_scatter` without `tiled=True` of what has no dimension for the devices.
+    has one dimension more. Likely: a stack that is reshaped to the first dimension of a shard and others
+    (`jax.lax.all_gather(w, axis).reshape(w.shape[0], -1)`). Possible: one with `axis=1` or another inner dimension
+    whose result is not reshaped, and `psum_scatter` without `tiled=True` of what has no dimension for the devices.
 
     ## Why it hurts
     Untiled, eight shards of shape (4, 16) become (8, 4, 16), tiled (32, 16). What comes after it often runs: a mean
     over dimension 0 is then one over the devices, and broadcasts. Untiled `psum_scatter` needs a dimension of exactly
-    the size of the axis, and takes it away.
+    the size of the axis, and takes it away. Shards of columns, stacked and reshaped, have the right shape, and
+    their numbers stand in the wrong places.
 
     ## Evidence
     Run on jax 0.12. A stack that is reshaped, indexed or reduced over its new dimension is left alone.
@@ -58,7 +61,7 @@ class UntiledGather(Rule):
     code = "SL411"
     name = "untiled-gather"
     harm = Harm.SILENT
-    likely = ("inner-axis", "scatter")
+    likely = ("inner-axis", "scatter", "reshaped")
     triggers = (Calls("jax.lax.all_gather", "jax.lax.psum_scatter"),)
     forms = ("call",)
     closed = ("keywords",)
@@ -90,6 +93,17 @@ class UntiledGather(Rule):
                 f"On {site.release('jax')} the shards are stacked along a new dimension, and not put together along "
                 "the one they are split over.",
                 help="write tiled=True",
+            )
+        elif (arranged := mixed_up(site, node)) is not None:
+            yield site.finding(
+                arranged,
+                "the shards were stacked in front, and this takes them for columns",
+                f"On {site.release('jax')} the stack has the devices as its first dimension. A reshape keeps the order "
+                "of the numbers and moves no dimension: rows of different shards come to stand in one row.",
+                help="gather with tiled=True and the axis that the array is split along",
+                certainty=Certainty.POSSIBLE,
+                form="reshaped",
+                why=f"its first dimension is that of the shard `{site.text(node)}`",
             )
         elif _inner_axis(site) and not _unstacked(site):
             yield site.finding(

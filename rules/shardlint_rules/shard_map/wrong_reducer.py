@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from shardlint.model.manual.mapped import Ran
 from shardlint.model.manual.varying import Event, leaves
 from shardlint.model.values import Parameter
-from shardlint.rules_api.rule import Certainty, Finding, Harm, Rule
+from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
+from shardlint_rules.shard_map._moments import other_axes
 from shardlint_rules.shard_map.runs import MAPPING, devices, elsewhere, events, shown
 
 
@@ -20,6 +21,7 @@ class WrongReducer(Rule):
     Follows the values of a `shard_map` or `pmap` body and reports `psum` of a mean over one device's data, where the
     sum is returned and never divided. Likely: `pmean` of a masked mean; a `psum` over some axes of the mesh that is
     divided by `jax.device_count()`, and one over all devices of a `pmap` that is divided by `jax.local_device_count()`.
+    Also likely: the means of an array and of its square over different axes, in one function.
     Possible: `pmean` of a standard deviation or a variance.
 
     ## Why it hurts
@@ -36,13 +38,16 @@ class WrongReducer(Rule):
     code = "SL403"
     name = "wrong-reducer"
     harm = Harm.SILENT
-    likely = ("masked", "by-devices")
+    likely = ("masked", "by-devices", "moments")
     assumes = True
-    triggers = MAPPING
+    triggers = (*MAPPING, Calls("jax.lax.pmean"))
     fixes = "none"
 
     def check(self, site: Site) -> Iterator[Finding]:
         """One finding for each reduction."""
+        if site.api == "jax.lax.pmean":
+            yield from self._moments(site)
+            return
         done: set[ast.AST] = set()
         for ran, event, node in events(site, "sum of means"):
             number = ran.events.index(event)
@@ -74,6 +79,21 @@ class WrongReducer(Rule):
                 help="reduce sums and counts: psum(sum) / psum(count)",
                 certainty=Certainty.POSSIBLE,
                 form=event.kind.rpartition(" ")[2],
+            )
+
+    def _moments(self, site: Site) -> Iterator[Finding]:
+        """A second moment over other axes than the first."""
+        found = other_axes(site) if site.form == "call" else None
+        if found is not None:
+            first, axes, mine = found
+            yield site.finding(
+                site.call,
+                f"the mean of the square is over {mine}, that of the array at line {first.lineno} over {axes}",
+                f"On {site.release('jax')} the two are moments of different data: their difference is no variance.",
+                help=f"average both over {axes}",
+                certainty=Certainty.POSSIBLE,
+                form="moments",
+                why="both are of one array, in one function",
             )
 
     def _by_devices(self, site: Site, done: set[ast.AST]) -> Iterator[Finding]:

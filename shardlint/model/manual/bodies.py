@@ -54,7 +54,9 @@ class Body(LocalValues):
         if isinstance(node, ast.Lambda):
             return self.expression(file, node.body, frame)
         returned: list[Local] = []
+        branches = self.branches
         self._block(file, node.body, frame, returned)
+        self.branches = branches
         if not returned:
             return Known(Constant(None))
         result = returned[0]
@@ -73,7 +75,9 @@ class Body(LocalValues):
         args = function.node.args
         names = [arg.arg for arg in (*args.posonlyargs, *args.args)]
         if isinstance(function, Function) and function.bound and names:
-            owner = function.receiver or (CallResult(function.owner, None) if function.owner else Unknown("self"))
+            owner = function.receiver or (
+                CallResult(function.owner, None) if function.owner else Unknown("self")
+            )
             frame.names[names.pop(0)] = Known(owner)
         frame.names.update(zip(names, given, strict=False))
         if args.vararg is not None:
@@ -164,7 +168,7 @@ class Body(LocalValues):
         may_skip: bool,
     ) -> bool:
         """Run one of several blocks: what they leave is one or the other."""
-        before = dict(frame.names)
+        before, earlier = dict(frame.names), len(returned)
         ends: list[dict[str, Local]] = [before] if may_skip else []
         self.branches += 1
         for way in ways:
@@ -172,6 +176,9 @@ class Body(LocalValues):
             if self._block(file, way, frame, returned):
                 ends.append(frame.names)
         self.branches -= 1
+        if len(returned) > earlier:
+            # What comes after is left out where a way returned: the function's end closes this one.
+            self.branches += 1
         frame.names = dict(before)
         for name in {name for end in ends for name in end}:
             found = [end[name] for end in ends if name in end]
