@@ -126,7 +126,7 @@ class ShardingNotUsed(Rule):
             )
 
     def _unplaced(self, site: Site, scope: Scope, name: str) -> Iterator[Finding]:
-        """Copies to the default device, where nothing is done with the sharding, or nothing but keeping it."""
+        """A `device_put` without a place, where nothing is done with the sharding, or nothing but keeping it."""
         node = scope.node
         assert isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         kept = kept_unread(site, node, name)
@@ -138,7 +138,8 @@ class ShardingNotUsed(Rule):
             yield site.finding(
                 call,
                 f"`{name}` is not given here",
-                f"`{kept.name if kept else node.name}` takes `{name}`, and this copies to the default device.",
+                f"`{kept.name if kept else node.name}` takes `{name}`, and this puts arrays without it: they stay where "
+                "they are, and what numpy has goes to one device.",
                 help=f"place it: jax.device_put(..., {name})",
                 certainty=Certainty.POSSIBLE,
                 form="unplaced",
