@@ -138,8 +138,8 @@ class ShardingNotUsed(Rule):
             yield site.finding(
                 call,
                 f"`{name}` is not given here",
-                f"`{kept.name if kept else node.name}` takes `{name}`, and this puts arrays without it: they stay where "
-                "they are, and what numpy has goes to one device.",
+                f"`{kept.name if kept else node.name}` takes `{name}`, and this puts arrays without it: they stay "
+                "where they are, and what numpy has goes to one device.",
                 help=f"place it: jax.device_put(..., {name})",
                 certainty=Certainty.POSSIBLE,
                 form="unplaced",
