@@ -9,7 +9,7 @@ from shardlint.model.values import Constant, Function, options
 from shardlint.rules_api.site import Site
 from shardlint.source.patterns import regex
 from shardlint.syntax import FileFacts
-from shardlint_rules.shard_map._own_maximum import returned
+from shardlint_rules.shard_map.returned import returned
 
 BIAS = regex(r"(?:^|[._\d])bias(?:es)?\d*(?:$|[._\[])|^b\d?$|\.b$|\[.b\d?.\]$|\[.bias.\]$", 2)
 OTHER = regex(r"grad|local|scaled|partial|shard", 2)

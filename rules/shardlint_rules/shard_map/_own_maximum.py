@@ -8,6 +8,7 @@ from shardlint.model.reach import lookup
 from shardlint.model.values import Api, Function, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts
+from shardlint_rules.shard_map.returned import returned
 
 _DEPTH = 6
 _SUMS = ("jax.numpy.sum",)
@@ -83,16 +84,6 @@ def _plain(site: Site, written: Written, depth: int = 0) -> Written:
                 if given is not None:
                     return _plain(site, (found[0].place.file, given), depth + 1)
     return written
-
-
-def returned(function: Function) -> ast.expr | None:
-    """The one expression that a function of the project returns."""
-    if isinstance(function.node, ast.Lambda):
-        return function.node.body
-    file = function.place.file
-    returns = file.walked(file.scope(function.node)).returns
-    values = [one.value for one in returns if isinstance(one, ast.Return) and one.value is not None]
-    return values[0] if len(values) == len(returns) == 1 else None
 
 
 def _whole(part: ast.expr) -> bool:
