@@ -166,7 +166,7 @@ def screened() -> str:
     for library in libraries().values():
         newest = len(library.releases) - 1
         for module, (there, names) in library.modules.items():
-            if newest not in there or module.count(".") > 2:
+            if newest not in there or module.count(".") > 3:
                 continue
             now = {name.removesuffix("()") for name, on in names.items() if newest in on}
             if "*" in now:
