@@ -74,20 +74,28 @@ def member(program: Program, place: Place) -> tuple[Value, ...]:
     return tuple(known) or found
 
 
+def assigned(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
+    """What the methods of a class assign to `self.name` alone."""
+    for _, statement in _targets(file, cls, name):
+        if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
+            yield statement.value
+
+
 def stored(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
     """What the methods of a class assign to `self.name`, alone or as one of several targets."""
-    for mention in file.mentions_in(file.scope(cls), name):
-        if not isinstance(mention, ast.Attribute) or not isinstance(mention.ctx, ast.Store):
-            continue
-        if not (isinstance(mention.value, ast.Name) and mention.value.id == "self"):
-            continue
-        outer = file.parent(mention)
-        if isinstance(outer, ast.Tuple) and isinstance(file.parent(outer), ast.Assign):
-            statement = file.parent(outer)
-            assert isinstance(statement, ast.Assign)
+    for target, outer in _targets(file, cls, name):
+        statement = file.parent(outer) if isinstance(outer, ast.Tuple) else None
+        if isinstance(outer, ast.Tuple) and isinstance(statement, ast.Assign):
             whole = statement.value
-            at = outer.elts.index(mention)
             split = isinstance(whole, ast.Tuple) and len(whole.elts) == len(outer.elts)
-            yield whole.elts[at] if split and isinstance(whole, ast.Tuple) else whole
+            yield whole.elts[outer.elts.index(target)] if split and isinstance(whole, ast.Tuple) else whole
         elif isinstance(outer, ast.Assign | ast.AnnAssign) and outer.value is not None:
             yield outer.value
+
+
+def _targets(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[tuple[ast.Attribute, ast.AST | None]]:
+    """Where a class stores to `self.name`, and what the target stands in."""
+    for mention in file.mentions_in(file.scope(cls), name):
+        if isinstance(mention, ast.Attribute) and isinstance(mention.ctx, ast.Store):
+            if isinstance(mention.value, ast.Name) and mention.value.id == "self":
+                yield mention, file.parent(mention)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from shardlint.model import Program
-from shardlint.model.process.processes import assigned
+from shardlint.model.held import assigned
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import parameters_of
 from shardlint.model.values import Api, ClassValue, Function, Place, options

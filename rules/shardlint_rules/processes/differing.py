@@ -6,7 +6,7 @@ import ast
 from dataclasses import dataclass
 
 from shardlint.model import Program
-from shardlint.model.process.processes import assigned
+from shardlint.model.held import assigned
 from shardlint.model.reach import lookup
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, options
 from shardlint.syntax import FileFacts, last_name

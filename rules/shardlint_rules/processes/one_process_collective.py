@@ -27,10 +27,9 @@ class OneProcessCollective(Rule):
     `if jax.process_index() == 0:`, under a flag, property or function that asks it (`is_main_process()`), in the `else`
     of its opposite, after `if jax.process_index() != 0: return`, or in a function whose decorator does so; also where a
     function of the project makes the call. The same call on the other side of the condition is right, and so is one in
-    a program of one process. A jitted function, or a function of
-    `jax.numpy`, that is given an array of which all processes hold a part, made by `make_array_from_process_local_data`
-    and the like, or placed over the devices of all. Possible: a manager that only its annotation or name says is
-    Orbax's.
+    a program of one process. Also a jitted function, or a function of `jax.numpy`, that is given an array of which all
+    processes hold a part, made by `make_array_from_process_local_data` and the like, or placed over the devices of all.
+    Possible: a manager that only its annotation or name says is Orbax's.
 
     ## Why it hurts
     The process that makes the call waits for the others, which never come: the program hangs, until a timeout ends it.

@@ -32,7 +32,6 @@ MAKERS = frozenset(
         f"{_UTILS}host_local_array_to_global_array",
     )
 )
-_PLACED = {"jax.device_put": ("device", 1), "jax.jit": ("out_shardings", -1)}
 _TREE_MAPS = ("jax.tree.map", "jax.tree_util.tree_map", "jax.tree_map", "builtins.map")
 _HOST = (f"{_UTILS}process_allgather", "jax.device_get", f"{_UTILS}global_array_to_host_local_array")
 Given = Mapping[str, Place]
@@ -100,11 +99,10 @@ class GlobalArrays:
                 return name
             case Api(name=name) if name in _HOST:
                 return ""
-            case Api(name=name) if name in _PLACED:
-                keyword, at = _PLACED[name]
-                return self._placed(Place(file, node), keyword, at)
+            case Api(name="jax.device_put"):
+                return self._placed(file, node)
             case Api(name=name) if name in _TREE_MAPS and node.args:
-                return self._mapped(place, node, given, depth)
+                return self._mapped(place, node, depth)
             case Api(name=name) if name.startswith("jax.numpy."):
                 return self._any((Place(file, one) for one in node.args), given, depth)
             case Transformed(api=Api(name=name)) if name in COMPILING:
@@ -118,18 +116,16 @@ class GlobalArrays:
                 return self._returned(option, place, node, given, depth)
         return ""
 
-    def _placed(self, place: Place, keyword: str, at: int) -> str:
-        call = place.node
-        assert isinstance(call, ast.Call)
-        target = next((one.value for one in call.keywords if one.arg == keyword), None)
-        if target is None and 0 <= at < len(call.args):
-            target = call.args[at]
-        if target is None or not sharding_of_all(self.program, Place(place.file, target)):
+    def _placed(self, file: FileFacts, call: ast.Call) -> str:
+        target = next((one.value for one in call.keywords if one.arg == "device"), None)
+        if target is None and len(call.args) > 1:
+            target = call.args[1]
+        if target is None or not sharding_of_all(self.program, Place(file, target)):
             return ""
         return "device_put with a sharding over the devices of all processes"
 
-    def _mapped(self, place: Place, node: ast.Call, given: Given, depth: int) -> str:
-        """`tree.map(f, tree)`: what f gives back, or the leaves that it is given."""
+    def _mapped(self, place: Place, node: ast.Call, depth: int) -> str:
+        """`tree.map(f, tree)`: what f gives back."""
         file, first = place.file, node.args[0]
         for option in member(self.program, Place(file, first)):
             if isinstance(option, Api) and option.name in MAKERS:

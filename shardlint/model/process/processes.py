@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from shardlint.model.held import classes
+from shardlint.model.held import assigned, classes
 from shardlint.model.reach import lookup
 from shardlint.model.values import CallResult, Function, Place, Value, options
 from shardlint.source.patterns import regex
@@ -190,16 +189,6 @@ def _member(program: Program, file: FileFacts, node: ast.Attribute, depth: int) 
         for value in assigned(inside, candidate.node, node.attr):
             return first(program, Place(inside, value), depth + 1)
     return None
-
-
-def assigned(file: FileFacts, cls: ast.ClassDef, name: str) -> Iterator[ast.expr]:
-    """What the methods of a class assign to `self.name`."""
-    for mention in file.mentions_in(file.scope(cls), name):
-        if isinstance(mention, ast.Attribute) and isinstance(mention.ctx, ast.Store):
-            statement = file.parent(mention)
-            if isinstance(statement, ast.Assign | ast.AnnAssign) and statement.value is not None:
-                if isinstance(mention.value, ast.Name) and mention.value.id == "self":
-                    yield statement.value
 
 
 def guard(program: Program, file: FileFacts, node: ast.AST) -> Guard | None:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from shardlint.model.evaluator.annotations import annotated
+from shardlint.model.held import assigned
 from shardlint.model.process.global_arrays import GlobalArrays
-from shardlint.model.process.processes import assigned
 from shardlint.model.reach import lookup
 from shardlint.model.signatures import COMPILING
 from shardlint.model.values import Api, CallResult, ClassValue, Function, Place, Transformed, options
@@ -91,7 +91,7 @@ def _computing(program: Program, place: Place) -> Together | None:
     """A compiled function that is given an array of all processes: each of them must start it."""
     call = place.node
     assert isinstance(call, ast.Call)
-    name = compiled(program, place.file, call) if call.args or call.keywords else ""
+    name = _compiled(program, place.file, call) if call.args or call.keywords else ""
     given = (*call.args, *(one.value for one in call.keywords)) if name else ()
     for one in given:
         made = GlobalArrays(program).maker(Place(place.file, one))
@@ -168,7 +168,7 @@ def _says_saver(program: Program, file: FileFacts, node: ast.expr) -> bool:
     return any(isinstance(one, Api) and _SAVERS.match(one.name) is not None for one in kinds)
 
 
-def compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
+def _compiled(program: Program, file: FileFacts, call: ast.Call) -> str:
     """The name of a compiled function that a call runs."""
     for option in options(program.evaluator.value(Place(file, call.func))):
         if isinstance(option, Transformed) and option.api.name in COMPILING:
