@@ -9,6 +9,7 @@ from copy import copy
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
 from shardlint.config.targets import Targets
@@ -114,6 +115,17 @@ class RuleIndex:
         return self.calls if isinstance(trigger, Calls) else self.uses
 
     @cached_property
+    def codes(self) -> dict[str, Rule]:
+        """The rules by their codes."""
+        return {
+            rule.code: rule for asking in self.words.values() for rules in asking.values() for rule in rules
+        }
+
+    def of_codes(self, codes: Iterable[str]) -> frozenset[Rule]:
+        """The rules with some codes."""
+        return frozenset(self.codes[code] for code in codes)
+
+    @cached_property
     def screen(self) -> Screen:
         """What tells by a file's bytes whether any of the rules may trigger."""
         words: dict[str, dict[str, tuple[bytes, ...] | None]] = {}
@@ -167,20 +179,32 @@ def without_modules(rules: Collection[Rule]) -> dict[str, list[Rule]]:
     return {module: [rule for rule in rules if rule.project != module] for module in modules}
 
 
+class Asked(NamedTuple):
+    """A place in a file, and the rules that ask what stands there. With a `form` they need not ask: it is a site."""
+
+    node: ast.AST
+    rules: frozenset[Rule]
+    evaluated: bool = False
+    form: Form | None = None
+    api: Api = Api("", "")
+
+
 def sites(
     program: Program, file: FileFacts, index: RuleIndex, targets: Targets, words: Iterable[Word]
-) -> Iterator[Site]:
+) -> list[Site]:
     """The sites of a file, in text order. `words` are those of its text."""
-    found: dict[tuple[int, str, int], Site] = {}
+    return sites_at(program, file, index, targets, asked(file, index, words))
+
+
+def asked(file: FileFacts, index: RuleIndex, words: Iterable[Word]) -> list[Asked]:
+    """The places of a file at which rules may trigger, by its text alone."""
+    found: list[Asked] = []
     names = []
     for word in words:
         if word.word == IMPORT:
-            for site in _stated(program, file, index, targets, word.rules):
-                found.setdefault((id(site.syntax), site.rule.code, 3), site)
+            found += _stated(file, index, word.rules)
         elif word.word == WITH:
-            for site in _entered(program, file, index, targets):
-                if site.rule in word.rules:
-                    found.setdefault((id(site.syntax), site.rule.code, 2), site)
+            found += (one for one in _entered(file, index) if one.rules <= word.rules)
         else:
             names.append(word)
     mentioned: dict[ast.AST, set[Rule]] = {}
@@ -189,62 +213,78 @@ def sites(
         mentioned.setdefault(node, set()).update(rules)
         if is_evaluated:
             evaluated.add(node)
-    for node, asking in mentioned.items():
-        for syntax, named, form, triggered in _at(program, file, node, index, node in evaluated):
+    return [*found, *(Asked(node, frozenset(rules), node in evaluated) for node, rules in mentioned.items())]
+
+
+def sites_at(
+    program: Program, file: FileFacts, index: RuleIndex, targets: Targets, places: Iterable[Asked]
+) -> list[Site]:
+    """The sites at some places, in text order."""
+    found: dict[tuple[int, str, int], Site] = {}
+    for node, asking, evaluated, given, api in places:
+        if given is not None:
+            for rule in asking:
+                key = id(node), rule.code, 2 if given == "with" else 3
+                found.setdefault(key, Site(program, file, node, api, given, targets, rule, index.least))
+            continue
+        for syntax, named, form, triggered in _at(program, file, node, index, evaluated):
             for rule in triggered:
                 key = id(syntax), rule.code, 0 if form != "partial" else 1
                 # What is called says more than a keyword it is given.
                 if rule in asking and (key not in found or found[key].form == "keyword"):
                     found[key] = Site(program, file, syntax, named, form, targets, rule, index.least)
-    yield from sorted(
-        found.values(),
-        key=lambda site: (
-            getattr(site.syntax, "lineno", 0), getattr(site.syntax, "col_offset", 0), site.rule.code, site.form
-        ),
-    )  # fmt: skip
+    return sorted(found.values(), key=in_order)
 
 
-def _entered(program: Program, file: FileFacts, index: RuleIndex, targets: Targets) -> Iterator[Site]:
+def in_order(site: Site) -> tuple[int, int, str, str]:
+    """The order of sites in a file."""
+    line, column = getattr(site.syntax, "lineno", 0), getattr(site.syntax, "col_offset", 0)
+    return line, column, site.rule.code, site.form
+
+
+def _entered(file: FileFacts, index: RuleIndex) -> Iterator[Asked]:
     for word, rules in index.withs.items():
         for node in file.withs_saying(word):
             for item in node.items:
                 for rule in rules:
-                    yield Site(
-                        program, file, item.context_expr, Api("", ""), "with", targets, rule, index.least
-                    )
+                    yield Asked(item.context_expr, frozenset((rule,)), form="with")
 
 
-def _stated(
-    program: Program, file: FileFacts, index: RuleIndex, targets: Targets, among: Collection[Rule]
-) -> Iterator[Site]:
+def _stated(file: FileFacts, index: RuleIndex, among: Collection[Rule]) -> Iterator[Asked]:
     for part, rules in index.statements.items():
-        asking = [rule for rule in rules if rule in among]
+        asking = frozenset(rule for rule in rules if rule in among)
         for call in file.statements_calling(part) if asking else ():
-            for rule in asking:
-                yield Site(program, file, call, Api("", ""), "statement", targets, rule, index.least)
+            yield Asked(call, asking, form="statement")
     for pattern, rules in index.lines.items():
-        asking = [rule for rule in rules if rule in among and _is_near(file, rule, pattern)]
-        for node in file.statements_beginning(pattern, _saying(asking[0], pattern)) if asking else ():
-            for rule in asking:
-                yield Site(program, file, node, Api("", ""), "line", targets, rule, index.least)
+        asking = frozenset(rule for rule in rules if rule in among and _is_near(file, rule, pattern))
+        for node in (
+            file.statements_beginning(pattern, _saying(next(iter(asking)), pattern)) if asking else ()
+        ):
+            yield Asked(node, asking, form="line")
 
-    asking = [rule for rule in dict.fromkeys(chain(*index.imports.values())) if rule in among]
+    asking = frozenset(rule for rule in chain(*index.imports.values()) if rule in among)
     for statement in file.statements_beginning(_IMPORTING, ("import",)) if asking else ():
         for alias in statement.names if isinstance(statement, ast.Import | ast.ImportFrom) else ():
             taken = _imported(file, alias)
-            for rule in index.imports.get(taken.written.partition(".")[0], ()) if taken is not None else ():
-                if taken is not None and rule in asking:
-                    yield Site(program, file, alias, taken, "import", targets, rule, index.least)
+            if taken is not None:
+                rules = index.imports.get(taken.written.partition(".")[0], [])
+                yield Asked(alias, asking.intersection(rules), form="import", api=taken)
 
 
 def _saying(rule: Rule, pattern: str) -> tuple[str, ...]:
     """The texts of which one stands on each line that a pattern matches."""
-    return next(trigger.saying for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names)
+    return next(
+        trigger.saying for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names
+    )
 
 
 def _is_near(file: FileFacts, rule: Rule, pattern: str) -> bool:
     """Whether a file matches what the lines that trigger a rule must be near to."""
-    asked = [trigger.file_says for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names]
+    asked = [
+        trigger.file_says
+        for trigger in rule.triggers
+        if isinstance(trigger, Lines) and pattern in trigger.names
+    ]
     return any(not near or re.search(near, file.source.text) for near in asked)
 
 

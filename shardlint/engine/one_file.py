@@ -13,7 +13,8 @@ from shardlint.config.folders import Places, ScopeKey, folder_of, scope_key
 from shardlint.config.settings import Settings
 from shardlint.config.targets import Targets, find_targets
 from shardlint.engine.conditions import Around
-from shardlint.engine.dispatch import RuleIndex, Word, sites, wanted
+from shardlint.engine.dispatch import RuleIndex, wanted
+from shardlint.engine.groups import Before, Look, RuleFailed
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.suppressed import about, unsuppressed
 from shardlint.model import Program
@@ -32,7 +33,9 @@ from shardlint.source.screen import Texts
 from shardlint.source.suppress import suppressions
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
 from shardlint.source.timing import timed
-from shardlint.syntax import FileFacts, NotParsed, check_parses
+from shardlint.syntax import NotParsed, check_parses
+from shardlint.syntax.edited import file_of
+from shardlint.syntax.parts import Part
 
 _OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
 # What rules trigger on takes longer to say than a small project takes to check, and a fix makes many checkers.
@@ -80,12 +83,16 @@ class Checker:
         overlay: dict[Path, Source] | None = None,
         places: Places | None = None,
         answers: Mapping[ScopeKey, Answers] | None = None,
+        before: Callable[[str], Before | None] | None = None,
     ) -> None:
         self.options = options
         self._overlay = overlay or {}
         self._places = places or Places(config=options.config)
         self._answers: dict[ScopeKey, Answers] = dict(answers or {})
         """What is known of searches through a project, from an earlier run."""
+        self._before = before
+        """Asked what is known of a file, by its real path, from before something changed. None: nothing is to be kept."""
+        self._parts: dict[str, tuple[Part, ...]] = {}
         self._scopes: dict[ScopeKey, _Scope] = {}
         self._real: dict[str, str] = {}
         self._last: _Scope | None = None
@@ -152,16 +159,25 @@ class Checker:
             key: {**self._answers.get(key, {}), **found.get(key, {})} for key in {**self._answers, **found}
         }
 
+    def parts(self) -> dict[str, tuple[Part, ...]]:
+        """The parts of all files that were parsed, by other processes too, where anything is to be kept."""
+        if self._before is not None:
+            for scope in self._scopes.values():
+                self._parts.update((str(path), parts) for path, parts in scope.program.project.parts.items())
+        return self._parts
+
     def let_go(self) -> None:
         """Let go of all that was read of the projects so far."""
+        self.parts()
         for scope in self._scopes.values():
             scope.program.forget()
         self._scopes.clear()
         self._last = None
         self._answers.clear()
 
-    def learn(self, answers: Mapping[ScopeKey, Answers]) -> None:
+    def learn(self, answers: Mapping[ScopeKey, Answers], parts: Mapping[str, tuple[Part, ...]]) -> None:
         """Take over what another process found."""
+        self._parts.update(parts)
         for key, found in answers.items():
             self._answers[key] = {**self._answers.get(key, {}), **found}
 
@@ -243,12 +259,14 @@ class Checker:
             hits = index.screen.hits(texts) if commented else index.screen.of(ever, texts)
         absolute = Path(real)
         words = index.words_in(hits, texts, _around(scope.program.project, absolute, texts)) if hits else ()
-        found: list[Finding] = []
+        look: Look | None = None
         faults: dict[str, Fault] = {}
         try:
             source = self._overlay.get(absolute) or decode(path, data)
             if words:
-                found = self._findings(scope, absolute, source, index, words, faults)
+                look = self._look(scope, absolute, source, index)
+                for rule, failure in look.find(words, _checked, self.pause):
+                    faults[rule.code] = Fault(rule.code, str(failure))
             else:
                 check_parses(source.text)
         except Unreadable as error:
@@ -263,6 +281,7 @@ class Checker:
             )
         if not words and not commented:
             return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
+        found = self._findings(look, scope.program, faults) if look is not None else []
         comments = suppressions(source.text, source.line_starts)
         ran = None if faults else scope.codes
         kept = [
@@ -277,7 +296,12 @@ class Checker:
         report = FileReport(path, source, kept) if kept else None
         if faults:  # nothing is kept of it for the next run
             return Outcome(path, report, failed=True, faults=tuple(faults.values()))
-        return Outcome(path, report, needed=needs.named(needs.now))
+        if self._before is None:
+            return Outcome(path, report)
+        if look is None:
+            return Outcome(path, report, needed=needs.named(needs.now))
+        needed, record = look.record(needs.now)
+        return Outcome(path, report, needed=needed, record=record)
 
     def _of_notebooks(self, finding: Finding, scope: _Scope, path: Path) -> Finding:
         """A finding with the places in notebooks that it rests on as people see them."""
@@ -288,57 +312,24 @@ class Checker:
                     finding = _told(finding, facts.source.told_elsewhere)
         return finding
 
-    def _findings(
-        self,
-        scope: _Scope,
-        absolute: Path,
-        source: Source,
-        index: RuleIndex,
-        words: Sequence[Word],
-        faults: dict[str, Fault],
-    ) -> list[Finding]:
+    def _look(self, scope: _Scope, absolute: Path, source: Source, index: RuleIndex) -> Look:
         if self._last is not None and self._last is not scope:
             self._last.program.left()
         self._last = scope
         scope.program.trim()
         facts = scope.program.project.checked(source, absolute)
-        return self._at_sites(scope, facts, index, words, faults)
+        known = self._before(str(absolute)) if self._before is not None else None
+        return Look(scope.program, facts, index, scope.targets, known, self._before is not None)
 
-    def _at_sites(
-        self,
-        scope: _Scope,
-        facts: FileFacts,
-        index: RuleIndex,
-        words: Sequence[Word],
-        faults: dict[str, Fault],
-    ) -> list[Finding]:
-        """What rules find. One that fails loses what it found in this file, and is put down in `faults`."""
+    def _findings(self, look: Look, program: Program, faults: Collection[str]) -> list[Finding]:
+        """What rules found, without those that failed: at each place what is surest."""
         found: dict[tuple[str, int, int], Finding] = {}
-        rests: dict[tuple[str, int, int], set[int]] = {}
-        needs = scope.program.needs
-        with timed("finding what triggers rules"):
-            triggered = list(sites(scope.program, facts, index, scope.targets, words))
-        for site in triggered:
-            self.pause()
-            if site.rule.code in faults:
-                continue
-            before, needs.now = needs.now, set()
-            try:
-                for finding in _checked(site):
-                    place = finding.rule.code, finding.start, finding.end
-                    if place not in found or not found[place].certainty.meets(finding.certainty):
-                        found[place] = finding
-                        rests[place] = needs.now
-            except _RuleFailed as error:
-                faults[site.rule.code] = Fault(site.rule.code, str(error))
-            finally:
-                before |= needs.now
-                needs.now = before
-        kept = [
-            replace(finding, rests=_files(needs, rests[place], facts.path))
-            for place, finding in found.items()
-            if finding.rule.code not in faults and not _said(found, finding)
-        ]
+        own = look.facts.path
+        for finding in look.findings(lambda numbers: _files(program.needs, numbers, own)):
+            place = finding.rule.code, finding.start, finding.end
+            if place not in found or not found[place].certainty.meets(finding.certainty):
+                found[place] = finding
+        kept = [one for one in found.values() if one.rule.code not in faults and not _said(found, one)]
         return sorted(kept, key=_place)
 
     def _not_read(
@@ -383,7 +374,8 @@ def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bo
 
 def _files(needs: Needs, numbers: set[int], own: Path) -> tuple[str, ...]:
     """The other files among what was needed."""
-    return tuple(str(need) for need in needs.named(numbers) if isinstance(need, Path) and need != own)
+    found = dict.fromkeys(map(file_of, needs.named(numbers)))
+    return tuple(path for path in found if path is not None and path != str(own))
 
 
 def _place(finding: Finding) -> tuple[int, int, str]:
@@ -435,26 +427,22 @@ def _run(reported: frozenset[str], settings: Settings, options: Options) -> froz
     return reported | (usual - frozenset(matching(options.ignore)))
 
 
-class _RuleFailed(Exception):
-    """A rule that raised. The message names it, its pack, the line and what it raised."""
-
-
 def _checked(site: Site) -> Iterator[Finding]:
-    """A rule's findings at a site. Raises `_RuleFailed`."""
+    """A rule's findings at a site. Raises `RuleFailed`."""
     rule = site.rule
     try:
         with timed(f"{rule.code} {rule.name}"):
             for finding in site.findings():
                 if not isinstance(finding, Finding):
                     raise TypeError(f"{finding!r} is no Finding")
-                if not 0 <= finding.start <= finding.end <= len(site.file.source.text):
+                if not 0 <= finding.start <= finding.end <= len(site.file.untold.text):
                     raise ValueError(f"characters {finding.start} to {finding.end} are not in the file")
                 yield finding
     except (Exception, SystemExit) as error:
         if isinstance(error, RecursionError) and entries()[rule.code].ours:
             raise  # the file is nested too deeply: our rules are not recursive for other reasons
         line, pack = getattr(site.syntax, "lineno", 1), entries()[rule.code].pack
-        raise _RuleFailed(
+        raise RuleFailed(
             f"{rule.code} ({pack}) failed at line {line}: {type(error).__name__}: {error}; "
             "what it finds in this file is missing, please report it to its authors"
         ) from error

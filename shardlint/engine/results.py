@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from shardlint.config.certainty import Certainty
     from shardlint.config.targets import Targets
+    from shardlint.engine.groups import Record
     from shardlint.model.needs import Need
     from shardlint.rules_api.rule import Finding
     from shardlint.source.find import Found
@@ -170,6 +171,8 @@ class Outcome:
     """Whether no word of the file triggers any rule, whatever the releases."""
     needed: tuple[Need, ...] | None = None
     """What it rests on besides the file itself; None where that is not told."""
+    record: Record | None = None
+    """What was found in each part of it, for the next look."""
 
 
 NOTHING = Outcome(Path())

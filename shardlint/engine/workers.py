@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from shardlint.engine.one_file import Checker
     from shardlint.engine.results import Outcome
     from shardlint.model.project import Answers
+    from shardlint.syntax.parts import Part
 
 # Below this a second process reads and links again more than it saves.
 _FILES = 400
@@ -48,8 +49,8 @@ def side_by_side(files: Sequence[Path], checker: Checker) -> Iterator[Outcome]:
         with ProcessPoolExecutor(
             count, multiprocessing.get_context("fork"), initializer=_begin_beside, initargs=(checker,)
         ) as pool:
-            for outcomes, answers in pool.map(_part, parts):
-                checker.learn(answers)
+            for outcomes, answers, cut in pool.map(_part, parts):
+                checker.learn(answers, cut)
                 found.update((outcome.path, outcome) for outcome in outcomes)
                 meter.say(len(found), len(files))
     except (OSError, RuntimeError):  # one was lost, or the system gives no more of them
@@ -120,10 +121,12 @@ def _begin(checker: Checker) -> None:
     _checker = checker
 
 
-def _part(part: tuple[Sequence[Path], bool]) -> tuple[list[Outcome], dict[ScopeKey, Answers]]:
+def _part(
+    part: tuple[Sequence[Path], bool],
+) -> tuple[list[Outcome], dict[ScopeKey, Answers], dict[str, tuple[Part, ...]]]:
     assert _checker is not None
     files, whole = part
-    done = [_checker.check_file(file) for file in files], _checker.answers()
+    done = [_checker.check_file(file) for file in files], _checker.answers(), _checker.parts()
     if whole:
         _checker.let_go()
     return done

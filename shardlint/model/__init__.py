@@ -29,6 +29,7 @@ from shardlint.model.traced import Region, Tracing
 from shardlint.model.values import Place, Value
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
+from shardlint.syntax.parts import OUTLINE, PART
 
 Answer = TypeVar("Answer")
 Room = TypeVar("Room")
@@ -203,7 +204,7 @@ class Program:
         """What a rule's question to one file comes to, with the same promise: no node, and nothing of who asks."""
 
         def made() -> Answer:
-            self.needs.note(file.path)
+            self.needs.note((PART, str(file.path), OUTLINE))
             return answer()
 
         return self._kept((file.path, question), made)

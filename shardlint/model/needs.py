@@ -7,7 +7,9 @@ some answer needs. A set names sets in it by their numbers, so that a chain of a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from functools import reduce
+from operator import or_
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -100,6 +102,40 @@ class Needs:
             seen.update(new)
             todo += new
         return tuple(self._needs[number] for number in sorted(seen & self._needs.keys()))
+
+    def together(self, sets: Sequence[Iterable[int]]) -> tuple[tuple[Need, ...], list[int]]:
+        """All files and questions that some sets come to, and for each set which of them, as bits of a number."""
+        order: list[int] = []
+        seen: set[int] = set()
+        round_about = False
+        todo = [(number, False) for one in sets for number in one]
+        begun: set[int] = set()
+        while todo:
+            number, left = todo.pop()
+            if left:
+                begun.discard(number)
+                order.append(number)
+            elif number not in seen:
+                seen.add(number)
+                begun.add(number)
+                todo.append((number, True))
+                todo += [(part, False) for part in self._parts.get(number, ())]
+            elif number in begun:
+                round_about = True
+        named = [number for number in sorted(seen & self._needs.keys()) if self._needs[number] != GIVEN]
+        bits = dict.fromkeys(seen, 0)
+        bits.update((number, 1 << place) for place, number in enumerate(named))
+        again = True
+        while again:
+            again = False
+            for number in order:
+                found = bits[number]
+                for part in self._parts.get(number, ()):
+                    found |= bits[part]
+                again = again or (round_about and found != bits[number])
+                bits[number] = found
+        whole = [reduce(or_, (bits[number] for number in one), 0) for one in sets]
+        return tuple(self._needs[number] for number in named), whole
 
     def renumber(self, *kept: Memo[Any, Any]) -> None:
         """Forget all needs but those of kept answers and of now: of sets there is no end."""

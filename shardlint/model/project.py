@@ -21,6 +21,7 @@ from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_by
 from shardlint.source.timing import timed
 from shardlint.source.tree import Stamp, Tree
 from shardlint.syntax import FileFacts, NotParsed, read_facts
+from shardlint.syntax.parts import OUTLINE, PART, Part
 
 # Reverse search reads the whole project; past this size it answers "unknown" instead.
 _SEARCH_BYTES = 400_000_000
@@ -65,34 +66,42 @@ class Project:
         self.needs = Needs()
         self.answers: dict[Question, list[Path]] = {}
         """What searches of the project's texts found. They may be known before anything is read."""
+        self.parts: dict[Path, tuple[Part, ...]] = {}
+        """The parts of every file that was parsed."""
         self.lent: dict[Path, FileFacts] = {}
         """What others have parsed of files that are still the same (see `program.again`); theirs to let go of."""
 
     def facts(self, path: Path) -> FileFacts | None:
         """The facts of a file, or None where it cannot be read or parsed: then nothing is known through it."""
-        self.needs.note(path)
         if path not in self._facts:
             try:
-                lent = self.lent.get(path)
-                own = self._overlay.get(path) or (
-                    decode(path, read_bytes(path)) if lent is None else lent.source
-                )
-                self._parse(path, own)
+                lent, own = self.lent.get(path), self._overlay.get(path)
+                if lent is not None and own is None:
+                    self._keep(path, lent)
+                else:
+                    self._parse(path, own or decode(path, read_bytes(path)))
             except (Unreadable, NotParsed):
                 self._facts[path] = None
-        return self._facts[path]
+        facts = self._facts[path]
+        self.needs.note(path if facts is None else (PART, str(path), OUTLINE))
+        return facts
 
     def _parse(self, path: Path, source: Source) -> FileFacts:
         lent = self.lent.get(path)
-        same = lent is not None and lent.source.text == source.text
-        facts = self._facts[path] = lent if lent is not None and same else read_facts(source, path)
+        return self._keep(path, lent if lent is not None and lent.is_of(source) else read_facts(source, path))
+
+    def _keep(self, path: Path, facts: FileFacts) -> FileFacts:
+        facts.looked.tell = self.needs.note
+        self._facts[path] = facts
+        self.parts[path] = facts.looked.parts
         return facts
 
     def checked(self, source: Source, path: Path) -> FileFacts:
         """The facts of a file whose text the caller has read. Raises `NotParsed`."""
-        self.needs.note(path)
         known = self._facts.get(path)
-        return known if known is not None and known.source.text == source.text else self._parse(path, source)
+        facts = known if known is not None and known.is_of(source) else self._parse(path, source)
+        self.needs.note((PART, str(path), OUTLINE))
+        return facts
 
     def outweighs(self, most: int) -> bool:
         """Whether the parsed files take more bytes of memory, about; not always looked at, for it is asked often."""

@@ -80,8 +80,8 @@ def readers(file: FileFacts, target: ast.Name) -> list[tuple[ast.Name, bool]]:
     home = file.home(target)
     # A name declared global is read outside of the function that binds it.
     outside = target.id in home.outer_names
-    key = None if outside else home, target.id
-    if key not in file.readers:
+
+    def made() -> dict[ast.AST, list[tuple[ast.Name, bool]]]:
         found: dict[ast.AST, list[tuple[ast.Name, bool]]] = {}
         for use in file.mentions(target.id) if outside else file.mentions_in(home, target.id):
             if isinstance(use, ast.Name) and isinstance(use.ctx, ast.Load):
@@ -89,8 +89,9 @@ def readers(file: FileFacts, target: ast.Name) -> list[tuple[ast.Name, bool]]:
                 for binding in bindings:
                     if binding.kind != "more":
                         found.setdefault(binding.node, []).append((use, len(bindings) == 1))
-        file.readers[key] = found
-    return file.readers[key].get(target, [])
+        return found
+
+    return file.kept(("readers", (None if outside else home, target.id)), made).get(target, [])
 
 
 def _owners(file: FileFacts, home: Scope, name: str) -> Iterator[tuple[Scope, list[Binding]]]:

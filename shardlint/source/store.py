@@ -20,7 +20,7 @@ try:  # hashlib loads OpenSSL first, which is a twentieth of the time that a cle
 except ImportError:
     from hashlib import blake2b
 
-SCHEMA = 6
+SCHEMA = 7
 _MOST_BYTES = 256_000_000
 _MOST_FILES = 512
 _RELEASES = 4

@@ -14,6 +14,7 @@ from shardlint.source.beginning import beginning
 from shardlint.source.patterns import regex
 from shardlint.source.text import Source
 from shardlint.syntax.parse import parse
+from shardlint.syntax.parts import GLOBALS, SAYS, WITHIN, WORD, Looked
 from shardlint.syntax.scope import Binding, Scope, Tables, first_line
 from shardlint.syntax.walk import Walker
 
@@ -36,12 +37,14 @@ class FileFacts:
     """One parsed file. Everything beyond the statement tree is collected on demand, a scope at a time."""
 
     def __init__(self, source: Source, tree: ast.Module, path: Path, tables: Tables) -> None:
-        self.source = source
+        self._source = source
         self.path = path
         """Absolute path: what identifies the file in a program."""
         self.tree = tree
         self.module = tables.module
         self._tables = tables
+        self.looked = Looked(path, tables, source)
+        """What is told of what somebody looks at: see `syntax.parts`."""
         self._scopes, self._homes = tables.scopes, tables.homes
         self._walker = Walker(tables, ":=" in source.text)
         self._in_order: dict[Scope, tuple[list[ast.stmt], list[int]]] = {}
@@ -51,7 +54,7 @@ class FileFacts:
         self._beginning: dict[str, list[ast.stmt]] = {}
         self._said: dict[str, bool] = {}
         self._asked = 0
-        self._mentions: dict[tuple[str, tuple[str, ...]], list[ast.AST]] = {}
+        self._mentions: dict[tuple[str, tuple[str, ...]], tuple[list[ast.AST], list[Scope]]] = {}
         self.chains: dict[ast.AST, tuple[ast.AST, ...]] = {}
         """The statements around each statement that was asked about: see `program.reach`."""
         self.reaching: dict[tuple[ast.AST, Scope, str], list[Binding]] = {}
@@ -59,23 +62,36 @@ class FileFacts:
         self.version_tests: dict[ast.expr, bool] = {}
         self.in_a_guard: dict[ast.stmt, bool] = {}
         """Whether statements run on some releases only, by what stands around them: see `program.guards`."""
-        self.said_of: dict[tuple[str, ast.AST], Any] = {}
-        """What the text of the file alone says of nodes, as several rules ask: see `remembered`."""
+        self.said_of: dict[tuple[str, Any], tuple[Any, Any]] = {}
+        """What the text of the file alone says, as several rules ask, and what was looked at for it: see `kept`."""
         self.nearest: dict[tuple[type[ast.AST], ...], dict[ast.AST, ast.AST | None]] = {}
         """The nearest ancestor of some kinds of the nodes that were asked about: see `facts.enclosing`."""
         self.binders: dict[tuple[Scope, str], frozenset[ast.AST]] = {}
-        self.readers: dict[tuple[Scope | None, str], dict[ast.AST, list[tuple[ast.Name, bool]]]] = {}
-        """The bindings that reach a read of a name: see `program.reach`."""
-        self.read: dict[tuple[Scope, str], frozenset[ast.AST]] = {}
-        """Of what binds a name in a scope, what somebody reads: see `program.liveness`."""
 
-    @cached_property
+    @property
+    def source(self) -> Source:
+        """The text. Whoever reads it looks at the whole file."""
+        self.looked.whole()
+        return self._source
+
+    def is_of(self, source: Source) -> bool:
+        """Whether these are the facts of a text."""
+        return self._source.text == source.text
+
+    @property
+    def untold(self) -> Source:
+        """The text, for whoever keeps nothing of it, or keeps it with what the whole text is."""
+        return self._source
+
+    @property
     def rebound_globals(self) -> frozenset[str]:
         """Names that some function of the file declares `global`, and so may rebind."""
-        if "global" not in self.source.text:
-            return frozenset()
-        lines = re.findall(r"(?:^|[:;])[ \t]*global\b([^\n#;]*)", self.source.text, re.MULTILINE)
-        return frozenset(name.strip() for line in lines for name in line.split(","))
+        self.looked.note(GLOBALS, ",".join(sorted(self._rebound)))
+        return self._rebound
+
+    @cached_property
+    def _rebound(self) -> frozenset[str]:
+        return rebound_globals(self._source.text)
 
     @cached_property
     def imports(self) -> list[Binding]:
@@ -91,7 +107,7 @@ class FileFacts:
     @property
     def held(self) -> int:
         """About how many bytes of memory the facts take by now."""
-        return _EACH + _CHARACTER * len(self.source.text) + _NODE * len(self._homes)
+        return _EACH + _CHARACTER * len(self._source.text) + _NODE * len(self._homes)
 
     def release(self) -> None:
         """Break the cycles between scopes, so that the tree goes at once and no collector need look for it.
@@ -111,36 +127,53 @@ class FileFacts:
         self.version_tests.clear()
         self.in_a_guard.clear()
         self.said_of.clear()
-        self.readers.clear()
-        self.read.clear()
+        self.looked.release()
 
     def remembered(self, what: str, node: ast.AST, make: Callable[[], Answer]) -> Answer:
         """What the text of the file alone says of a node, found once."""
-        key = what, node
-        if key not in self.said_of:
-            self.said_of[key] = make()
-        return cast(Answer, self.said_of[key])
+        return self.kept((what, node), make)
+
+    def kept(self, key: tuple[str, Any], make: Callable[[], Answer]) -> Answer:
+        """The same of whatever stands in the file."""
+        known = self.said_of.get(key)
+        if known is None:
+            known = self.said_of[key] = self.looked.recorded(make)
+        else:
+            self.looked.again(known[1])
+        return cast(Answer, known[0])
 
     def says(self, text: str) -> bool:
         """Whether a text stands anywhere in the file; looked for once."""
+        said = self._holds(text)
+        self.looked.note(SAYS, text, "1" if said else "")
+        return said
+
+    def _holds(self, text: str) -> bool:
         if text not in self._said:
-            self._said[text] = text in self.source.text
+            self._said[text] = text in self._source.text
         return self._said[text]
 
     def scope(self, node: ast.AST) -> Scope:
         """The scope a function, class, lambda or module node opens."""
         if node not in self._scopes and isinstance(node, ast.Lambda):
             self.home(node)
-        return self._scopes[node]
+        scope = self._scopes[node]
+        self.looked.scope(scope)
+        return scope
 
     def bound(self, scope: Scope) -> Scope:
         """The scope with its bindings."""
+        self.looked.scope(scope)
         if not scope.bound:
             self._walker.bind(scope)
         return scope
 
     def walked(self, scope: Scope) -> Scope:
         """The scope with all its tables filled in."""
+        self.looked.scope(scope)
+        return self._walked(scope)
+
+    def _walked(self, scope: Scope) -> Scope:
         if not scope.walked:
             self._walker.walk(scope)
         return scope
@@ -161,7 +194,7 @@ class FileFacts:
         if line is None or node is self.tree:
             return None
         scopes = list(self.scope_at(line).outward())
-        for collect in (self._visit_at, lambda scope, _: self.walked(scope)):
+        for collect in (self._visit_at, lambda scope, _: self._walked(scope)):
             for scope in scopes:
                 collect(scope, line)
                 if node in self._homes:
@@ -170,7 +203,7 @@ class FileFacts:
 
     def _visit_at(self, scope: Scope, line: int) -> None:
         """Visit the statements of a scope that are on a line, and those around them."""
-        self.bound(scope)
+        self._walker.bind(scope)
         if scope.walked:
             return
         if scope not in self._in_order:
@@ -231,28 +264,42 @@ class FileFacts:
         `beside` are texts of which one must stand in the same function: a function without any is not
         looked into.
         """
+        nodes, scopes = self._mentioned(name, beside)
+        self.looked.note(WORD, name)
+        self.looked.scopes(scopes)
+        return nodes
+
+    def _mentioned(self, name: str, beside: tuple[str, ...] = ()) -> tuple[list[ast.AST], list[Scope]]:
+        """The mentions, and the scopes that hold some."""
         key = (name, beside)
         if key not in self._mentions:
             nodes: list[ast.AST] = []
-            done: set[int] = set()
+            done: dict[int, Scope] = {}
             for scope in self._around(name, beside):
                 self._collect(scope, name, nodes, done)
             nodes.sort(key=lambda node: (getattr(node, "lineno", 0), getattr(node, "col_offset", 0)))
-            self._mentions[key] = nodes
+            self._mentions[key] = nodes, [scope for scope in done.values() if scope.named.get(name)]
         return self._mentions[key]
 
     def mentions_in(self, scope: Scope, name: str) -> list[ast.AST]:
         """The mentions on the lines of a scope: a name of its own is mentioned nowhere else."""
-        nodes = self.mentions(name)
         if scope.kind == "module":
-            return nodes
+            return self.mentions(name)
+        nodes = self._mentioned(name)[0]
         first, last = getattr(scope.node, "lineno", 0), getattr(scope.node, "end_lineno", 0)
-        return nodes[bisect_left(nodes, first, key=_line) : bisect_right(nodes, last, key=_line)]
+        found = nodes[bisect_left(nodes, first, key=_line) : bisect_right(nodes, last, key=_line)]
+        if self.looked.part(scope) is None:  # a class
+            self.looked.note(WORD, name)
+            self.looked.scopes(self._homes[node][1] for node in found)
+        else:
+            self.looked.scope(scope)
+        return found
 
     def taken_from(self, word: str) -> list[ast.AST]:
         """What `from` statements with this word in their module's name import."""
-        lines = [line for line in self._lines(word) if "from" in self.source.line(line)]
+        lines = [line for line in self._lines(word) if "from" in self._source.line(line)]
         scopes = {scope for line in lines for scope in self._evaluating(line, word)[0].outward()}
+        self.looked.note(WORD, word)
         return [alias for scope in scopes for alias in self.bound(scope).taken.get(word, ())]
 
     def _around(self, word: str, beside: tuple[str, ...]) -> list[Scope]:
@@ -275,14 +322,14 @@ class FileFacts:
         """The lines that hold a word. Once many words have been asked for, an index pays."""
         self._asked += 1
         few = self._asked <= _ASKED_BEFORE_INDEX
-        if few or not _IDENTIFIER.fullmatch(word) or self.says("\r"):
-            return {self.source.position(start)[0] for start in _words(self.source.text, word)}
+        if few or not _IDENTIFIER.fullmatch(word) or self._holds("\r"):
+            return {self._source.position(start)[0] for start in _words(self._source.text, word)}
         return self._words_by_line.get(word, set())
 
     @cached_property
     def _words_by_line(self) -> dict[str, set[int]]:
         index: dict[str, set[int]] = {}
-        for number, line in enumerate(self.source.text.split("\n"), 1):
+        for number, line in enumerate(self._source.text.split("\n"), 1):
             for word in _IDENTIFIER.findall(line):
                 index.setdefault(word, set()).add(number)
         return index
@@ -315,14 +362,14 @@ class FileFacts:
 
     def _says_between(self, first: int, last: int, texts: tuple[str, ...]) -> bool:
         """Whether one of the texts stands on some lines."""
-        starts = self.source.line_starts
-        begin, end = starts[first - 1], starts[last] if last < len(starts) else len(self.source.text)
-        return any(self.source.text.find(text, begin, end) >= 0 for text in texts)
+        starts = self._source.line_starts
+        begin, end = starts[first - 1], starts[last] if last < len(starts) else len(self._source.text)
+        return any(self._source.text.find(text, begin, end) >= 0 for text in texts)
 
-    def _collect(self, scope: Scope, name: str, nodes: list[ast.AST], done: set[int]) -> None:
+    def _collect(self, scope: Scope, name: str, nodes: list[ast.AST], done: dict[int, Scope]) -> None:
         if id(scope) in done:
             return
-        done.add(id(scope))
+        done[id(scope)] = scope
         nodes.extend(scope.named.get(name, ()))
         for child in scope.within:
             self._collect(child, name, nodes, done)
@@ -333,10 +380,10 @@ class FileFacts:
         for child in scope.children:
             yield from self.inner_scopes(child)
 
-    @cached_property
+    @property
     def withs(self) -> list[ast.With | ast.AsyncWith]:
         """The `with` statements, in text order."""
-        return self.withs_saying("")
+        return self.kept(("withs", None), lambda: self.withs_saying(""))
 
     def withs_saying(self, word: str) -> list[ast.With | ast.AsyncWith]:
         """The `with` statements in whose header a word stands, in capitals or not, or that enter what a name is.
@@ -344,41 +391,46 @@ class FileFacts:
         In text order.
         """
         found: dict[ast.With | ast.AsyncWith, None] = {}
-        text = self.source.text
+        self.looked.note(WORD, "with")
+        text = self._source.text
         for match in _WITH.finditer(text):
             end = _HEADER_END.search(text, match.end())
             header = text[match.end() : end.end() if end is not None else len(text)]
             if word in header.lower() or _OF_NAMES.match(header):
-                line = self.source.position(match.end())[0]
+                line = self._source.position(match.end())[0]
                 for node in self.scope_at(line).statements:
                     if isinstance(node, ast.With | ast.AsyncWith) and node.lineno == line:
+                        self.looked.scope(self._homes[node][1])
                         found[node] = None
         return list(found)
 
     @cached_property
     def _called(self) -> list[tuple[int, str]]:
         """The lines that begin with a call, each with the name of what it calls, in small letters."""
-        found = _CALLED.finditer("\n" + self.source.text)
-        return [(self.source.position(match.start(1) - 1)[0], match[2].lower()) for match in found]
+        found = _CALLED.finditer("\n" + self._source.text)
+        return [(self._source.position(match.start(1) - 1)[0], match[2].lower()) for match in found]
 
     def statements_calling(self, part: str) -> list[ast.Call]:
         """The calls that are statements by themselves, of something whose name holds this, in capitals or not."""
         found: dict[ast.Call, None] = {}
+        self.looked.note(WITHIN, part.lower())
         for line, name in self._called:
             if part.lower() not in name:
                 continue
             for node in self.scope_at(line).statements:
                 if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and node.lineno == line:
+                    self.looked.scope(self._homes[node][1])
                     found[node.value] = None
         return list(found)
 
     def statements_beginning(self, pattern: str, saying: tuple[str, ...] = ()) -> list[ast.stmt]:
         """The statements on whose first line, which holds one of the texts, a pattern matches from its beginning."""
+        self.looked.whole()
         if pattern in self._beginning:
             return self._beginning[pattern]
         found: dict[ast.stmt, None] = {}
-        for place in beginning(self.source.text, pattern, saying):
-            line = self.source.position(place)[0]
+        for place in beginning(self._source.text, pattern, saying):
+            line = self._source.position(place)[0]
             for node in self.scope_at(line).statements:
                 if node.lineno == line:
                     found[node] = None
@@ -396,13 +448,21 @@ class FileFacts:
     def text(self, node: ast.AST) -> str:
         """The source text of a node."""
         start, end = self.span(node)
-        return self.source.text[start:end]
+        return self._source.text[start:end]
 
     def span(self, node: ast.AST) -> tuple[int, int]:
         """Character offsets of a node: start and end."""
         line, column = getattr(node, "lineno", 1), getattr(node, "col_offset", 0)
         end_line, end_column = getattr(node, "end_lineno", line), getattr(node, "end_col_offset", column)
-        return self.source.offset(line, column), self.source.offset(end_line, end_column)
+        return self._source.offset(line, column), self._source.offset(end_line, end_column)
+
+
+def rebound_globals(text: str) -> frozenset[str]:
+    """Names that some function declares `global`."""
+    if "global" not in text:
+        return frozenset()
+    lines = re.findall(r"(?:^|[:;])[ \t]*global\b([^\n#;]*)", text, re.MULTILINE)
+    return frozenset(name.strip() for line in lines for name in line.split(","))
 
 
 def _line(node: ast.AST) -> int:

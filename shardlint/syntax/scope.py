@@ -83,7 +83,7 @@ class Scope:
     @property
     def body(self) -> list[ast.stmt]:
         """Statements of the scope; empty for a lambda or comprehension."""
-        body = getattr(self.node, "body", [])
+        body = vars(self.node).get("body", [])  # nobody is told of it: see `syntax.parts`
         return body if isinstance(body, list) else []
 
     def outward(self) -> Iterator[Scope]:

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from typing import Any
 
+from shardlint.syntax.parts import TELLING
 from shardlint.syntax.scope import Binding, BindingKind, Scope, Tables
 
 Comprehension = ast.ListComp | ast.SetComp | ast.DictComp | ast.GeneratorExp
@@ -418,6 +419,8 @@ _VISITS: dict[type[ast.stmt], Any] = {
     ast.TryStar: Walker._visit_try,
     ast.Match: Walker._visit_match,
 }
+for _plain, _telling in TELLING.items():
+    _BINDS[_telling], _VISITS[_telling] = _BINDS[_plain], _VISITS[_plain]
 
 
 def _in_text(node: ast.expr | ast.stmt) -> tuple[int, int, int, int]:

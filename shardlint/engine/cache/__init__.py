@@ -32,12 +32,12 @@ def remembered(found: Found, options: Options, places: Places) -> list[Outcome]:
     if left:
         from shardlint.engine.one_file import Checker
 
-        checker = Checker(options, places=places, answers=memory.answers())
+        checker = Checker(options, places=places, answers=memory.answers(), before=memory.before)
         fresh = results([found.met[index].path for index in left], checker)
         for index, outcome in zip(left, fresh, strict=True):
             known[index] = outcome
             memory.keep(found.met[index].real, outcome)
-        memory.learn(checker.answers())
+        memory.learn(checker.answers(), checker.parts())
     with timed("remembering"):
         memory.save()
     return [outcome for outcome in known if outcome is not None]

@@ -5,13 +5,19 @@ from __future__ import annotations
 import contextlib
 import os
 import stat
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from shardlint.source.code import code_of
 from shardlint.source.find import survey
 from shardlint.source.notebook import program
 from shardlint.source.store import digest as digest_of
 from shardlint.source.tree import Stamp, Tree, stamp_of
+
+if TYPE_CHECKING:
+    from shardlint.syntax.edited import Edited, Text
+    from shardlint.syntax.parts import Part
 
 
 class Files:
@@ -108,12 +114,44 @@ class Files:
                     self._texts[name] = program(Path(name), file.read())
         return self._texts[name]
 
-    def code(self, name: str) -> str:
-        """The digest of a file's code."""
+    def code(self, name: str, parts: Iterable[Part] | None = None) -> str:
+        """The digests of the code of a file's parts. `parts` are those of the file, where somebody parsed it."""
         if name in self.codes and self.same(name):
             return self.codes[name]
-        text = self.text(name)
-        return digest_of(code_of(text)) if text is not None else ""
+        text = self.now(name, parts)
+        if text is not None:
+            return " ".join(f"{part}={digest_of(code_of(_bytes(said)))}" for part, said in text.parts.items())
+        data = self.text(name)
+        return digest_of(code_of(data)) if data is not None else ""
+
+    def now(self, name: str, parts: Iterable[Part] | None = None) -> Text | None:
+        """What stands in a file's parts; None where it cannot be parsed."""
+        from shardlint.source.text import Source
+        from shardlint.syntax.edited import Text
+        from shardlint.syntax.parts import texts
+
+        data = self.text(name)
+        if data is None:
+            return None
+        try:
+            source = Source(Path(name), data.decode("utf-8-sig"))
+        except UnicodeDecodeError:
+            return None
+        return Text.of(source, Path(name)) if parts is None else Text(source.text, texts(source.text, parts))
+
+    def edited(self, name: str) -> Edited:
+        """What changed of the code of a file since the last run."""
+        from shardlint.syntax.edited import Edited
+
+        known = self.codes.get(name, "")
+        if name not in self.walked and self.current(name) is None:
+            return Edited(None, None)
+        now = self.code(name)
+        if known and known == now:
+            return Edited(None, frozenset())
+        if "=" not in known or "=" not in now:
+            return Edited(None, None)
+        return Edited.between(_by_part(known), self.now(name), _by_part(now))
 
     def digest(self, name: str) -> str | None:
         """The digest of what a file holds."""
@@ -122,6 +160,14 @@ class Files:
             text = self.text(name)
             self._texts.pop(name, None)  # of a first run these are all files there are
         return digest_of(text) if text is not None else None
+
+
+def _by_part(code: str) -> dict[str, str]:
+    return {part: said for part, _, said in (one.rpartition("=") for one in code.split(" "))}
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
 
 
 def stamp_at(path: str) -> Stamp | None:

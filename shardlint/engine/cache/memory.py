@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from shardlint.config.certainty import Certainty, least
 from shardlint.config.folders import Places, ScopeKey, scope_key
+from shardlint.engine.cache.records import Records
 from shardlint.engine.cache.shard import Shard
 from shardlint.engine.results import Options, Outcome
 from shardlint.source.find import Met
@@ -17,7 +18,9 @@ from shardlint.source.store import Store, digest
 
 if TYPE_CHECKING:
     from shardlint.config.settings import Settings
+    from shardlint.engine.groups import Before
     from shardlint.model.project import Answers
+    from shardlint.syntax.parts import Part
 
 
 class Memory:
@@ -45,17 +48,23 @@ class Memory:
         """What searches through the projects would find."""
         return {key: shard.answers() for key, (_, shard) in self._shards.items()}
 
-    def learn(self, answers: Mapping[ScopeKey, Answers]) -> None:
-        """Keep what searches found."""
+    def before(self, real: str) -> Before | None:
+        """What is known of a file from before something changed."""
+        return self._shard(real).known_before(real)
+
+    def learn(self, answers: Mapping[ScopeKey, Answers], parts: Mapping[str, tuple[Part, ...]]) -> None:
+        """Keep what searches found, and the parts of files."""
         for key, found in answers.items():
             if key in self._shards:
-                self._shards[key][1].learn(found)
+                self._shards[key][1].learn(found, parts)
 
     def save(self) -> None:
         """Save what is new."""
         for name, shard in self._shards.values():
             if shard.dirty:
-                self.store.save(name, shard.data())
+                data = shard.data()
+                shard.records.save(data["outcomes"])
+                self.store.save(name, data)
 
     def _shard(self, real: str) -> Shard:
         known = self._folders.get(real.rpartition(os.sep)[0])
@@ -75,7 +84,10 @@ class Memory:
                 asked = any((*asks, *own))
                 seen = loaded is not None or not (asked or self._many)
                 screen, without = self._screens(least(options, settings), settings) if seen else (None, {})
-                self._shards[key] = name, Shard(loaded, key[1], self.places.tree, screen, without)
+                self._shards[key] = (
+                    name,
+                    Shard(loaded, key[1], self.places.tree, screen, Records(self.store, name), without),
+                )
             known = self._folders[real.rpartition(os.sep)[0]] = self._shards[key][1]
         return known
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +20,19 @@ from shardlint.source.store import changed
 from shardlint.source.tree import Tree
 
 if TYPE_CHECKING:
+    from shardlint.engine.cache.records import Records
+    from shardlint.engine.groups import Before
     from shardlint.model.needs import Need
     from shardlint.model.project import Answers
     from shardlint.source.screen import Screen
+    from shardlint.syntax.edited import Edited
+    from shardlint.syntax.parts import Part
 
 # A file may change twice within one tick of the clock that dates it: what is so new is known by its content only.
 _TICK = 2_000_000_000
 _FEW = 20
 _FEW_BYTES = 20_000_000
+_OF_FILES = frozenset(("file", "part", "word", "says", "within", "globals"))
 
 
 class Shard:
@@ -44,17 +49,25 @@ class Shard:
         root: str,
         tree: Tree,
         screen: Screen | None,
+        records: Records,
         without: Mapping[str, Screen] | None = None,
     ) -> None:
         self.root = root
         self.files = Files(root, tree)
         self.screen = screen
+        self.records = records
         self.without = without or {}
         """For modules, the screen of what there is to say in a project that does not import them."""
         self._dirty = False
         self._new = 0
         self._there: dict[str, bool] = {}
         self._same_group: dict[tuple[bool, int, int], bool] = {}
+        self._parts: dict[str, tuple[Part, ...]] = {}
+        self._edited: dict[str, Edited] = {}
+        self._dead: set[int] = set()
+        """The needs that no longer hold."""
+        self._named: tuple[str, ...] = ()
+        """The files that changed, by name and colon."""
         try:
             self._load(data or {})
         except (AttributeError, LookupError, TypeError, ValueError):
@@ -82,17 +95,18 @@ class Shard:
         """The digest of the code of each file that something rests on: a comment changes none of it."""
         self.telling: list[Any] = list(data.get("telling", []))
         self.quiet: set[str] = set(map(str, data.get("quiet", [])))
-        self.outcomes: dict[str, tuple[list[int], list[Any], str | None]] = {
-            name: (needs, found, reason) for name, (needs, found, reason) in data.get("outcomes", {}).items()
+        self.outcomes: dict[str, tuple[list[int], list[Any], str | None, str]] = {
+            name: (needs, found, reason, mark)
+            for name, (needs, found, reason, mark) in data.get("outcomes", {}).items()
         }
-        self.needs: list[tuple[str, ...]] = [
-            ("file", names[need]) if isinstance(need, int) else tuple(map(str, need))
-            for need in data.get("needs", [])
-        ]
+        """What each file needed, what was found in it, why it was not checked, and by what its record is known."""
+        self.before: dict[str, tuple[list[int], str]] = {}
+        """Of the files that must be looked at again, what they needed and the mark of their record."""
+        self.needs: list[tuple[str, ...]] = [_loaded(need, names) for need in data.get("needs", [])]
         self.found: dict[int, list[str]] = {
             int(index): [names[place] for place in places] for index, places in data.get("found", {}).items()
         }
-        for needs, found, _ in self.outcomes.values():
+        for needs, found, _, _ in self.outcomes.values():
             if not isinstance(found, list) or not _all(int, needs):
                 raise TypeError("no needs and findings")
             if needs and not 0 <= min(needs) <= max(needs) < len(self.needs):
@@ -164,21 +178,17 @@ class Shard:
         self._validate()
         if name not in self.outcomes:
             return None
-        _, coded, reason = self.outcomes[name]
+        _, coded, reason, _ = self.outcomes[name]
         if not coded and reason is None:
             return NOTHING
         from shardlint.engine.cache.coding import decoded
 
         try:
-            findings = [decoded(finding, self._files(rests)) for *finding, rests in coded]
+            findings = [decoded(finding, tuple(map(self.files.path, rests))) for *finding, rests in coded]
         except (LookupError, TypeError, ValueError):
             return None
         report = FileReport(met.path, None, findings) if findings else None
         return Outcome(met.path, report, None if reason is None else str(reason))
-
-    def _files(self, rests: list[int]) -> tuple[str, ...]:
-        """The files that needs stand for."""
-        return tuple(self.files.path(self.needs[index][1]) for index in rests)
 
     def answers(self) -> Answers:
         """What searches through the project would find now."""
@@ -187,6 +197,26 @@ class Shard:
             self.needs[index]: [Path(self.files.path(name)) for name in names]
             for index, names in self.found.items()
         }
+
+    # what is looked at again
+
+    def known_before(self, real: str) -> Before | None:
+        """What is known of a file from before something changed."""
+        from shardlint.engine.groups import Before
+
+        name = self.files.name(real)
+        needs, mark = self.before.get(name or "", ([], ""))
+        record = self.records.get(name, mark, self.files.path) if name is not None and mark else None
+        if record is None:
+            return None
+        dead = sum(1 << place for place, index in enumerate(needs) if index in self._dead)
+        return Before(record, tuple(self._asked(self.needs[index]) for index in needs), dead, self._named)
+
+    def _asked(self, need: tuple[str, ...]) -> Need:
+        """A need as it is noted."""
+        if need[0] == "file":
+            return Path(self.files.path(need[1]))
+        return (need[0], self.files.path(need[1]), *need[2:]) if need[0] in _OF_FILES else need
 
     # what is new
 
@@ -205,11 +235,17 @@ class Shard:
 
             findings = outcome.report.findings if outcome.report is not None else []
             needs = [self._need(need) for need in outcome.needed]
-            found = [[*coded(one), [self._need(Path(rest)) for rest in one.rests]] for one in findings]
-            self.outcomes[name] = needs, found, outcome.reason
+            found = [[*coded(one), list(map(self.files.called, one.rests))] for one in findings]
+            mark = (
+                self.records.put(name, outcome.record, self.files.called)
+                if outcome.record is not None
+                else ""
+            )
+            self.outcomes[name] = needs, found, outcome.reason, mark
 
-    def learn(self, answers: Answers) -> None:
-        """Keep what searches found, of those that something rests on."""
+    def learn(self, answers: Answers, parts: Mapping[str, tuple[Part, ...]]) -> None:
+        """Keep what searches found, of those that something rests on, and the parts of files."""
+        self._parts.update((self.files.called(real), found) for real, found in parts.items())
         for question, paths in answers.items():
             index = self._index.get(question)
             if index is not None:
@@ -217,7 +253,9 @@ class Shard:
 
     def _need(self, need: Need) -> int:
         if isinstance(need, Path):
-            need = ("file", self.files.called(str(need)))
+            need = ("file", str(need))
+        if need[0] in _OF_FILES:
+            need = (need[0], self.files.called(need[1]), *need[2:])
             self.files.current(need[1])
         if need not in self._index:
             self._index[need] = len(self.needs)
@@ -233,12 +271,12 @@ class Shard:
         grouped = any(need[0] in (TOGETHER, JOINED) for need in self.needs)
         imports: dict[str, tuple[str, ...]] = {}
         codes: dict[str, str] = {}
-        read = {need[1] for need in self.needs if need[0] == "file"}
+        read = {need[1] for need in self.needs if need[0] in _OF_FILES}
         for name, stamp in {**self.files.named, **walked}.items():
             if grouped and name in walked:
                 imports[name] = self._imports(name)
             if name in read:
-                codes[name] = self.files.code(name)
+                codes[name] = self.files.code(name, self._parts.get(name))
             text = self.files.digests[name] if self.files.same(name) else self.files.digest(name) or ""
             self.files.let_go(name)
             # One that changed meanwhile the next run looks at anew.
@@ -258,10 +296,11 @@ class Shard:
             "outcomes": {
                 name: [
                     [place[index] for index in needs],
-                    [[*one, [place[rest] for rest in rests if rest in place]] for *one, rests in found],
+                    found,
                     reason,
+                    mark,
                 ]
-                for name, (needs, found, reason) in outcomes.items()
+                for name, (needs, found, reason, mark) in outcomes.items()
             },
             "needs": [self._saved(self.needs[index], listed) for index in used],
             "found": {
@@ -271,9 +310,11 @@ class Shard:
             },
         }
 
-    def _saved(self, need: tuple[str, ...], listed: Mapping[str, int]) -> int | tuple[str, ...]:
-        """A need on a file, of which there are many, as the file's place among them."""
-        return listed[need[1]] if need[0] == "file" and need[1] in listed else need
+    def _saved(self, need: tuple[str, ...], listed: Mapping[str, int]) -> int | tuple[str | int, ...]:
+        """A need on a file, of which there are many, with the file's place among them."""
+        if need[0] not in _OF_FILES or need[1] not in listed:
+            return need
+        return listed[need[1]] if need[0] == "file" else (need[0], listed[need[1]], *need[2:])
 
     # what changed
 
@@ -285,7 +326,7 @@ class Shard:
         telling = self._telling(folders)
         if telling != self.telling:
             self.telling = telling
-            self.outcomes, self.needs, self.found = {}, [], {}
+            self.outcomes, self.needs, self.found, self.before = {}, [], {}, {}
             self.__dict__.pop("_index", None)
             self._dirty = True
         if self.files.walked == self.files.stamps:
@@ -298,29 +339,20 @@ class Shard:
         moved = any(name not in self.files.stamps or self.files.current(name) is None for name in changed)
         among = set(changed)
         # What rests on a file sees its code. Of where that stands it may have told.
-        same_code = {name for name in changed if self._is_same_code(name)}
-        lines = [f"{os.path.basename(name)}:" for name in same_code]
-        dead = {
-            index
-            for index, need in enumerate(self.needs)
-            if self._is_dead(index, need, among, among - same_code, moved)
+        self._named = tuple(f"{os.path.basename(name)}:" for name in changed)
+        self._edited = {name: self.files.edited(name) for name in changed if name in self.files.codes}
+        self._dead = {
+            index for index, need in enumerate(self.needs) if self._is_dead(index, need, among, moved)
         }
-        self.outcomes = {
-            name: entry
-            for name, entry in self.outcomes.items()
-            if name not in among and dead.isdisjoint(entry[0]) and not _tells_of(entry[1], lines)
-        }
+        for name, (needs, found, _, mark) in list(self.outcomes.items()):
+            if name in among or not self._dead.isdisjoint(needs) or _tells_of(found, self._named):
+                del self.outcomes[name]
+                self.before[name] = needs, mark
 
-    def _is_same_code(self, name: str) -> bool:
-        known = self.files.codes.get(name)
-        return known is not None and name in self.files.walked and self.files.code(name) == known
-
-    def _is_dead(
-        self, index: int, need: tuple[str, ...], changed: set[str], other_code: set[str], moved: bool
-    ) -> bool:
+    def _is_dead(self, index: int, need: tuple[str, ...], changed: set[str], moved: bool) -> bool:
         """Whether what a need stands for is no longer what it was; what searches find is brought up to date."""
-        if need[0] == "file":
-            return need[1] in other_code
+        if need[0] in _OF_FILES:
+            return need[1] in changed and (need[1] not in self._edited or self._edited[need[1]].touches(need))
         if need[0] in (TOGETHER, JOINED):
             return not self._same_files(need[1], need[0] == JOINED)
         known = self.found.get(index)
@@ -381,7 +413,17 @@ class Shard:
                 found.append([f"{self.files.below(path)}/{name}", *stamp])
         return found
 
-def _tells_of(findings: list[Any], lines: list[str]) -> bool:
+
+def _loaded(need: Any, names: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(need, int):
+        return "file", names[need]
+    kind, *said = need
+    if said and isinstance(said[0], int):
+        said[0] = names[said[0]]
+    return tuple(map(str, (kind, *said)))
+
+
+def _tells_of(findings: list[Any], lines: Iterable[str]) -> bool:
     """Whether findings name a line of one of some files."""
     return bool(lines and findings) and any(line in json.dumps(findings) for line in lines)
 

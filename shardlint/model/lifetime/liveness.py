@@ -31,10 +31,8 @@ def result_use(file: FileFacts, call: ast.expr) -> tuple[ResultUse, str | None]:
         return "used", None
     if target.id.startswith("_") or target.id in scope.outer_names or _reflects(file, scope):
         return "used", target.id
-    key = scope, target.id
-    if key not in file.read:
-        file.read[key] = frozenset(_read(file, scope, target))
-    return ("used" if target in file.read[key] else "never read"), target.id
+    read = file.kept(("read", (scope, target.id)), lambda: frozenset(_read(file, scope, target)))
+    return ("used" if target in read else "never read"), target.id
 
 
 def _read(file: FileFacts, scope: Scope, target: ast.Name) -> Iterator[ast.AST]:

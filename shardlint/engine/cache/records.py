@@ -1,0 +1,123 @@
+"""What was found in each part of each file, kept beside what is known of the project and read where a file is looked at again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from shardlint.source.store import Store, digest
+
+if TYPE_CHECKING:
+    from shardlint.engine.groups import Record, Told
+
+_FILES = 32
+"""Over how many files the records of a project are spread: a run reads and writes only some."""
+
+
+class Records:
+    """The records of one project by the names of its files."""
+
+    def __init__(self, store: Store, about: str) -> None:
+        self._store = store
+        self._about = about
+        self._loaded: dict[int, dict[str, str]] = {}
+        self._dirty: set[int] = set()
+
+    def get(self, name: str, mark: str, path: Callable[[str], str]) -> Record | None:
+        """The record of a file that was kept under a mark; None where it is not there."""
+        text = self._of(_place(name)).get(name, "")
+        if not text or marked(text) != mark:
+            return None
+        try:
+            return _decoded(json.loads(text), path)
+        except (LookupError, TypeError, ValueError, AttributeError):
+            return None
+
+    def put(self, name: str, record: Record, called: Callable[[str], str]) -> str:
+        """Keep a record. Returns its mark."""
+        text = json.dumps(_coded(record, called), separators=(",", ":"))
+        place = _place(name)
+        self._of(place)[name] = text
+        self._dirty.add(place)
+        return marked(text)
+
+    def save(self, there: Mapping[str, Any]) -> None:
+        """Save what is new, of files that are there."""
+        for place in self._dirty:
+            kept = {name: text for name, text in self._loaded[place].items() if name in there}
+            self._store.save(self._name(place), {"records": kept})
+
+    def _of(self, place: int) -> dict[str, str]:
+        if place not in self._loaded:
+            found = (self._store.load(self._name(place)) or {}).get("records", {})
+            texts = isinstance(found, dict) and set(map(type, found.values())) <= {str}
+            self._loaded[place] = found if texts else {}
+        return self._loaded[place]
+
+    def _name(self, place: int) -> str:
+        return f"{digest(f'{self._about} {place}'.encode())}.json"
+
+
+def marked(text: str) -> str:
+    """By what a record is known to be the one that was kept."""
+    return digest(text.encode())[:8]
+
+
+def _place(name: str) -> int:
+    return int(digest(name.encode("utf-8", "surrogatepass"))[:4], 16) % _FILES
+
+
+def _coded(record: Record, called: Callable[[str], str]) -> list[Any]:
+    parts = {
+        name: [
+            part.asked,
+            part.sites,
+            f"{part.needed:x}",
+            {
+                code: [f"{group.needed:x}", [_told(one, called) for one in group.told]]
+                for code, group in part.groups.items()
+            },
+        ]
+        for name, part in record.parts.items()
+    }
+    return [record.least, dict(record.texts), f"{record.base:x}", parts]
+
+
+def _told(told: Told, called: Callable[[str], str]) -> list[Any]:
+    from shardlint.engine.cache.coding import coded
+
+    return [told.spots, coded(told.finding), list(map(called, told.finding.rests))]
+
+
+def _decoded(data: Any, path: Callable[[str], str]) -> Record:
+    from shardlint.engine.groups import Group, PartRecord, Record
+
+    least, texts, base, parts = data
+    return Record(
+        str(least),
+        {str(name): str(text) for name, text in texts.items()},
+        {
+            name: PartRecord(
+                str(asked),
+                str(sites),
+                int(needed, 16),
+                {
+                    code: Group(int(bits, 16), tuple(_told_again(one, path) for one in told))
+                    for code, (bits, told) in groups.items()
+                },
+            )
+            for name, (asked, sites, needed, groups) in parts.items()
+        },
+        int(base, 16),
+    )
+
+
+def _told_again(data: Any, path: Callable[[str], str]) -> Told:
+    from shardlint.engine.cache.coding import decoded
+    from shardlint.engine.groups import Told
+
+    spots, finding, rests = data
+    return Told(
+        decoded(finding, tuple(map(path, rests))), tuple((str(part), int(along)) for part, along in spots)
+    )

@@ -1,0 +1,362 @@
+"""What rules find in one file, kept in groups: what one rule found in one part of the file, and what that rests on.
+
+After an edit only the groups are looked at anew that rest on what changed.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from itertools import accumulate
+from typing import NamedTuple
+
+from shardlint.config.targets import Targets
+from shardlint.engine.dispatch import Asked, RuleIndex, Word, asked, in_order, sites_at
+from shardlint.model import Program
+from shardlint.model.needs import Need
+from shardlint.rules_api.rule import Finding, Rule
+from shardlint.rules_api.site import Site
+from shardlint.source.patterns import regex
+from shardlint.source.store import digest
+from shardlint.source.text import Source
+from shardlint.source.timing import timed
+from shardlint.syntax import FileFacts
+from shardlint.syntax.edited import Edited, Text, touched
+from shardlint.syntax.parts import OUTLINE, Part, texts
+
+_LINES = regex(r"\blines? \d")
+Spot = tuple[str, int]
+"""A character of a file: its part, and how far from the part's beginning it is."""
+
+
+class Told(NamedTuple):
+    """A finding, and where it is: the spots of its site, of itself and of its edits."""
+
+    finding: Finding
+    spots: tuple[Spot, ...]
+
+    def mentions(self, names: Iterable[str], own_lines: bool) -> bool:
+        """Whether it tells people of lines: of files, by name and colon, or of its own."""
+        finding = self.finding
+        fix = finding.fix
+        said = [finding.label, finding.message, finding.help, finding.why, *(finding.obstacles or ())]
+        if fix is not None:
+            said += [fix.message, fix.why, *(edit.text for edit in fix.edits)]
+        return any((own_lines and _LINES.search(one)) or any(name in one for name in names) for one in said)
+
+
+@dataclass(frozen=True)
+class Group:
+    """What one rule found in one part. `needed` are bits, as everywhere here: which of the file's needs."""
+
+    needed: int
+    told: tuple[Told, ...] = ()
+
+
+@dataclass(frozen=True)
+class PartRecord:
+    """One part: digests of what rules ask of it and of the sites that gives, what that needed, and what they found."""
+
+    asked: str
+    sites: str
+    needed: int
+    groups: Mapping[str, Group]
+
+
+@dataclass(frozen=True)
+class Record:
+    """What was found in a file, by its parts. `texts` are digests of what stood in each."""
+
+    least: str
+    texts: Mapping[str, str]
+    parts: Mapping[str, PartRecord]
+    base: int = 0
+    """What it needed to say which words of the file are of interest."""
+
+    @cached_property
+    def used(self) -> int:
+        """The needs that anything in it rests on."""
+        found = self.base
+        for part in self.parts.values():
+            found |= part.needed
+            for group in part.groups.values():
+                found |= group.needed
+        return found
+
+
+@dataclass
+class Before:
+    """What is known of a file from before something changed, and what of its needs is no longer so, as bits."""
+
+    record: Record
+    needed: tuple[Need, ...]
+    dead: int = 0
+    named: tuple[str, ...] = ()
+    """The files whose lines may have moved, by name and colon."""
+
+
+class RuleFailed(Exception):
+    """A rule that raised; the message says which and where."""
+
+
+class Layout:
+    """The characters of a file by its parts."""
+
+    def __init__(self, source: Source, parts: Sequence[Part]) -> None:
+        starts = source.line_starts if parts else []
+        self.names = [part.name for part in parts]
+        self.starts = [starts[part.first - 1] for part in parts]
+        self.ends = [starts[part.last] if part.last < len(starts) else len(source.text) for part in parts]
+        sizes = [end - start for start, end in zip(self.starts, self.ends, strict=True)]
+        self.before = [0, *accumulate(sizes)]
+        self._place = dict(zip(self.names, range(len(parts)), strict=True))
+
+    def spot(self, offset: int) -> Spot:
+        """Where a character is."""
+        place = bisect_right(self.starts, offset) - 1
+        if place >= 0 and offset < self.ends[place]:
+            return self.names[place], offset - self.starts[place]
+        return OUTLINE, offset - self.before[place + 1]
+
+    def offset(self, spot: Spot) -> int:
+        """The character."""
+        name, along = spot
+        if name != OUTLINE:
+            return self.starts[self._place[name]] + along
+        for place, start in enumerate(self.starts):
+            if along + self.before[place] < start:
+                return along + self.before[place]
+        return along + self.before[-1]
+
+
+@dataclass
+class _Room:
+    """A group that is being made: what was needed just now, and before."""
+
+    needs: set[int] = field(default_factory=set)
+    kept: int = 0
+    told: list[Told] = field(default_factory=list)
+
+
+@dataclass
+class _Part:
+    """A part that is looked at: what is asked of it, which sites that gives, and what it needed to say so."""
+
+    asked: str
+    sites: str
+    room: _Room
+
+
+class Look:
+    """One look at a file. What was known before is used where it holds; `kept` says that what is found is to be kept."""
+
+    def __init__(
+        self,
+        program: Program,
+        facts: FileFacts,
+        index: RuleIndex,
+        targets: Targets,
+        before: Before | None = None,
+        kept: bool = False,
+    ) -> None:
+        self.program, self.facts, self.index, self.targets, self.kept = program, facts, index, targets, kept
+        parts = facts.looked.parts
+        self._layout = Layout(facts.untold, parts)
+        self._own = texts(facts.untold.text, parts) if kept else {}
+        self._texts = {
+            name: digest(text.encode("utf-8", "surrogatepass")) for name, text in self._own.items()
+        }
+        self._before = (
+            before if kept and before is not None and before.record.least == index.least.value else None
+        )
+        self._dead = self._no_longer() if self._before is not None else 0
+        self._parts: dict[str, _Part] = {}
+        self._groups: dict[tuple[str, str], _Room] = {}
+        self._found: list[tuple[tuple[int, str, str], Finding, set[int] | None, _Room]] = []
+
+    def _no_longer(self) -> int:
+        """The needs from before that no longer hold, those of the file itself among them."""
+        before = self._before
+        assert before is not None
+        dead = before.dead
+        if before.record.texts != self._texts:
+            now = Text(self.facts.untold.text, self._own)
+            edited = Edited.between(before.record.texts, now, self._texts)
+            for place in touched(before.needed, {str(self.facts.path): edited}):
+                dead |= 1 << place
+        return dead
+
+    def find(
+        self, words: Iterable[Word], check: Callable[[Site], Iterator[Finding]], pause: Callable[[], None]
+    ) -> Iterator[tuple[Rule, RuleFailed]]:
+        """Look; yields the rules that failed, of which nothing more is asked."""
+        needs = self.program.needs
+        outer, needs.now = needs.now, set()
+        with timed("finding what triggers rules"):
+            places = asked(
+                self.facts, self.index, words
+            )  # the text alone says that, and it is asked each time
+            triggered = [
+                site for part, inside in self._by_part(places).items() for site in self._sites(part, inside)
+            ]
+        failed: set[Rule] = set()
+        for site in sorted(triggered, key=in_order):
+            pause()
+            if site.rule in failed:
+                continue
+            needs.now = set()
+            try:
+                self._ask(site, check)
+            except RuleFailed as error:
+                failed.add(site.rule)
+                yield site.rule, error
+        needs.now = outer
+
+    def _by_part(self, places: Iterable[Asked]) -> dict[str, list[tuple[int, Asked]]]:
+        found: dict[str, list[tuple[int, Asked]]] = {}
+        for place in places:
+            part, along = self._layout.spot(self.facts.span(place.node)[0])
+            found.setdefault(part, []).append((along, place))
+        return found
+
+    def _sites(self, name: str, inside: Sequence[tuple[int, Asked]]) -> Sequence[Site]:
+        """The sites of a part that must be looked at."""
+        needs = self.program.needs
+        places = [one for _, one in inside]
+        part = self._parts[name] = _Part(_said(inside) if self.kept else "", "", _Room())
+        known = self._known(name, part.asked)
+        if known is not None and not known.needed & self._dead:
+            part.sites, part.room.kept = known.sites, known.needed
+            again = {code for code, group in known.groups.items() if not self._holds(group)}
+            places = [one._replace(rules=one.rules & self.index.of_codes(again)) for one in places]
+            needs.now = set()
+            found = sites_at(self.program, self.facts, self.index, self.targets, filter(_is_asked, places))
+        else:
+            needs.now = set()
+            found = sites_at(self.program, self.facts, self.index, self.targets, places)
+            part.room.needs = needs.now
+            part.sites = self._triggered(found) if self.kept else ""
+            if known is None or known.sites != part.sites:
+                return found
+            again = {code for code, group in known.groups.items() if not self._holds(group)}
+        for code in known.groups.keys() - again:
+            self._reuse(name, code, known.groups[code])
+        return [site for site in found if site.rule.code in again]
+
+    def _triggered(self, sites: Iterable[Site]) -> str:
+        spots = ((self._layout.spot(self.facts.span(one.syntax)[0]), one) for one in sites)
+        return digest(
+            repr([(spot, one.rule.code, one.form, one.api, one.written) for spot, one in spots]).encode()
+        )
+
+    def _known(self, name: str, said: str) -> PartRecord | None:
+        """What is known of a part, where it is as it was and the same rules ask of it."""
+        texts = self._before.record.texts if self._before is not None else {}
+        known = self._before.record.parts.get(name) if self._before is not None else None
+        return (
+            known if known is not None and known.asked == said and texts[name] == self._texts[name] else None
+        )
+
+    def _holds(self, group: Group) -> bool:
+        """Whether what was found still is."""
+        before = self._before
+        assert before is not None
+        if group.needed & self._dead:
+            return False
+        same = {name for name, text in before.record.texts.items() if self._texts.get(name) == text}
+        moved = before.record.texts != self._texts
+        return not any(
+            told.mentions(before.named, moved) or any(part not in same for part, _ in told.spots)
+            for told in group.told
+        )
+
+    def _reuse(self, name: str, code: str, group: Group) -> None:
+        room = self._groups[name, code] = _Room(kept=group.needed, told=list(group.told))
+        for told in group.told:
+            at, start, end, *edits = map(self._layout.offset, told.spots)
+            finding = replace(told.finding, rule=type(self.index.codes[code]), start=start, end=end)
+            if finding.fix is not None:
+                places = zip(finding.fix.edits, edits[::2], edits[1::2], strict=True)
+                moved = tuple(replace(edit, start=first, end=last) for edit, first, last in places)
+                finding = replace(finding, fix=replace(finding.fix, edits=moved))
+            self._found.append(((at, code, ""), finding, None, room))
+
+    def _ask(self, site: Site, check: Callable[[Site], Iterator[Finding]]) -> None:
+        needs = self.program.needs
+        at = self.facts.span(site.syntax)[0]
+        room = self._groups.setdefault((self._layout.spot(at)[0], site.rule.code), _Room())
+        try:
+            for finding in check(site):
+                self._found.append(((at, site.rule.code, site.form), finding, needs.now, room))
+        finally:
+            room.needs |= needs.now
+
+    def findings(self, rests: Callable[[set[int]], tuple[str, ...]]) -> Iterator[Finding]:
+        """All that was found, in the order of the sites."""
+        for (at, *_), finding, needed, room in sorted(self._found, key=lambda one: one[0]):
+            if needed is not None:
+                finding = replace(finding, rests=rests(needed))
+                edits = finding.fix.edits if finding.fix is not None else ()
+                offsets = (
+                    at,
+                    finding.start,
+                    finding.end,
+                    *(x for one in edits for x in (one.start, one.end)),
+                )
+                room.told.append(Told(finding, tuple(map(self._layout.spot, offsets))))
+            yield finding
+
+    def record(self, base: Iterable[int]) -> tuple[tuple[Need, ...], Record]:
+        """What all of it rests on, `base` too, and what is to be kept; after `findings`."""
+        rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
+        fresh, bits = self.program.needs.together([base, *(room.needs for room in rooms)])
+        kept = 0
+        for room in rooms:
+            kept |= room.kept
+        old = self._before.needed if self._before is not None and kept else ()
+        places = {need: place for place, need in enumerate(old)}
+        for need in fresh:
+            places.setdefault(need, len(places))
+        moved = [places[need] for need in fresh]
+        for room, found in zip(rooms, bits[1:], strict=True):
+            room.kept |= _moved(found, moved) if old else found
+        groups: dict[str, dict[str, Group]] = {}
+        for (name, code), room in self._groups.items():
+            groups.setdefault(name, {})[code] = Group(room.kept, tuple(room.told))
+        parts = {
+            name: PartRecord(part.asked, part.sites, part.room.kept, groups.get(name, {}))
+            for name, part in self._parts.items()
+        }
+        base_bits = _moved(bits[0], moved) if old else bits[0]
+        return tuple(places), Record(self.index.least.value, self._texts, parts, base_bits)
+
+
+def _is_asked(place: Asked) -> bool:
+    return bool(place.rules)
+
+
+def _said(inside: Sequence[tuple[int, Asked]]) -> str:
+    """What is asked of a part, as a digest."""
+    told = [
+        (
+            along,
+            type(one.node).__name__,
+            sorted(rule.code for rule in one.rules),
+            one.evaluated,
+            one.form or "",
+        )
+        for along, one in inside
+    ]
+    return digest(repr(sorted(told)).encode())
+
+
+def _moved(bits: int, places: Sequence[int]) -> int:
+    """The same bits at other places."""
+    found = 0
+    while bits:
+        low = bits & -bits
+        found |= 1 << places[low.bit_length() - 1]
+        bits ^= low
+    return found

@@ -1,0 +1,82 @@
+"""What an edit changed of one file, for whatever looked at some of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from shardlint.source.searches import holds_word
+from shardlint.source.text import Source
+from shardlint.syntax.file import rebound_globals
+from shardlint.syntax.parts import GLOBALS, OF_FILES, OUTLINE, PART, SAYS, WITHIN, WORD, parts_of, texts
+
+_Need = Path | tuple[str, ...]
+
+
+class Text(NamedTuple):
+    """A text, and what stands in each of its parts."""
+
+    whole: str
+    parts: Mapping[str, str]
+
+    @staticmethod
+    def of(source: Source, path: Path) -> Text | None:
+        """The parts of a text; None where it cannot be parsed."""
+        parts = parts_of(source, path)
+        return None if parts is None else Text(source.text, texts(source.text, parts))
+
+
+@dataclass(frozen=True)
+class Edited:
+    """A file that is no longer as it was. `parts` are the names of those that changed; None where all may have."""
+
+    now: Text | None
+    parts: frozenset[str] | None
+
+    @staticmethod
+    def between(before: Mapping[str, str], now: Text | None, after: Mapping[str, str]) -> Edited:
+        """What changed by digests of the parts, before and after."""
+        changed = {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}
+        return Edited(now, frozenset(changed) if now is not None and before else None)
+
+    def touches(self, need: _Need) -> bool:
+        """Whether what was noted of the file may be another now."""
+        if self.parts is not None and not self.parts:
+            return False
+        if isinstance(need, Path) or need[0] not in OF_FILES or self.parts is None or self.now is None:
+            return True
+        kind, _, *said = need
+        if kind == PART:
+            return said[0] in self.parts
+        if kind == SAYS:
+            return (said[0] in self.now.whole) != bool(said[1])
+        if kind == GLOBALS:
+            return ",".join(sorted(rebound_globals(self.now.whole))) != said[0]
+        # What no longer holds the word or text was noted by itself.
+        changed = [self.now.parts.get(name, "") for name in self.parts if name != OUTLINE]
+        if kind == WORD:
+            return any(holds_word(_bytes(text), _bytes(said[0])) for text in changed)
+        return kind != WITHIN or any(said[0] in text.lower() for text in changed)
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def file_of(need: _Need) -> str | None:
+    """The file that something was noted of; None of what was asked of the whole project."""
+    if isinstance(need, Path):
+        return str(need)
+    return need[1] if need[0] in OF_FILES else None
+
+
+def touched(needed: Iterable[_Need], edited: Mapping[str, Edited]) -> list[int]:
+    """Which needs rest on what changed of some files, by their places."""
+    found = []
+    for place, need in enumerate(needed):
+        path = file_of(need)
+        if path is not None and path in edited and edited[path].touches(need):
+            found.append(place)
+    return found

@@ -1,0 +1,196 @@
+"""The parts of a file that change by themselves: the bodies of its outermost functions, and the rest, its outline.
+
+Whoever looks into a file notes what of it was looked at: a body, all mentions of a word, whether a text stands in it.
+So an edit in one body costs only what looked there, or looked for something that now stands there.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from shardlint.source.text import NOTEBOOKS, Source
+from shardlint.syntax.parse import NotParsed, parse
+from shardlint.syntax.scope import Scope, Tables
+
+Answer = TypeVar("Answer")
+_Need = Path | tuple[str, ...]
+
+PART, WORD, SAYS, WITHIN, GLOBALS = "part", "word", "says", "within", "globals"
+OF_FILES = frozenset((PART, WORD, SAYS, WITHIN, GLOBALS))
+"""The kinds of what may be noted of a file besides the whole of it. The file's path comes second."""
+OUTLINE = ""
+"""The name of the part that is not the body of a function."""
+
+
+class Part(NamedTuple):
+    """The body of an outermost function: its name with the classes around it, its first line and its last."""
+
+    name: str
+    first: int
+    last: int
+
+
+class _Function(ast.FunctionDef):
+    """An outermost function, which tells that somebody looks at its body."""
+
+    _looked: Callable[[], None]
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        self._looked()
+        found: list[ast.stmt] = self.__dict__["body"]
+        return found
+
+    @body.setter
+    def body(self, value: list[ast.stmt]) -> None:
+        self.__dict__["body"] = value
+
+
+class _AsyncFunction(ast.AsyncFunctionDef):
+    _looked: Callable[[], None]
+    body = _Function.body  # type: ignore[assignment]
+
+
+_Function.__name__, _AsyncFunction.__name__ = "FunctionDef", "AsyncFunctionDef"
+TELLING: dict[type[ast.stmt], type[ast.stmt]] = {
+    ast.FunctionDef: _Function,
+    ast.AsyncFunctionDef: _AsyncFunction,
+}
+"""The classes of nodes that tell of it, for those they stand for."""
+
+
+class Looked:
+    """What was looked at in one file. `tell` is told, if anybody is to be."""
+
+    def __init__(self, path: Path, tables: Tables, source: Source) -> None:
+        self.path = path
+        self._path = str(path)
+        self._cut = dict(_cut(tables, source, path))
+        self._of: dict[Scope, _Need | None] = {}
+        self._record: set[_Need] | None = None
+        self.tell: Callable[[_Need], None] | None = None
+        for scope in self._cut:
+            self._watch(scope)
+
+    def _watch(self, scope: Scope) -> None:
+        node = scope.node
+        node.__class__ = TELLING[type(node)]  # type: ignore[assignment]
+        node._looked = lambda: self.scope(scope)  # type: ignore[attr-defined]
+
+    def release(self) -> None:
+        """Break the cycles with the tree."""
+        for scope in self._cut:
+            scope.node._looked = _nobody  # type: ignore[attr-defined]
+        self._cut.clear()
+        self._of.clear()
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts but the outline, in text order."""
+        return tuple(self._cut.values())
+
+    def note(self, kind: str, *said: str) -> None:
+        """Something of the file was looked at."""
+        self._note((kind, self._path, *said))
+
+    def whole(self) -> None:
+        """Its text was looked at, no matter what stands where."""
+        self._note(self.path)
+
+    def _note(self, need: _Need) -> None:
+        if self.tell is not None:
+            self.tell(need)
+        if self._record is not None:
+            self._record.add(need)
+
+    def scope(self, scope: Scope) -> None:
+        """Somebody looks at what a scope holds."""
+        need = self._of[scope] if scope in self._of else self._find(scope)
+        if need is not None:
+            self._note(need)
+
+    def scopes(self, scopes: Iterable[Scope]) -> None:
+        """The same of several."""
+        for scope in {id(one): one for one in scopes}.values():
+            self.scope(scope)
+
+    def _find(self, scope: Scope) -> _Need | None:
+        part = self.part(scope)
+        need = self._of[scope] = None if part is None else (PART, self._path, part.name)
+        return need
+
+    def part(self, scope: Scope) -> Part | None:
+        """The part that a scope is in; None for the outline."""
+        return next((self._cut[one] for one in scope.outward() if one in self._cut), None)
+
+    def recorded(self, make: Callable[[], Answer]) -> tuple[Answer, tuple[_Need, ...]]:
+        """An answer, and what was looked at for it: for whoever keeps the answer."""
+        before, self._record = self._record, set()
+        try:
+            answer = make()
+        finally:
+            noted, self._record = self._record, before
+            if before is not None:
+                before |= noted
+        return answer, tuple(noted)
+
+    def again(self, noted: Iterable[_Need]) -> None:
+        """An answer that was kept is used."""
+        for need in noted:
+            self._note(need)
+
+
+def _nobody() -> None:
+    """Nobody is to be told."""
+
+
+def _cut(tables: Tables, source: Source, path: Path) -> Iterator[tuple[Scope, Part]]:
+    """The outermost functions and their bodies; none where lines cannot be told simply: all is outline then."""
+    text = source.text
+    if path.suffix in NOTEBOOKS or source.in_cells or "\r" in text or "\f" in text or "coding" in text[:200]:
+        return
+    met: dict[str, int] = {}
+    for scope, name in _outermost(tables.module, ""):
+        body = scope.body
+        first = min([body[0].lineno, *(one.lineno for one in getattr(body[0], "decorator_list", ()))])
+        number = met[name] = met.get(name, 0) + 1
+        if not source.line(first)[: body[0].col_offset].strip() and first > getattr(scope.node, "lineno", 0):
+            last = getattr(scope.node, "end_lineno", first)
+            yield scope, Part(name if number == 1 else f"{name}#{number}", first, last)
+
+
+def _outermost(scope: Scope, before: str) -> Iterator[tuple[Scope, str]]:
+    for inner in scope.definitions:
+        name = before + inner.name
+        if inner.kind == "class":
+            yield from _outermost(inner, f"{name}.")
+        else:
+            yield inner, name
+
+
+def parts_of(source: Source, path: Path) -> tuple[Part, ...] | None:
+    """The parts of a text; None where it cannot be parsed."""
+    try:
+        return tuple(part for _, part in _cut(Tables(parse(source.text)), source, path))
+    except (NotParsed, RecursionError):
+        return None
+
+
+def texts(text: str, parts: Iterable[Part]) -> dict[str, str]:
+    """What stands in each part, by its name."""
+    lines = iter(text.split("\n"))
+    outline: list[str] = []
+    found: dict[str, str] = {}
+    at = 1
+    for part in parts:
+        outline += islice(lines, part.first - at)
+        outline.append("\0")
+        found[part.name] = "\n".join(islice(lines, part.last - part.first + 1))
+        at = part.last + 1
+    outline += lines
+    found[OUTLINE] = "\n".join(outline)
+    return found
