@@ -2,6 +2,7 @@
 
     python scripts/one_answer.py FOLDER...
     python scripts/one_answer.py --generated 200 --seed 1
+    python scripts/one_answer.py --edits 40 FOLDER...
 
 Each folder is copied first, for a file of the copy is changed. Prints what differs and the counts; the exit code is 1
 where anything differs.
@@ -19,6 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import shardlint.engine.workers as workers
+from random_edits import edit
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
 from shardlint.engine.run import check
@@ -67,6 +69,19 @@ def ways(files: list[Path], chance: random.Random) -> Iterator[tuple[str, Answer
     yield f"a cache from before {changed.name} changed", answer(files, cached=True), expected
 
 
+def edited(folder: Path, chance: random.Random, count: int) -> Iterator[tuple[str, Answer, Answer]]:
+    """The same after each of some edits, with a cache that has seen all those before."""
+    answer(_files(folder), cached=True)
+    for number in range(count):
+        what = edit(folder, chance)
+        files = _files(folder)
+        yield f"edit {number + 1}, {what}", answer(files, cached=True), answer(files)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
+
+
 def generated(folder: Path, seed: int) -> None:
     """A project as the tests make them."""
     sys.path.insert(0, str(Path(__file__).parent.parent))
@@ -84,6 +99,7 @@ def main() -> int:
     parser.add_argument("folders", nargs="*", type=Path)
     parser.add_argument("--generated", type=int, default=0, help="how many projects to make up")
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--edits", type=int, default=0, help="compare after each of so many edits instead")
     asked = parser.parse_args()
     jobs: list[Path | int] = [*asked.folders, *range(asked.seed, asked.seed + asked.generated)]
     done = differ = findings = 0
@@ -95,10 +111,12 @@ def main() -> int:
                 generated(folder, job)
             else:
                 shutil.copytree(job, folder, symlinks=True, ignore_dangling_symlinks=True)
-            files = sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
+            files = _files(folder)
             if not files:
                 continue
-            for name, found, expected in ways(files, random.Random(str(job))):
+            chance = random.Random(f"{job} {asked.seed}" if asked.edits else str(job))
+            looked = edited(folder, chance, asked.edits) if asked.edits else ways(files, chance)
+            for name, found, expected in looked:
                 done += 1
                 findings += sum(map(len, expected.values()))
                 for path in sorted({*found, *expected}):

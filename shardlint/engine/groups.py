@@ -150,7 +150,7 @@ class _Part:
 
 
 class Look:
-    """One look at a file. What was known before is used where it holds; `kept` says that what is found is to be kept."""
+    """One look at a file. What was known before is used where it holds; `kept` says that this is to be kept too."""
 
     def __init__(
         self,
@@ -168,13 +168,16 @@ class Look:
         self._texts = {
             name: digest(text.encode("utf-8", "surrogatepass")) for name, text in self._own.items()
         }
-        self._before = (
-            before if kept and before is not None and before.record.least == index.least.value else None
-        )
+        self._before = before if before is not None and self._is_usable(before.record) else None
         self._dead = self._no_longer() if self._before is not None else 0
         self._parts: dict[str, _Part] = {}
         self._groups: dict[tuple[str, str], _Room] = {}
         self._found: list[tuple[tuple[int, str, str], Finding, set[int] | None, _Room]] = []
+
+    def _is_usable(self, record: Record) -> bool:
+        """Whether anything that was found may still be so: each finding rests on the outline of its own file."""
+        same = self.kept and record.texts.get(OUTLINE) == self._texts[OUTLINE]
+        return same and record.least == self.index.least.value
 
     def _no_longer(self) -> int:
         """The needs from before that no longer hold, those of the file itself among them."""
