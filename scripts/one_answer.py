@@ -19,8 +19,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import shardlint.engine.workers as workers
 from random_edits import edit
+
+import shardlint.engine.workers as workers
 from shardlint.config.certainty import Certainty
 from shardlint.engine.results import Options
 from shardlint.engine.run import check

@@ -221,11 +221,11 @@ def sites_at(
 ) -> list[Site]:
     """The sites at some places, in text order."""
     found: dict[tuple[int, str, int], Site] = {}
-    for node, asking, evaluated, given, api in places:
+    for node, asking, evaluated, given, taken in places:
         if given is not None:
             for rule in asking:
                 key = id(node), rule.code, 2 if given == "with" else 3
-                found.setdefault(key, Site(program, file, node, api, given, targets, rule, index.least))
+                found.setdefault(key, Site(program, file, node, taken, given, targets, rule, index.least))
             continue
         for syntax, named, form, triggered in _at(program, file, node, index, evaluated):
             for rule in triggered:

@@ -96,6 +96,22 @@ class Before:
     named: tuple[str, ...] = ()
     """The files whose lines may have moved, by name and colon."""
 
+    def after(self, touched: Callable[[Need], bool], named: tuple[str, ...]) -> Before:
+        """The same after something changed."""
+        dead = self.dead
+        for place, need in enumerate(self.needed):
+            if touched(need):
+                dead |= 1 << place
+        return Before(self.record, self.needed, dead, tuple(dict.fromkeys((*self.named, *named))))
+
+    @property
+    def holds(self) -> bool:
+        """Whether all that was found still is, in a file that is the same."""
+        groups = (group for part in self.record.parts.values() for group in part.groups.values())
+        return not self.dead & self.record.used and not any(
+            told.mentions(self.named, False) for group in groups for told in group.told
+        )
+
 
 class RuleFailed(Exception):
     """A rule that raised; the message says which and where."""

@@ -18,7 +18,7 @@ from shardlint.engine.groups import Before, Look, RuleFailed
 from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.suppressed import about, unsuppressed
 from shardlint.model import Program
-from shardlint.model.again import again
+from shardlint.model.again import Gone, again
 from shardlint.model.needs import Need, Needs
 from shardlint.model.project import Answers, Project
 from shardlint.rules_api.builtin import FileNotParsed
@@ -91,7 +91,7 @@ class Checker:
         self._answers: dict[ScopeKey, Answers] = dict(answers or {})
         """What is known of searches through a project, from an earlier run."""
         self._before = before
-        """Asked what is known of a file, by its real path, from before something changed. None: nothing is to be kept."""
+        """Says what is known of a file, by its real path, from before something changed. None: nothing is kept."""
         self._parts: dict[str, tuple[Part, ...]] = {}
         self._scopes: dict[ScopeKey, _Scope] = {}
         self._real: dict[str, str] = {}
@@ -101,22 +101,22 @@ class Checker:
 
     def again(
         self, overlay: dict[Path, Source], changed: Collection[Path], files: Mapping[str, dict[Path, int]]
-    ) -> tuple[Checker, frozenset[Need]]:
+    ) -> tuple[Checker, Gone]:
         """A checker after some files changed, which keeps what is known of the others; and what is no longer so.
 
         `files` are the files of projects, by their roots, in which some came or went. The one before must be let go
         of, by `dispose`, before another is made of it.
         """
-        after = Checker(self.options, overlay, self._places)
+        after = Checker(self.options, overlay, self._places, before=self._before)
         after._real, after.pause = self._real, self.pause
-        gone: frozenset[Need] = frozenset()
+        gone = Gone()
         for key, scope in self._scopes.items():
             project, moved = again(scope.program.project, overlay, changed, files.get(key[1]))
             program = Program(project.root, overlay, scope.settings.own_names, project)
-            program.inherit(scope.program, moved | frozenset(changed))
+            program.inherit(scope.program, moved)
             after._scopes[key] = replace(scope, program=program)
             gone |= moved
-        return after, gone | frozenset(changed)
+        return after, gone
 
     def dispose(self, heir: Checker) -> None:
         """Let go of all but what was lent to another."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TypeVar, cast
 
 from shardlint.config.own_names import NO_OWN_NAMES, OwnNames
+from shardlint.model.again import Gone
 from shardlint.model.evaluator.assume import Assuming
 from shardlint.model.evaluator.callers import Callers
 from shardlint.model.evaluator.evaluate import Evaluator
@@ -214,11 +215,11 @@ class Program:
             self._answers.lend(key, *self._lent[key])
         return cast(Answer, self._answers.get(key, answer))
 
-    def inherit(self, before: Program, gone: frozenset[Need]) -> None:
+    def inherit(self, before: Program, gone: Gone) -> None:
         """Take over answers that hold no node from a program before some files changed, as long as they hold here."""
-        if GROUPS in gone:  # they are remembered by which files run together
+        if GROUPS in gone.asked:  # they are remembered by which files run together
             return
         known = dict(before._lent)
         for key, answer, needed in before._answers.named(but=known):
             known[key] = answer, frozenset(needed)
-        self._lent = {key: one for key, one in known.items() if gone.isdisjoint(one[1])}
+        self._lent = {key: one for key, one in known.items() if not any(map(gone.touches, one[1]))}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from shardlint.model.needs import GROUPS, Need
@@ -10,12 +11,33 @@ from shardlint.model.project import Project
 from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, holds
 from shardlint.source.text import Source
+from shardlint.syntax import FileFacts
+from shardlint.syntax.edited import Edited, Text, code_digests, file_of
+from shardlint.syntax.parts import texts
+
+
+@dataclass(frozen=True)
+class Gone:
+    """What is no longer as it was: answers to questions, and some of some files, by their absolute paths."""
+
+    asked: frozenset[Need] = frozenset()
+    edited: Mapping[str, Edited] = field(default_factory=dict)
+
+    def __or__(self, other: Gone) -> Gone:
+        return Gone(self.asked | other.asked, {**self.edited, **other.edited})
+
+    def touches(self, need: Need) -> bool:
+        """Whether what needed this may be another now."""
+        path = file_of(need)
+        if path is not None:
+            return path in self.edited and self.edited[path].touches(need)
+        return need in self.asked or (GROUPS in self.asked and _is_group(need))
 
 
 def again(
     before: Project, overlay: dict[Path, Source], changed: Collection[Path], files: dict[Path, int] | None
-) -> tuple[Project, frozenset[Need]]:
-    """The project with other texts, and what of it is no longer what it was: files and questions.
+) -> tuple[Project, Gone]:
+    """The project with other texts, and what of it is no longer what it was.
 
     What was parsed of the other files is lent to it, and what searches found is brought up to date. `files` are all
     files there are, where some came or went.
@@ -24,7 +46,7 @@ def again(
     after.lent = {path: facts for path, facts in before.parsed().items() if path not in changed}
     moved = files is not None and files.keys() != before.files.keys()
     after.files = files if files is not None else dict(before.files)
-    gone: set[Need] = set(changed)
+    gone: set[Need] = set()
     texts = {path: after.bytes_of(path) for path in changed if path in after.files}
     if "graph" in vars(before):
         graph = _graph(before.graph, after, texts, moved)
@@ -44,13 +66,24 @@ def again(
                 gone.add(question)
             found = list(now)
         after.answers[question] = found
-    return after, frozenset(gone)
+    known = before.parsed()
+    return after, Gone(
+        frozenset(gone), {str(path): _edited(known.get(path), after, path) for path in changed}
+    )
 
 
-def rests(needed: Collection[Need], gone: frozenset[Need]) -> bool:
-    """Whether what needed these rests on something that is no longer so."""
-    grouped = GROUPS in gone
-    return any(need in gone or (grouped and _is_group(need)) for need in needed)
+def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
+    """What changed of a file; all of it, where its code was not parsed or is not."""
+    now = after.facts(path) if before is not None else None
+    if before is None or now is None:
+        return Edited(None, None)
+    text = _text(now)
+    return Edited.between(code_digests(_text(before)), text, code_digests(text))
+
+
+def _text(facts: FileFacts) -> Text:
+    text = facts.untold.text
+    return Text(text, texts(text, facts.looked.parts))
 
 
 def _is_group(need: Need) -> bool:
@@ -66,9 +99,7 @@ def _found(
     return now if now != had else None
 
 
-def _graph(
-    before: ImportGraph, after: Project, texts: dict[Path, bytes], moved: bool
-) -> ImportGraph | None:
+def _graph(before: ImportGraph, after: Project, texts: dict[Path, bytes], moved: bool) -> ImportGraph | None:
     """The imports as they are now; None where they are the same. `moved` says that files came or went."""
     new = {str(path): imports_of(data) for path, data in texts.items()}
     if not moved and all(before.imports.get(name) == found for name, found in new.items()):

@@ -10,10 +10,10 @@ from typing import Any
 
 from shardlint.config.environments import site_packages
 from shardlint.config.folders import Places
+from shardlint.engine.groups import Before
 from shardlint.engine.one_file import Checker
 from shardlint.engine.results import Options, Outcome
-from shardlint.model.again import rests
-from shardlint.model.needs import Need
+from shardlint.model.again import Gone
 from shardlint.model.project import Project
 from shardlint.source.find import matches, survey
 from shardlint.source.store import changed as changed_at
@@ -44,15 +44,18 @@ class Kept:
         """What came of open files, as long as it holds."""
         self.took: dict[Path, float] = {}
         """Seconds of a processor that the last check of each took."""
+        self._before: dict[Path, Before] = {}
+        """What is known of open files from before something changed."""
         self._walks: dict[str, _Walk] = {}
         self._looked = 0.0
         self._start({})
 
     def _start(self, overlay: Overlay) -> None:
         self.places = Places(Tree(), self.options.config)
-        self.checker = Checker(self.options, overlay, self.places)
+        self.checker = Checker(self.options, overlay, self.places, before=self._known)
         self.overlay = overlay
         self.outcomes.clear()
+        self._before.clear()
         self._walks.clear()
 
     def forget(self) -> None:
@@ -105,9 +108,23 @@ class Kept:
         before = self.checker
         self.checker, gone = before.again(overlay, changed, files)
         before.dispose(self.checker)
+        named = tuple(f"{path.name}:" for path in changed)
+        for path in self._before.keys() - overlay.keys():
+            del self._before[path]
+        for path, known in list(self._before.items()):
+            self._before[path] = known.after(gone.touches, named)
         for path, outcome in list(self.outcomes.items()):
-            if path not in overlay or _dead(path, outcome, gone):
-                del self.outcomes[path]
+            if path in overlay and outcome.record is not None and outcome.needed is not None:
+                known = Before(outcome.record, outcome.needed).after(gone.touches, named)
+                if path not in changed and known.holds:
+                    continue
+                self._before[path] = known
+            elif path in overlay and path not in changed and not _dead(outcome, gone):
+                continue
+            del self.outcomes[path]
+
+    def _known(self, path: str) -> Before | None:
+        return self._before.get(Path(path))
 
     def _walked(self) -> None:
         for project in self.checker.projects():
@@ -130,12 +147,8 @@ class Kept:
         return True
 
 
-def _dead(path: Path, outcome: Outcome, gone: frozenset[Need]) -> bool:
-    if path in gone:
-        return True
-    if outcome.needed is None:
-        return not outcome.quiet
-    return rests(outcome.needed, gone)
+def _dead(outcome: Outcome, gone: Gone) -> bool:
+    return not outcome.quiet if outcome.needed is None else any(map(gone.touches, outcome.needed))
 
 
 def _differing(before: Overlay, after: Overlay) -> Iterator[Path]:

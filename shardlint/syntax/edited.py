@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from shardlint.source.code import code_of
 from shardlint.source.searches import holds_word
+from shardlint.source.store import digest
 from shardlint.source.text import Source
 from shardlint.syntax.file import rebound_globals
 from shardlint.syntax.parts import GLOBALS, OF_FILES, OUTLINE, PART, SAYS, WITHIN, WORD, parts_of, texts
@@ -26,6 +28,11 @@ class Text(NamedTuple):
         """The parts of a text; None where it cannot be parsed."""
         parts = parts_of(source, path)
         return None if parts is None else Text(source.text, texts(source.text, parts))
+
+
+def code_digests(text: Text) -> dict[str, str]:
+    """By what the code of each part is known; a comment changes none."""
+    return {name: digest(code_of(_bytes(said))) for name, said in text.parts.items()}
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class _Function(ast.FunctionDef):
 
 class _AsyncFunction(ast.AsyncFunctionDef):
     _looked: Callable[[], None]
-    body = _Function.body  # type: ignore[assignment]
+    body = _Function.body
 
 
 _Function.__name__, _AsyncFunction.__name__ = "FunctionDef", "AsyncFunctionDef"
@@ -78,7 +78,7 @@ class Looked:
 
     def _watch(self, scope: Scope) -> None:
         node = scope.node
-        node.__class__ = TELLING[type(node)]  # type: ignore[assignment]
+        node.__class__ = TELLING[type(node)]  # type: ignore[index]
         node._looked = lambda: self.scope(scope)  # type: ignore[attr-defined]
 
     def release(self) -> None:

@@ -120,7 +120,9 @@ class Files:
             return self.codes[name]
         text = self.now(name, parts)
         if text is not None:
-            return " ".join(f"{part}={digest_of(code_of(_bytes(said)))}" for part, said in text.parts.items())
+            from shardlint.syntax.edited import code_digests
+
+            return " ".join(f"{part}={said}" for part, said in code_digests(text).items())
         data = self.text(name)
         return digest_of(code_of(data)) if data is not None else ""
 
@@ -164,10 +166,6 @@ class Files:
 
 def _by_part(code: str) -> dict[str, str]:
     return {part: said for part, _, said in (one.rpartition("=") for one in code.split(" "))}
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
 
 
 def stamp_at(path: str) -> Stamp | None:

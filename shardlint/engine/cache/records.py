@@ -1,4 +1,4 @@
-"""What was found in each part of each file, kept beside what is known of the project and read where a file is looked at again."""
+"""What was found in each part of each file: read where a file is looked at again."""
 
 from __future__ import annotations
 

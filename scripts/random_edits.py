@@ -1,0 +1,172 @@
+"""Edits such as people make, drawn by chance: of one statement, a constant, a name, a decorator, a whole file, a pin."""
+
+from __future__ import annotations
+
+import ast
+import random
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+_WORDS = ("mesh", "shard", "Partition", "jit", "device", "donate", "axis")
+_PINS = ("0.4.30", "0.5.3", "0.6.2", "0.7.0")
+_LIBRARIES = "import jax\nfrom jax.sharding import Mesh, PartitionSpec as P\n"
+
+Edit = Callable[[Path, str, random.Random], str | None]
+"""The text of a file after the edit; None where it cannot be made there."""
+
+
+def edit(folder: Path, chance: random.Random) -> str:
+    """Edit something in a folder; says what."""
+    files = sorted(path for path in folder.rglob("*.py") if path.is_file() and not path.is_symlink())
+    while True:
+        kind = chance.choice(_ALL)
+        if kind in ("a file goes", "a file comes", "a pin"):
+            return f"{kind}: {_of_files(folder, files, kind, chance)}"
+        path = chance.choice(files)
+        try:
+            text = path.read_text("utf-8")
+        except (UnicodeDecodeError, OSError):
+            continue
+        after = _EDITS[kind](path, text, chance)
+        if after is not None and after != text:
+            path.write_text(after, "utf-8")
+            return f"{kind}: {path.relative_to(folder)}"
+
+
+def _of_files(folder: Path, files: list[Path], kind: str, chance: random.Random) -> str:
+    if kind == "a pin":
+        pins = folder / chance.choice(("requirements.txt", "setup.py", "pyproject.toml"))
+        pin = f"jax=={chance.choice(_PINS)}"
+        said = {
+            "requirements.txt": f"{pin}\n",
+            "setup.py": f"from setuptools import setup\nsetup(name='x', install_requires=['{pin}'])\n",
+            "pyproject.toml": f'[project]\nname = "x"\nversion = "1"\ndependencies = ["{pin}"]\n',
+        }
+        pins.write_text(said[pins.name])
+        return f"{pins.name} {pin}"
+    path = chance.choice(files)
+    if kind == "a file goes" and len(files) > 3:
+        path.unlink()
+        return str(path.relative_to(folder))
+    to = path.with_name(f"{path.stem}_{chance.randrange(1000)}.py")
+    shutil.copyfile(path, to)
+    return str(to.relative_to(folder))
+
+
+def _lines(text: str, at: int, new: str) -> str:
+    lines = text.split("\n")
+    return "\n".join([*lines[:at], new, *lines[at:]])
+
+
+def _functions(text: str) -> list[ast.FunctionDef]:
+    try:
+        return [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef)]
+    except (SyntaxError, ValueError):
+        return []
+
+
+def _one(text: str, chance: random.Random) -> ast.FunctionDef | None:
+    found = [node for node in _functions(text) if node.body[0].lineno > node.lineno]
+    telling = [node for node in found if any(word in str(ast.get_source_segment(text, node)) for word in _WORDS)]
+    return chance.choice(telling or found) if found else None
+
+
+def _statement(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _one(text, chance)
+    if function is None:
+        return None
+    first = chance.choice(function.body)
+    said = chance.choice(("edited_value = 0", "print('here')", "import os", "jax.set_mesh(None)", "x = 1", "# nothing"))
+    line = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))])
+    return _lines(text, line - 1, " " * first.col_offset + said)
+
+
+def _gone(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _one(text, chance)
+    if function is None or len(function.body) < 2:
+        return None
+    one = chance.choice(function.body)
+    lines = text.split("\n")
+    first = min([one.lineno, *(it.lineno for it in getattr(one, "decorator_list", ()))])
+    return "\n".join([*lines[: first - 1], *lines[one.end_lineno or first :]])
+
+
+def _jit(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _one(text, chance)
+    if function is None:
+        return None
+    said = chance.choice(("@jax.jit", "@jax.jit(donate_argnums=0)", "@functools.partial(jax.jit, static_argnums=0)"))
+    line = min([function.lineno, *(one.lineno for one in function.decorator_list)])
+    return _lines(text, line - 1, " " * function.col_offset + said)
+
+
+def _constant(path: Path, text: str, chance: random.Random) -> str | None:
+    found = list(re.finditer(r"(?<=[\[(, =])\d+(?=[\]), \n])", text))
+    if not found:
+        return None
+    one = chance.choice(found)
+    return text[: one.start()] + str(chance.randrange(9)) + text[one.end() :]
+
+
+def _axis(path: Path, text: str, chance: random.Random) -> str | None:
+    found = list(re.finditer(r"""(?<=["'])(data|model|batch|fsdp|tensor|x|y|dp|mp|tp|stage)(?=["'])""", text))
+    if not found:
+        return None
+    one = chance.choice(found)
+    return text[: one.start()] + chance.choice(("data", "model", "other")) + text[one.end() :]
+
+
+def _renamed(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _one(text, chance)
+    if function is None:
+        return None
+    name = function.name
+    return re.sub(rf"\bdef {name}\b" if chance.random() < 0.5 else rf"\b{name}\b", lambda m: f"{m[0]}_again", text)
+
+
+def _mesh(path: Path, text: str, chance: random.Random) -> str | None:
+    if not re.search(r"\b(Mesh|make_mesh|PartitionSpec)\b", text):
+        return None
+    said = chance.choice(('P("data")', 'Mesh(jax.devices(), ("data",))', 'jax.make_mesh((2, 4), ("data", "model"))'))
+    return re.sub(r"\b(P|PartitionSpec|Mesh|make_mesh)\([^()]*\)", lambda _: said, text, count=1)
+
+
+def _imported(path: Path, text: str, chance: random.Random) -> str | None:
+    return _LIBRARIES + text if "from __future__" not in text else None
+
+
+def _broken(path: Path, text: str, chance: random.Random) -> str | None:
+    return text[: chance.randrange(len(text))] if len(text) > 100 and chance.random() < 0.2 else None
+
+
+def _commented(path: Path, text: str, chance: random.Random) -> str | None:
+    return _lines(text, chance.randrange(text.count("\n") + 1), "# a comment") if '"""' not in text else f"\n{text}"
+
+
+def _shadowed(path: Path, text: str, chance: random.Random) -> str | None:
+    function = _one(text, chance)
+    others = [node.name for node in _functions(text)]
+    if function is None:
+        return None
+    first = function.body[0]
+    name = chance.choice((*others, "mesh", "jax", "P"))
+    said = chance.choice((f"{name} = None", f"global {name}", f"return {name}(0)", f"{name}(mesh)"))
+    return _lines(text, first.lineno - 1, " " * first.col_offset + said) if not function.decorator_list else None
+
+
+_EDITS: dict[str, Edit] = {
+    "a statement": _statement,
+    "a statement goes": _gone,
+    "a jit": _jit,
+    "a constant": _constant,
+    "an axis": _axis,
+    "a name": _renamed,
+    "a mesh": _mesh,
+    "an import": _imported,
+    "broken": _broken,
+    "a comment": _commented,
+    "a name of its own": _shadowed,
+}
+_ALL = (*_EDITS, "a statement", "a statement goes", "an axis", "a constant", "a file goes", "a file comes", "a pin")
