@@ -1,4 +1,4 @@
-"""Edits such as people make, drawn by chance: of one statement, a constant, a name, a decorator, a whole file, a pin."""
+"""Edits such as people make, drawn by chance: of a statement, a constant, a name, a decorator, a file, a pin."""
 
 from __future__ import annotations
 
@@ -69,7 +69,9 @@ def _functions(text: str) -> list[ast.FunctionDef]:
 
 def _one(text: str, chance: random.Random) -> ast.FunctionDef | None:
     found = [node for node in _functions(text) if node.body[0].lineno > node.lineno]
-    telling = [node for node in found if any(word in str(ast.get_source_segment(text, node)) for word in _WORDS)]
+    telling = [
+        node for node in found if any(word in str(ast.get_source_segment(text, node)) for word in _WORDS)
+    ]
     return chance.choice(telling or found) if found else None
 
 
@@ -78,7 +80,9 @@ def _statement(path: Path, text: str, chance: random.Random) -> str | None:
     if function is None:
         return None
     first = chance.choice(function.body)
-    said = chance.choice(("edited_value = 0", "print('here')", "import os", "jax.set_mesh(None)", "x = 1", "# nothing"))
+    said = chance.choice(
+        ("edited_value = 0", "print('here')", "import os", "jax.set_mesh(None)", "x = 1", "# nothing")
+    )
     line = min([first.lineno, *(one.lineno for one in getattr(first, "decorator_list", ()))])
     return _lines(text, line - 1, " " * first.col_offset + said)
 
@@ -97,7 +101,9 @@ def _jit(path: Path, text: str, chance: random.Random) -> str | None:
     function = _one(text, chance)
     if function is None:
         return None
-    said = chance.choice(("@jax.jit", "@jax.jit(donate_argnums=0)", "@functools.partial(jax.jit, static_argnums=0)"))
+    said = chance.choice(
+        ("@jax.jit", "@jax.jit(donate_argnums=0)", "@functools.partial(jax.jit, static_argnums=0)")
+    )
     line = min([function.lineno, *(one.lineno for one in function.decorator_list)])
     return _lines(text, line - 1, " " * function.col_offset + said)
 
@@ -123,13 +129,17 @@ def _renamed(path: Path, text: str, chance: random.Random) -> str | None:
     if function is None:
         return None
     name = function.name
-    return re.sub(rf"\bdef {name}\b" if chance.random() < 0.5 else rf"\b{name}\b", lambda m: f"{m[0]}_again", text)
+    return re.sub(
+        rf"\bdef {name}\b" if chance.random() < 0.5 else rf"\b{name}\b", lambda m: f"{m[0]}_again", text
+    )
 
 
 def _mesh(path: Path, text: str, chance: random.Random) -> str | None:
     if not re.search(r"\b(Mesh|make_mesh|PartitionSpec)\b", text):
         return None
-    said = chance.choice(('P("data")', 'Mesh(jax.devices(), ("data",))', 'jax.make_mesh((2, 4), ("data", "model"))'))
+    said = chance.choice(
+        ('P("data")', 'Mesh(jax.devices(), ("data",))', 'jax.make_mesh((2, 4), ("data", "model"))')
+    )
     return re.sub(r"\b(P|PartitionSpec|Mesh|make_mesh)\([^()]*\)", lambda _: said, text, count=1)
 
 
@@ -142,7 +152,11 @@ def _broken(path: Path, text: str, chance: random.Random) -> str | None:
 
 
 def _commented(path: Path, text: str, chance: random.Random) -> str | None:
-    return _lines(text, chance.randrange(text.count("\n") + 1), "# a comment") if '"""' not in text else f"\n{text}"
+    return (
+        _lines(text, chance.randrange(text.count("\n") + 1), "# a comment")
+        if '"""' not in text
+        else f"\n{text}"
+    )
 
 
 def _shadowed(path: Path, text: str, chance: random.Random) -> str | None:
@@ -153,7 +167,9 @@ def _shadowed(path: Path, text: str, chance: random.Random) -> str | None:
     first = function.body[0]
     name = chance.choice((*others, "mesh", "jax", "P"))
     said = chance.choice((f"{name} = None", f"global {name}", f"return {name}(0)", f"{name}(mesh)"))
-    return _lines(text, first.lineno - 1, " " * first.col_offset + said) if not function.decorator_list else None
+    return (
+        _lines(text, first.lineno - 1, " " * first.col_offset + said) if not function.decorator_list else None
+    )
 
 
 _EDITS: dict[str, Edit] = {
@@ -169,4 +185,13 @@ _EDITS: dict[str, Edit] = {
     "a comment": _commented,
     "a name of its own": _shadowed,
 }
-_ALL = (*_EDITS, "a statement", "a statement goes", "an axis", "a constant", "a file goes", "a file comes", "a pin")
+_ALL = (
+    *_EDITS,
+    "a statement",
+    "a statement goes",
+    "an axis",
+    "a constant",
+    "a file goes",
+    "a file comes",
+    "a pin",
+)

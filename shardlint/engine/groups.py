@@ -8,8 +8,9 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from itertools import accumulate
+from operator import or_
 from typing import NamedTuple
 
 from shardlint.config.targets import Targets
@@ -23,7 +24,7 @@ from shardlint.source.store import digest
 from shardlint.source.text import Source
 from shardlint.source.timing import timed
 from shardlint.syntax import FileFacts
-from shardlint.syntax.edited import Edited, Text, touched
+from shardlint.syntax.edited import Edited, Text, file_of, touched
 from shardlint.syntax.parts import OUTLINE, Part, texts
 
 _LINES = regex(r"\blines? \d")
@@ -96,12 +97,9 @@ class Before:
     named: tuple[str, ...] = ()
     """The files whose lines may have moved, by name and colon."""
 
-    def after(self, touched: Callable[[Need], bool], named: tuple[str, ...]) -> Before:
+    def after(self, touched: Iterable[int], named: tuple[str, ...]) -> Before:
         """The same after something changed."""
-        dead = self.dead
-        for place, need in enumerate(self.needed):
-            if touched(need):
-                dead |= 1 << place
+        dead = reduce(or_, (1 << place for place in touched), self.dead)
         return Before(self.record, self.needed, dead, tuple(dict.fromkeys((*self.named, *named))))
 
     @property
@@ -148,10 +146,23 @@ class Layout:
 
 
 @dataclass
+class _Found:
+    """A finding of a site: where that is and in which order, and what was needed, if it was made just now."""
+
+    order: tuple[int, str, str]
+    finding: Finding
+    room: _Room
+    needs: set[int] = field(default_factory=set)
+    fresh: int = 0
+    made: bool = True
+
+
+@dataclass
 class _Room:
     """A group that is being made: what was needed just now, and before."""
 
     needs: set[int] = field(default_factory=set)
+    fresh: int = 0
     kept: int = 0
     told: list[Told] = field(default_factory=list)
 
@@ -188,7 +199,10 @@ class Look:
         self._dead = self._no_longer() if self._before is not None else 0
         self._parts: dict[str, _Part] = {}
         self._groups: dict[tuple[str, str], _Room] = {}
-        self._found: list[tuple[tuple[int, str, str], Finding, set[int] | None, _Room]] = []
+        self._found: list[_Found] = []
+        self._fresh: tuple[Need, ...] = ()
+        """What was needed just now, by anything; `fresh` are bits of that."""
+        self._base = 0
 
     def _is_usable(self, record: Record) -> bool:
         """Whether anything that was found may still be so: each finding rests on the outline of its own file."""
@@ -232,6 +246,12 @@ class Look:
                 failed.add(site.rule)
                 yield site.rule, error
         needs.now = outer
+        rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
+        sets = [outer, *(room.needs for room in rooms), *(one.needs for one in self._found)]
+        self._fresh, (self._base, *bits) = needs.together(sets)
+        making: list[_Room | _Found] = [*rooms, *self._found]
+        for one, found in zip(making, bits, strict=True):
+            one.fresh = found
 
     def _by_part(self, places: Iterable[Asked]) -> dict[str, list[tuple[int, Asked]]]:
         found: dict[str, list[tuple[int, Asked]]] = {}
@@ -300,7 +320,7 @@ class Look:
                 places = zip(finding.fix.edits, edits[::2], edits[1::2], strict=True)
                 moved = tuple(replace(edit, start=first, end=last) for edit, first, last in places)
                 finding = replace(finding, fix=replace(finding.fix, edits=moved))
-            self._found.append(((at, code, ""), finding, None, room))
+            self._found.append(_Found((at, code, ""), finding, room, made=False))
 
     def _ask(self, site: Site, check: Callable[[Site], Iterator[Finding]]) -> None:
         needs = self.program.needs
@@ -308,39 +328,40 @@ class Look:
         room = self._groups.setdefault((self._layout.spot(at)[0], site.rule.code), _Room())
         try:
             for finding in check(site):
-                self._found.append(((at, site.rule.code, site.form), finding, needs.now, room))
+                self._found.append(_Found((at, site.rule.code, site.form), finding, room, needs.now))
         finally:
             room.needs |= needs.now
 
-    def findings(self, rests: Callable[[set[int]], tuple[str, ...]]) -> Iterator[Finding]:
-        """All that was found, in the order of the sites."""
-        for (at, *_), finding, needed, room in sorted(self._found, key=lambda one: one[0]):
-            if needed is not None:
-                finding = replace(finding, rests=rests(needed))
+    def findings(self) -> Iterator[Finding]:
+        """All that was found, in the order of the sites; once."""
+        own = str(self.facts.path)
+        paths = [path if path != own else None for path in map(file_of, self._fresh)]
+        for one in sorted(self._found, key=lambda one: one.order):
+            finding = one.finding
+            if one.made:
+                rests = dict.fromkeys(paths[place] for place in _places(one.fresh))
+                finding = replace(finding, rests=tuple(path for path in rests if path is not None))
                 edits = finding.fix.edits if finding.fix is not None else ()
                 offsets = (
-                    at,
+                    one.order[0],
                     finding.start,
                     finding.end,
-                    *(x for one in edits for x in (one.start, one.end)),
+                    *(x for edit in edits for x in (edit.start, edit.end)),
                 )
-                room.told.append(Told(finding, tuple(map(self._layout.spot, offsets))))
+                one.room.told.append(Told(finding, tuple(map(self._layout.spot, offsets))))
             yield finding
 
-    def record(self, base: Iterable[int]) -> tuple[tuple[Need, ...], Record]:
-        """What all of it rests on, `base` too, and what is to be kept; after `findings`."""
+    def record(self) -> tuple[tuple[Need, ...], Record]:
+        """What all of it rests on, and what is to be kept; after `findings`."""
         rooms = [*(part.room for part in self._parts.values()), *self._groups.values()]
-        fresh, bits = self.program.needs.together([base, *(room.needs for room in rooms)])
-        kept = 0
-        for room in rooms:
-            kept |= room.kept
+        kept = reduce(or_, (room.kept for room in rooms), 0)
         old = self._before.needed if self._before is not None and kept else ()
         places = {need: place for place, need in enumerate(old)}
-        for need in fresh:
+        for need in self._fresh:
             places.setdefault(need, len(places))
-        moved = [places[need] for need in fresh]
-        for room, found in zip(rooms, bits[1:], strict=True):
-            room.kept |= _moved(found, moved) if old else found
+        moved = [places[need] for need in self._fresh] if old else None
+        for room in rooms:
+            room.kept |= _moved(room.fresh, moved)
         groups: dict[str, dict[str, Group]] = {}
         for (name, code), room in self._groups.items():
             groups.setdefault(name, {})[code] = Group(room.kept, tuple(room.told))
@@ -348,8 +369,7 @@ class Look:
             name: PartRecord(part.asked, part.sites, part.room.kept, groups.get(name, {}))
             for name, part in self._parts.items()
         }
-        base_bits = _moved(bits[0], moved) if old else bits[0]
-        return tuple(places), Record(self.index.least.value, self._texts, parts, base_bits)
+        return tuple(places), Record(self.index.least.value, self._texts, parts, _moved(self._base, moved))
 
 
 def _is_asked(place: Asked) -> bool:
@@ -371,11 +391,16 @@ def _said(inside: Sequence[tuple[int, Asked]]) -> str:
     return digest(repr(sorted(told)).encode())
 
 
-def _moved(bits: int, places: Sequence[int]) -> int:
+def _places(bits: int) -> Iterator[int]:
+    """Which bits are set."""
+    return (place for place, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
+
+
+def _moved(bits: int, places: Sequence[int] | None) -> int:
     """The same bits at other places."""
-    found = 0
-    while bits:
-        low = bits & -bits
-        found |= 1 << places[low.bit_length() - 1]
-        bits ^= low
-    return found
+    if places is None or not bits:
+        return bits
+    found = bytearray(max(places) + 1)
+    for place in _places(bits):
+        found[places[place]] = 1
+    return int("".join(map(str, reversed(found))), 2)

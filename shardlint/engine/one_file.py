@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from shardlint.engine.results import Fault, FileReport, Options, Outcome
 from shardlint.engine.suppressed import about, unsuppressed
 from shardlint.model import Program
 from shardlint.model.again import Gone, again
-from shardlint.model.needs import Need, Needs
+from shardlint.model.needs import Need
 from shardlint.model.project import Answers, Project
 from shardlint.rules_api.builtin import FileNotParsed
 from shardlint.rules_api.registry import UnknownRule, entries, made, matching, selected
@@ -34,7 +34,6 @@ from shardlint.source.suppress import suppressions
 from shardlint.source.text import NOTEBOOKS, Source, Unreadable, decode, read_bytes
 from shardlint.source.timing import timed
 from shardlint.syntax import NotParsed, check_parses
-from shardlint.syntax.edited import file_of
 from shardlint.syntax.parts import Part
 
 _OWN = frozenset({"SL001", "SL002", "SL003", "SL005"})
@@ -281,7 +280,7 @@ class Checker:
             )
         if not words and not commented:
             return Outcome(path, quiet=not ever, needed=needs.named(needs.now) if ever else None)
-        found = self._findings(look, scope.program, faults) if look is not None else []
+        found = _surest(look.findings(), faults) if look is not None else []
         comments = suppressions(source.text, source.line_starts)
         ran = None if faults else scope.codes
         kept = [
@@ -300,13 +299,16 @@ class Checker:
             return Outcome(path, report)
         if look is None:
             return Outcome(path, report, needed=needs.named(needs.now))
-        needed, record = look.record(needs.now)
+        needed, record = look.record()
         return Outcome(path, report, needed=needed, record=record)
 
     def _of_notebooks(self, finding: Finding, scope: _Scope, path: Path) -> Finding:
         """A finding with the places in notebooks that it rests on as people see them."""
+        said = repr(
+            replace(finding, rests=())
+        )  # a finding may rest on all the notebooks of a project, and names one or two
         for other in finding.rests:
-            if other.endswith(NOTEBOOKS) and other != str(path):
+            if other.endswith(NOTEBOOKS) and other != str(path) and os.path.basename(other) in said:
                 facts = scope.program.project.facts(Path(other))
                 if facts is not None:
                     finding = _told(finding, facts.source.told_elsewhere)
@@ -320,17 +322,6 @@ class Checker:
         facts = scope.program.project.checked(source, absolute)
         known = self._before(str(absolute)) if self._before is not None else None
         return Look(scope.program, facts, index, scope.targets, known, self._before is not None)
-
-    def _findings(self, look: Look, program: Program, faults: Collection[str]) -> list[Finding]:
-        """What rules found, without those that failed: at each place what is surest."""
-        found: dict[tuple[str, int, int], Finding] = {}
-        own = look.facts.path
-        for finding in look.findings(lambda numbers: _files(program.needs, numbers, own)):
-            place = finding.rule.code, finding.start, finding.end
-            if place not in found or not found[place].certainty.meets(finding.certainty):
-                found[place] = finding
-        kept = [one for one in found.values() if one.rule.code not in faults and not _said(found, one)]
-        return sorted(kept, key=_place)
 
     def _not_read(
         self, scope: _Scope, path: Path, reason: str, needed: tuple[Need, ...] | None = None
@@ -372,10 +363,15 @@ def _said(found: Mapping[tuple[str, int, int], Finding], finding: Finding) -> bo
     return any(other is not None and other.certainty.meets(finding.certainty) for other in others)
 
 
-def _files(needs: Needs, numbers: set[int], own: Path) -> tuple[str, ...]:
-    """The other files among what was needed."""
-    found = dict.fromkeys(map(file_of, needs.named(numbers)))
-    return tuple(path for path in found if path is not None and path != str(own))
+def _surest(findings: Iterable[Finding], faults: Collection[str]) -> list[Finding]:
+    """What rules found, without those that failed: at each place what is surest."""
+    found: dict[tuple[str, int, int], Finding] = {}
+    for finding in findings:
+        place = finding.rule.code, finding.start, finding.end
+        if place not in found or not found[place].certainty.meets(finding.certainty):
+            found[place] = finding
+    kept = [one for one in found.values() if one.rule.code not in faults and not _said(found, one)]
+    return sorted(kept, key=_place)
 
 
 def _place(finding: Finding) -> tuple[int, int, str]:

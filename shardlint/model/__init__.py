@@ -222,4 +222,4 @@ class Program:
         known = dict(before._lent)
         for key, answer, needed in before._answers.named(but=known):
             known[key] = answer, frozenset(needed)
-        self._lent = {key: one for key, one in known.items() if not any(map(gone.touches, one[1]))}
+        self._lent = {key: one for key, one in known.items() if not gone.any_of(one[1])}

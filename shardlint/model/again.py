@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,8 +12,8 @@ from shardlint.source.import_graph import ImportGraph, imports_of
 from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, holds
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
-from shardlint.syntax.edited import Edited, Text, code_digests, file_of
-from shardlint.syntax.parts import texts
+from shardlint.syntax.edited import Edited, Text, code_digests
+from shardlint.syntax.parts import OF_FILES, texts
 
 
 @dataclass(frozen=True)
@@ -26,12 +26,22 @@ class Gone:
     def __or__(self, other: Gone) -> Gone:
         return Gone(self.asked | other.asked, {**self.edited, **other.edited})
 
-    def touches(self, need: Need) -> bool:
-        """Whether what needed this may be another now."""
-        path = file_of(need)
-        if path is not None:
-            return path in self.edited and self.edited[path].touches(need)
-        return need in self.asked or (GROUPS in self.asked and _is_group(need))
+    def touched(self, needed: Iterable[Need]) -> Iterator[int]:
+        """The places of needs that may have other answers now."""
+        edited, asked, grouped = self.edited, self.asked, GROUPS in self.asked
+        for place, need in enumerate(needed):  # they are many
+            if not isinstance(need, tuple):
+                if str(need) in edited and edited[str(need)].touches(need):
+                    yield place
+            elif need[0] in OF_FILES:
+                if need[1] in edited and edited[need[1]].touches(need):
+                    yield place
+            elif need in asked or (grouped and need[0] in (TOGETHER, JOINED)):
+                yield place
+
+    def any_of(self, needed: Iterable[Need]) -> bool:
+        """Whether any of some needs may have another answer now."""
+        return next(self.touched(needed), None) is not None
 
 
 def again(
@@ -84,10 +94,6 @@ def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
 def _text(facts: FileFacts) -> Text:
     text = facts.untold.text
     return Text(text, texts(text, facts.looked.parts))
-
-
-def _is_group(need: Need) -> bool:
-    return isinstance(need, tuple) and need[0] in (TOGETHER, JOINED)
 
 
 def _found(

@@ -41,6 +41,8 @@ class Needs:
         """What is in each set."""
         self._small: set[int] = set()
         """The sets that hold files and questions only, and few."""
+        self._lent: dict[int, frozenset[Need]] = {}
+        """Sets that were told by name, which are numbered when somebody asks what is in them."""
         self._rest: dict[int, bool] = {}
         """Whether sets come to hold `GIVEN`."""
 
@@ -51,10 +53,7 @@ class Needs:
     def note(self, need: Need) -> None:
         """Something was read or asked."""
         number = self._numbers.get(need)
-        if number is None:
-            number = self._numbers[need] = self._next()
-            self._needs[number] = need
-        self.now.add(number)
+        self.now.add(self._numbered(need) if number is None else number)
 
     def take(self, needed: int) -> None:
         """An answer that needed this was used."""
@@ -81,8 +80,16 @@ class Needs:
         todo = [needed]
         while todo:
             one = todo[-1]
+            if one in self._lent:
+                self._rest[one] = GIVEN in self._lent[one]
+                todo.pop()
+                continue
             parts = self._parts.get(one, ())
-            new = [part for part in parts if part not in self._rest and part in self._parts]
+            new = [
+                part
+                for part in parts
+                if part not in self._rest and (part in self._parts or part in self._lent)
+            ]
             if new:
                 todo += new
                 continue
@@ -98,7 +105,10 @@ class Needs:
         todo = list(needed)
         seen = set(todo)
         while todo:
-            new = [part for part in self._parts.get(todo.pop(), ()) if part not in seen]
+            number = todo.pop()
+            if number in self._lent:
+                self._number(number)
+            new = [part for part in self._parts.get(number, ()) if part not in seen]
             seen.update(new)
             todo += new
         return tuple(self._needs[number] for number in sorted(seen & self._needs.keys()))
@@ -119,6 +129,8 @@ class Needs:
                 seen.add(number)
                 begun.add(number)
                 todo.append((number, True))
+                if number in self._lent:
+                    self._number(number)
                 todo += [(part, False) for part in self._parts.get(number, ())]
             elif number in begun:
                 round_about = True
@@ -141,13 +153,31 @@ class Needs:
         """Forget all needs but those of kept answers and of now: of sets there is no end."""
         now = self.whole(self.now)
         named = [(answers, list(answers.named())) for answers in kept]
-        for table in (self.now, self._numbers, self._needs, self._sets, self._parts, self._small, self._rest):
+        for table in (
+            self.now, self._numbers, self._needs, self._sets, self._parts, self._small, self._lent, self._rest
+        ):  # fmt: skip
             table.clear()
         for need in now:
             self.note(need)
         for answers, entries in named:
             for key, answer, needed in entries:
                 answers.keep(key, answer, self.of(needed))
+
+    def lent(self, named: frozenset[Need]) -> int:
+        """The same of one that may never be looked into."""
+        number = self._next()
+        self._lent[number] = named
+        return number
+
+    def _number(self, lent: int) -> None:
+        self._parts[lent] = tuple(map(self._numbered, self._lent.pop(lent)))
+
+    def _numbered(self, need: Need) -> int:
+        number = self._numbers.get(need)
+        if number is None:
+            number = self._numbers[need] = self._next()
+            self._needs[number] = need
+        return number
 
     def of(self, named: Iterable[Need]) -> int:
         """The number of a set of needs."""
@@ -218,9 +248,9 @@ class Memo(Generic[Key, Answer]):
             if key not in but:
                 yield key, answer, self.needs.whole((needed,))
 
-    def lend(self, key: Key, answer: Answer, needed: Iterable[Need]) -> None:
+    def lend(self, key: Key, answer: Answer, needed: frozenset[Need]) -> None:
         """Remember an answer that was made for another project, of which what it needed is the same here."""
-        self._known[key] = (answer, self.needs.of(needed))
+        self._known[key] = (answer, self.needs.lent(needed))
 
     def begin(self, key: Key, answer: Answer) -> None:
         """What to answer for now to whoever asks on the way to the answer, which `make` makes."""

@@ -204,6 +204,10 @@ class Project:
         """
         yield from self._read(self._near(path, self._whole(("holding", *texts)), joined), None, every=True)
 
+    def saying(self, path: Path, texts: tuple[str, ...]) -> list[Path]:
+        """The files of `holding`, for whoever does not look into them."""
+        return self._near(path, self._whole(("holding", *texts)))
+
     def unread(self, path: Path, texts: tuple[str, ...], joined: bool = False) -> list[Path]:
         """The files of `holding` that cannot be read as Python."""
         found = self._near(path, self._whole(("holding", *texts)), joined)

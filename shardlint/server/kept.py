@@ -112,10 +112,11 @@ class Kept:
         for path in self._before.keys() - overlay.keys():
             del self._before[path]
         for path, known in list(self._before.items()):
-            self._before[path] = known.after(gone.touches, named)
+            self._before[path] = known.after(gone.touched(known.needed), named)
         for path, outcome in list(self.outcomes.items()):
             if path in overlay and outcome.record is not None and outcome.needed is not None:
-                known = Before(outcome.record, outcome.needed).after(gone.touches, named)
+                known = Before(outcome.record, outcome.needed)
+                known = known.after(gone.touched(known.needed), named)
                 if path not in changed and known.holds:
                     continue
                 self._before[path] = known
@@ -148,7 +149,7 @@ class Kept:
 
 
 def _dead(outcome: Outcome, gone: Gone) -> bool:
-    return not outcome.quiet if outcome.needed is None else any(map(gone.touches, outcome.needed))
+    return not outcome.quiet if outcome.needed is None else gone.any_of(outcome.needed)
 
 
 def _differing(before: Overlay, after: Overlay) -> Iterator[Path]:

@@ -126,10 +126,9 @@ def _plan(site: Site) -> Plan:
     entering = [path for path in found.files if parts[path].blocks]
     made = {spot for part in parts.values() for spot in part.made}
     beside = {
-        other.path
+        other
         for path in (entering if any(part.mapped for part in parts.values()) else ())
-        for other in site.program.project.holding(path, ("shard_map",))
-        if other is not None
+        for other in site.program.project.saying(path, ("shard_map",))
     }
     for path, part in parts.items():
         for line, spots in part.mapped if made and path in beside else ():
