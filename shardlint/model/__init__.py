@@ -30,6 +30,7 @@ from shardlint.model.traced import Region, Tracing
 from shardlint.model.values import Place, Value
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
+from shardlint.syntax.edited import joined
 from shardlint.syntax.parts import OUTLINE, PART
 
 Answer = TypeVar("Answer")
@@ -204,11 +205,17 @@ class Program:
     def of_file(self, file: FileFacts, question: Hashable, answer: Callable[[], Answer]) -> Answer:
         """What a rule's question to one file comes to, with the same promise: no node, and nothing of who asks."""
 
-        def made() -> Answer:
+        key = file.path, question
+        if key not in self._answers and key not in self._lent:
+            before = self.needs.begin()
             self.needs.note((PART, str(file.path), OUTLINE))
-            return answer()
-
-        return self._kept((file.path, question), made)
+            try:
+                made = answer()
+            finally:
+                needed, self.needs.now = self.needs.whole(self.needs.now), before
+            # Such answers are many, and who asks for one asks for all.
+            self._answers.lend(key, made, joined(needed))
+        return self._kept(key, answer)
 
     def _kept(self, key: Hashable, answer: Callable[[], Answer]) -> Answer:
         if key in self._lent and key not in self._answers:

@@ -56,7 +56,7 @@ class Edited:
             return True
         kind, _, *said = need
         if kind == PART:
-            return said[0] in self.parts
+            return not self.parts.isdisjoint(said)
         if kind == SAYS:
             return (said[0] in self.now.whole) != bool(said[1])
         if kind == GLOBALS:
@@ -64,7 +64,7 @@ class Edited:
         # What no longer holds the word or text was noted by itself.
         changed = [self.now.parts.get(name, "") for name in self.parts if name != OUTLINE]
         if kind == WORD:
-            return any(holds_word(_bytes(text), _bytes(said[0])) for text in changed)
+            return any(holds_word(_bytes(text), _bytes(word)) for text in changed for word in said)
         return kind != WITHIN or any(said[0] in text.lower() for text in changed)
 
 
@@ -77,6 +77,18 @@ def file_of(need: _Need) -> str | None:
     if isinstance(need, Path):
         return str(need)
     return need[1] if need[0] in OF_FILES else None
+
+
+def joined(needed: Iterable[_Need]) -> frozenset[_Need]:
+    """Needs with one for all parts of a file, and one for all words that were looked for in it."""
+    found: dict[tuple[str, str], set[str]] = {}
+    others: set[_Need] = set()
+    for need in needed:
+        if isinstance(need, tuple) and need[0] in (PART, WORD):
+            found.setdefault((need[0], need[1]), set()).update(need[2:])
+        else:
+            others.add(need)
+    return frozenset(others).union((*key, *sorted(said)) for key, said in found.items())
 
 
 def touched(needed: Iterable[_Need], edited: Mapping[str, Edited]) -> list[int]:
