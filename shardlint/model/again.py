@@ -13,7 +13,7 @@ from shardlint.source.searches import JOINED, SEARCHES, TOGETHER, Question, hold
 from shardlint.source.text import Source
 from shardlint.syntax import FileFacts
 from shardlint.syntax.edited import Edited, Text, code_digests
-from shardlint.syntax.parts import OF_FILES, texts
+from shardlint.syntax.parts import OF_FILES, OUTLINE, texts
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,18 @@ def _edited(before: FileFacts | None, after: Project, path: Path) -> Edited:
     now = after.facts(path) if before is not None else None
     if before is None or now is None:
         return Edited(None, None)
-    text = _text(now)
-    return Edited.between(code_digests(_text(before)), text, code_digests(text))
+    had, text = _text(before), _text(now)
+    other = {
+        name for name in had.parts.keys() | text.parts.keys() if had.parts.get(name) != text.parts.get(name)
+    }
+    return Edited.between(_codes(had, other), text, _codes(text, other))
+
+
+def _codes(text: Text, names: set[str]) -> dict[str, str]:
+    return {
+        OUTLINE: "",
+        **code_digests(Text(text.whole, {name: text.parts[name] for name in names & text.parts.keys()})),
+    }
 
 
 def _text(facts: FileFacts) -> Text:

@@ -140,7 +140,8 @@ class Kept:
             if now.telling != before.telling:
                 return False
             for path in before.files.keys() | now.files.keys():
-                if before.files.get(path) != now.files.get(path) and Path(path) not in overlay:
+                came_or_went = path not in before.files or path not in now.files
+                if before.files.get(path) != now.files.get(path) and (came_or_went or Path(path) not in overlay):
                     changed.add(Path(path))
             never_saved = {path for path in overlay if root in map(str, path.parents)} - self.overlay.keys()
             if before.files.keys() != now.files.keys() or never_saved:

@@ -1,0 +1,139 @@
+"""After any edit what was kept gives the answer of a cold run: the cache from run to run, the server from text to text."""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+import pytest
+
+from shardlint.config.certainty import Certainty
+from shardlint.engine.one_file import Checker
+from shardlint.engine.results import Options, Outcome
+from shardlint.engine.run import check
+from shardlint.server.kept import Kept
+from shardlint.source.text import Source
+from tests.test_one_answer import project
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "scripts"))
+
+from one_answer import edited
+from random_edits import edit
+
+OPTIONS = Options(certainty=Certainty.POSSIBLE)
+USES = """\
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+from helpers import place, mesh
+
+@jax.jit
+def step(x):
+    return place(x)
+
+def first():
+    return 1
+
+def last(y):
+    return jax.device_put(y, NamedSharding(mesh, P("modle")))
+"""
+HELPERS = """\
+import jax
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+mesh = jax.make_mesh((8,), ("model",))
+
+def place(x):
+    return jax.device_put(x, NamedSharding(mesh, P("model")))
+
+def unrelated():
+    return 2
+"""
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SHARDLINT_CACHE_DIR", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "project").mkdir()
+    (tmp_path / "project" / "pyproject.toml").touch()
+    return tmp_path / "project"
+
+
+def told(outcome: Outcome) -> list[tuple[object, ...]]:
+    findings = outcome.report.findings if outcome.report is not None else []
+    return [
+        (one.rule.code, one.start, one.end, one.message, one.help, one.certainty, one.why, one.fix)
+        for one in findings
+    ]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_cache_after_random_edits(folder: Path, seed: int) -> None:
+    project(folder, seed)
+    for what, found, expected in edited(folder, random.Random(seed), 12):
+        assert found == expected, what
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_server_after_random_edits(folder: Path, seed: int) -> None:
+    project(folder, seed)
+    chance, kept = random.Random(seed), Kept(OPTIONS)
+    for _ in range(12):
+        what = edit(folder, chance)
+        files = sorted(folder.rglob("*.py"))
+        overlay = {path: Source(path, path.read_text("utf-8")) for path in files}
+        kept.bring(overlay, look=True)
+        cold = Checker(OPTIONS, overlay)
+        for path in chance.sample(files, min(4, len(files))):
+            assert told(kept.check(path)) == told(cold.check_file(path)), (what, path)
+
+
+def looked_at(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The rules that are asked at sites in a run with the cache."""
+    from shardlint.engine.groups import Look
+
+    asked: list[str] = []
+    ask = Look._ask
+    monkeypatch.setattr(
+        Look, "_ask", lambda self, site, check: (asked.append(site.rule.code), ask(self, site, check))
+    )
+    check([folder], OPTIONS, cached=True)
+    monkeypatch.setattr(Look, "_ask", ask)
+    return asked
+
+
+def test_an_edit_costs_what_looked_at_the_function(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    uses, helpers = folder / "uses.py", folder / "helpers.py"
+    uses.write_text(USES)
+    helpers.write_text(HELPERS)
+    first = looked_at(folder, monkeypatch)
+    assert first
+    assert looked_at(folder, monkeypatch) == []
+    helpers.write_text(HELPERS.replace("return 2", "edited = 0\n    return 2"))
+    assert set(looked_at(folder, monkeypatch)) <= {"SL307"}, "which reads the text of the file"
+    uses.write_text(USES.replace("return 1", "edited = 0\n    return 1"))
+    assert set(looked_at(folder, monkeypatch)) <= {"SL307"}, "nothing in it is of interest"
+    helpers.write_text(HELPERS.replace("return jax", "edited = 0\n    return jax"))
+    again = looked_at(folder, monkeypatch)
+    assert 0 < len(again) < len(first)
+
+
+def test_findings_move_with_the_lines_above_them(folder: Path) -> None:
+    uses = folder / "uses.py"
+    uses.write_text(USES)
+    (folder / "helpers.py").write_text(HELPERS)
+    before = check([folder], OPTIONS, cached=True)
+    uses.write_text(USES.replace("return 1", "edited = 0\n    return 1"))
+    after = check([folder], OPTIONS, cached=True)
+    starts = [
+        [one.start for report in run.reports for one in report.findings if report.path == uses]
+        for run in (before, after)
+    ]
+    added = len("edited = 0\n    ")
+    line = USES.index("def first")
+    assert starts[1] == [start + (added if start > line else 0) for start in starts[0]]
+    assert any(start > line for start in starts[0])
