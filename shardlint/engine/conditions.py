@@ -54,6 +54,8 @@ class When:
     """Whether the file may be a test."""
     evaluated: bool
     """Whether what the word is tells: for a method, an attribute or a keyword it is the word alone."""
+    line: str
+    """The pattern of lines that is looked for; nothing where it is a word."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ def conditions(rule: Rule, trigger: Trigger, name: str) -> Iterator[tuple[str, W
                     rule.project_says,
                     rule.in_tests,
                     not isinstance(trigger, Methods | Attributes | Keywords),
+                    name if isinstance(trigger, Lines) else "",
                 ),
             )
 
@@ -139,7 +142,8 @@ def _near(trigger: Trigger, name: str, word: str) -> set[bytes] | None:
         return {CALLING + name.encode()}
     if isinstance(trigger, Lines):
         saying = "\x01".join(trigger.saying)
-        return {LINE + b"\0".join(text.encode() for text in (trigger.file_says, saying, name))}
+        asked = trigger.file_says, trigger.file_names, saying, name
+        return {LINE + b"\0".join(text.encode() for text in asked)}
     if isinstance(trigger, Takes):
         return {TAKING + name.encode()}
     if isinstance(trigger, Names):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field
@@ -49,6 +48,8 @@ class Word:
     rules: frozenset[Rule]
     evaluated: bool = True
     """Whether any of them asks what the word is."""
+    lines: frozenset[tuple[Rule, str]] = frozenset()
+    """Of rules that trigger on lines, the patterns that match some."""
 
 
 @dataclass
@@ -137,13 +138,19 @@ class RuleIndex:
         texts = Texts.of(data)
         found: dict[tuple[str, tuple[str, ...]], set[Rule]] = {}
         evaluated: set[tuple[str, tuple[str, ...]]] = set()
+        lines: set[tuple[Rule, str]] = set()
         for word in hits:
             for when, rules in self.words.get(word, {}).items():
                 if texts.meet(when.library, when.near) and around.meets(when):
                     found.setdefault((word, when.beside), set()).update(rules)
                     if when.evaluated:
                         evaluated.add((word, when.beside))
-        return tuple(Word(*key, frozenset(found[key]), key in evaluated) for key in sorted(found))
+                    if when.line:
+                        lines.update((rule, when.line) for rule in rules)
+        return tuple(
+            Word(*key, frozenset(found[key]), key in evaluated, frozenset(lines) if key[0] == IMPORT else frozenset())
+            for key in sorted(found)
+        )
 
 
 def screens(least: Certainty, own: OwnNames = NO_OWN_NAMES) -> tuple[Screen, dict[str, Screen]]:
@@ -175,7 +182,7 @@ def sites(
     names = []
     for word in words:
         if word.word == IMPORT:
-            for site in _stated(program, file, index, targets, word.rules):
+            for site in _stated(program, file, index, targets, word):
                 found.setdefault((id(site.syntax), site.rule.code, 3), site)
         elif word.word == WITH:
             for site in _entered(program, file, index, targets):
@@ -215,16 +222,20 @@ def _entered(program: Program, file: FileFacts, index: RuleIndex, targets: Targe
 
 
 def _stated(
-    program: Program, file: FileFacts, index: RuleIndex, targets: Targets, among: Collection[Rule]
+    program: Program, file: FileFacts, index: RuleIndex, targets: Targets, word: Word
 ) -> Iterator[Site]:
+    among = word.rules
     for part, rules in index.statements.items():
         asking = [rule for rule in rules if rule in among]
         for call in file.statements_calling(part) if asking else ():
             for rule in asking:
                 yield Site(program, file, call, Api("", ""), "statement", targets, rule, index.least)
     for pattern, rules in index.lines.items():
-        asking = [rule for rule in rules if rule in among and _is_near(file, rule, pattern)]
-        for node in file.statements_beginning(pattern, _saying(asking[0], pattern)) if asking else ():
+        asking = [rule for rule in rules if (rule, pattern) in word.lines]
+        if not asking:
+            continue
+        trigger = _of_lines(asking[0], pattern)
+        for node in file.statements_beginning(pattern, trigger.saying, trigger.on):
             for rule in asking:
                 yield Site(program, file, node, Api("", ""), "line", targets, rule, index.least)
 
@@ -237,15 +248,9 @@ def _stated(
                     yield Site(program, file, alias, taken, "import", targets, rule, index.least)
 
 
-def _saying(rule: Rule, pattern: str) -> tuple[str, ...]:
-    """The texts of which one stands on each line that a pattern matches."""
-    return next(trigger.saying for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names)
-
-
-def _is_near(file: FileFacts, rule: Rule, pattern: str) -> bool:
-    """Whether a file matches what the lines that trigger a rule must be near to."""
-    asked = [trigger.file_says for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names]
-    return any(not near or re.search(near, file.source.text) for near in asked)
+def _of_lines(rule: Rule, pattern: str) -> Lines:
+    """The trigger that holds a pattern; rules with the same one say the same of it."""
+    return next(trigger for trigger in rule.triggers if isinstance(trigger, Lines) and pattern in trigger.names)
 
 
 def _mentions(

@@ -43,9 +43,9 @@ see `_ASKED`."""
 
 
 # What stands after these are: modules as files write them, each with the names that it has
-# (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; a pattern of the file, texts of
-# a line and a pattern of the line, with NULs between them.
-NAMES, CALLING, TAKING, LINE = b"names:", b"calling:", b"taking:", b"line:"
+# (`names:jnp=abs add;jax.lax=abs`); a part of a name; a parameter; a pattern of the file, one of its
+# identifiers, texts of a line and a pattern of the line, with NULs between them; a pattern of identifiers.
+NAMES, CALLING, TAKING, LINE, NAMES_LIKE = b"names:", b"calling:", b"taking:", b"line:", b"like:"
 # Stands before a word, and maybe a library and a blank: as a name that is imported or read of something, or of that
 # library. And before groups of texts, with \x02 between them: of each, its texts with \x03 between them, one must
 # stand there.
@@ -76,9 +76,11 @@ def _groups(text: bytes) -> list[list[bytes]]:
 
 
 @lru_cache(maxsize=64)
-def _of_lines(text: bytes) -> tuple[re.Pattern[bytes] | None, tuple[bytes, ...], bytes]:
-    near, saying, pattern = text[len(LINE) :].split(b"\0", 2)
-    return re.compile(near) if near else None, tuple(filter(None, saying.split(b"\x01"))), pattern
+def _of_lines(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
+    """What else the file says, what its names do, what the line says, and the pattern of the line."""
+    near, names, saying, pattern = text[len(LINE) :].split(b"\0", 3)
+    near = near if not near or near.isalnum() or near.startswith(b"(?") else b"(?:" + near + b")"
+    return near, NAMES_LIKE + names if names else b"", tuple(filter(None, saying.split(b"\x01"))), pattern
 
 
 def _ends(data: bytes, dotted: bytes) -> Iterator[int]:
@@ -226,12 +228,21 @@ class Texts(dict[bytes, bool]):
 
     def line(self, text: bytes) -> bool:
         """Whether a line begins as a pattern says, blanks aside, in a file that another one is found in."""
-        near, saying, pattern = _of_lines(text)
-        if near is not None and near.pattern.isalnum() and not self[near.pattern]:
+        near, names, saying, pattern = _of_lines(text)
+        if saying and not any(map(self.__getitem__, saying)):
             return False
-        return any(True for _ in beginning(self.data, pattern, saying)) and (
-            near is None or near.search(self.data) is not None
-        )
+        if not all(self[asked] for asked in (names, near) if asked):
+            return False
+        return any(True for _ in beginning(self.data, pattern, saying))
+
+    def names_like(self, text: bytes) -> bool:
+        """Whether an identifier, in small letters, is as a pattern says."""
+        return re.search(text[len(NAMES_LIKE) :], self._identifiers) is not None
+
+    @cached_property
+    def _identifiers(self) -> bytes:
+        """The identifiers in small letters, blanks between them."""
+        return b" ".join(self.words).lower()
 
     def named(self, text: bytes) -> bool:
         """Whether a word stands after a dot or where a name is imported; may be said of a line of prose."""
@@ -286,6 +297,7 @@ _ASKED = {
     CALLING: Texts.calling,
     TAKING: Texts.taking,
     LINE: Texts.line,
+    NAMES_LIKE: Texts.names_like,
     NAMED: Texts.named,
     EACH: Texts.each,
 }

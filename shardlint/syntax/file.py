@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from shardlint.source.beginning import beginning
+from shardlint.source.beginning import OnLine, beginning
 from shardlint.source.patterns import regex
 from shardlint.source.text import Source
 from shardlint.syntax.parse import parse
@@ -173,10 +173,7 @@ class FileFacts:
         self.bound(scope)
         if scope.walked:
             return
-        if scope not in self._in_order:
-            statements = sorted(scope.statements, key=_start)
-            self._in_order[scope] = statements, list(map(_start, statements))
-        statements, starts = self._in_order[scope]
+        statements, starts = self._sorted(scope)
         index = bisect_right(starts, line) - 1
         around: ast.AST | None = statements[index] if index >= 0 else None
         while around is not None and around is not scope.node:
@@ -186,6 +183,30 @@ class FileFacts:
         while index >= 0 and (statements[index].end_lineno or 0) >= line:  # a; b
             self._walker.visit(statements[index], scope)
             index -= 1
+
+    def _sorted(self, scope: Scope) -> tuple[list[ast.stmt], list[int]]:
+        """The statements of a scope in text order, and the first line of each."""
+        if scope not in self._in_order:
+            statements = sorted(scope.statements, key=_start)
+            self._in_order[scope] = statements, list(map(_start, statements))
+        return self._in_order[scope]
+
+    def _statements_at(self, scope: Scope, line: int) -> list[ast.stmt]:
+        """The statements of a scope that begin on a line, decorators aside."""
+        statements, starts = self._sorted(scope)
+        found = statements[bisect_left(starts, line) : bisect_right(starts, line)]
+        return [node for node in found if node.lineno == line]
+
+    def _statement_at(self, scope: Scope, line: int) -> ast.stmt | None:
+        """The innermost statement of a scope that holds a line."""
+        statements, starts = self._sorted(scope)
+        index = bisect_right(starts, line) - 1
+        around: ast.AST | None = statements[index] if index >= 0 else None
+        while isinstance(around, ast.stmt) and around is not scope.node:
+            if (around.end_lineno or 0) >= line:
+                return around
+            around = self._homes[around][0]
+        return None
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """Syntactic ancestors, innermost first, up to the module."""
@@ -372,16 +393,25 @@ class FileFacts:
                     found[node.value] = None
         return list(found)
 
-    def statements_beginning(self, pattern: str, saying: tuple[str, ...] = ()) -> list[ast.stmt]:
-        """The statements on whose first line, which holds one of the texts, a pattern matches from its beginning."""
+    def statements_beginning(
+        self, pattern: str, saying: tuple[str, ...] = (), on: OnLine = "first"
+    ) -> list[ast.stmt]:
+        """The statements on whose first line, which holds one of the texts, a pattern matches from its beginning.
+
+        On `any` line: the innermost ones that hold such a line. On the line of a `definition`: functions and classes.
+        """
         if pattern in self._beginning:
             return self._beginning[pattern]
         found: dict[ast.stmt, None] = {}
         for place in beginning(self.source.text, pattern, saying):
             line = self.source.position(place)[0]
-            for node in self.scope_at(line).statements:
-                if node.lineno == line:
-                    found[node] = None
+            scope = self.scope_at(line)
+            if on == "first":
+                found.update(dict.fromkeys(self._statements_at(scope, line)))
+            elif on == "any" and (around := self._statement_at(scope, line)) is not None:
+                found[around] = None
+            elif on == "definition" and isinstance(scope.node, ast.stmt) and scope.node.lineno == line:
+                found[scope.node] = None
         self._beginning[pattern] = list(found)
         return self._beginning[pattern]
 
