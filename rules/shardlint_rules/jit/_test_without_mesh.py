@@ -39,10 +39,8 @@ def calls_without_mesh(site: Site) -> Iterator[Bare]:
     test, file = site.syntax, site.file
     if not isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef) or not site.program.project.is_test(file.path):
         return
-    if "mesh" in file.source.text.lower() or _has_conftest(site):
-        return
     names = site.program.once(file, "names that come to a bare spec", lambda: _coming_to_one(site), joined=True)
-    if names.isdisjoint(_words(file)):
+    if not names or names.isdisjoint(_words(file)) or _says_mesh(file) or _has_conftest(site):
         return
     for statement in _statements(test.body):
         if not guarded(file, statement):
@@ -128,6 +126,10 @@ def _called(file: FileFacts) -> tuple[tuple[str, frozenset[str]], ...]:
 
 def _words(file: FileFacts) -> frozenset[str]:
     return file.remembered("words", file.tree, lambda: frozenset(_WORD.findall(file.source.text)))
+
+
+def _says_mesh(file: FileFacts) -> bool:
+    return file.remembered("says mesh", file.tree, lambda: "mesh" in file.source.text.lower())
 
 
 def _has_conftest(site: Site) -> bool:
