@@ -49,11 +49,10 @@ NAMES, CALLING, TAKING, LINE, NAMES_LIKE = b"names:", b"calling:", b"taking:", b
 # Stands before a word, and maybe a library and a blank: as a name that is imported or read of something, or of that
 # library. And before groups of texts, with \x02 between them: of each, its texts with \x03 between them, one must
 # stand there.
-NAMED, EACH = b"named:", b"each:"
+NAMED, EACH, ANY_OF = b"named:", b"each:", b"of:"
 _FROM = regex(rb"from ([A-Za-z][\w.]*) import (\([^)]*\)|[^\n]*)")
 _NAME = regex(rb"[A-Za-z_]\w*")
 _IMPORTED = regex(rb"import[ \t]*+(\((?:[^()#]|#[^\n]*)*+|(?:[^\n\\]|\\\r?\n?)*+)")
-_CHAIN = regex(rb"[A-Za-z_][\w.]*")
 # What is private, and the address of documentation.
 _UNASKED = (b"_", b"readthedocs")
 # Libraries whose functions have names that methods and other libraries have too.
@@ -71,8 +70,14 @@ def _known_names(text: bytes) -> dict[bytes, tuple[bytes, frozenset[bytes]]]:
 
 
 @lru_cache(maxsize=1024)
-def _groups(text: bytes) -> list[list[bytes]]:
-    return [group.split(b"\x03") for group in text[len(EACH) :].split(b"\x02")]
+def _groups(text: bytes) -> list[bytes]:
+    # Each group is asked about once a file, however many names it stands beside.
+    return [ANY_OF + group if b"\x03" in group else group for group in text[len(EACH) :].split(b"\x02")]
+
+
+@lru_cache(maxsize=1024)
+def _texts(text: bytes) -> list[bytes]:
+    return text[len(ANY_OF) :].split(b"\x03")
 
 
 @lru_cache(maxsize=64)
@@ -92,6 +97,16 @@ def _ends(data: bytes, dotted: bytes) -> Iterator[int]:
         if not (before.isalnum() or before in (b"_", b".")):
             yield end
         at = data.find(dotted, end)
+
+
+@lru_cache(maxsize=16)
+def _chains(name: bytes) -> re.Pattern[bytes]:
+    """What is read of a name that is no part of a longer one: begun by letters, it is searched for ten times faster."""
+    return re.compile(name + rb"(?<![\w.]" + name + rb")\.([A-Za-z_][\w.]*)")
+
+
+def _is_another(name: bytes, names: frozenset[bytes]) -> bool:
+    return name not in names and not name.startswith(_UNASKED)
 
 
 def words_of(data: bytes) -> set[bytes]:
@@ -202,19 +217,14 @@ class Texts(dict[bytes, bool]):
         """Whether a file takes a name from a module that does not have it; may be said of a file that takes none."""
         known, data, words = _known_names(text), self.data, self.words
         for module, (last, names) in known.items():
-            for at in _ends(data, module + b".") if last in words else ():
-                found = _NAME.match(data, at)
-                if found is not None and found[0] not in names and not found[0].startswith(_UNASKED):
-                    return True
+            read = (_NAME.match(data, end) for end in _ends(data, module + b".")) if last in words else ()
+            if any(one is not None and _is_another(one[0], names) for one in read):
+                return True
         for found in _FROM.finditer(data):
             if found[1] in known:
-                names = known[found[1]][1]
                 taken = re.sub(rb"#[^\n]*", b"", found[2]).strip(b"() \n\\").split(b",")
-                if any(
-                    one.split()[0] not in names and not one.strip().startswith(_UNASKED)
-                    for one in taken
-                    if one.split() and one.split()[0] != b"*"
-                ):
+                firsts = [one.split()[0] for one in taken if one.split()]
+                if any(one != b"*" and _is_another(one, known[found[1]][1]) for one in firsts):
                     return True
         return False
 
@@ -265,18 +275,18 @@ class Texts(dict[bytes, bool]):
         """What is read of a library, by the names that people give it and that the file does."""
         if library not in self._known_members:
             called = {*_CALLED_SO[library], *re.findall(rb"import " + library + rb" as (\w+)", self.data)}
-            found: set[bytes] = set()
-            for name in called:
-                for end in _ends(self.data, name + b"."):
-                    chain = _CHAIN.match(self.data, end)
-                    if chain is not None:
-                        found.update(chain[0].split(b"."))
+            read = {chain for name in called & self.words for chain in _chains(name).findall(self.data)}
+            found = {one for chain in read for one in chain.split(b".")}
             self._known_members[library] = found
         return self._known_members[library]
 
     def each(self, text: bytes) -> bool:
         """Whether of each group of texts one stands there."""
-        return all(any(map(self.__getitem__, group)) for group in _groups(text))
+        return all(map(self.__getitem__, _groups(text)))
+
+    def any_of(self, text: bytes) -> bool:
+        """Whether one of a group of texts stands there."""
+        return any(map(self.__getitem__, _texts(text)))
 
     def meet(self, library: str, near: tuple[bytes, ...] | None) -> bool:
         """Whether a file is about a library and holds one of the texts, if there are any."""
@@ -300,4 +310,5 @@ _ASKED = {
     NAMES_LIKE: Texts.names_like,
     NAMED: Texts.named,
     EACH: Texts.each,
+    ANY_OF: Texts.any_of,
 }

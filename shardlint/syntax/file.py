@@ -27,6 +27,7 @@ NOWHERE = "\0"
 """A text that no source holds."""
 _HEADER_END = regex(r":[ \t]*(?:#[^\n]*)?\n")
 # A compound statement begins its line.
+_GLOBAL = regex(r"global\b([^\n#;]*)")
 _WITH = regex(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
 _CALLED = regex(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
 _OF_NAMES = regex(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")
@@ -72,10 +73,12 @@ class FileFacts:
     @cached_property
     def rebound_globals(self) -> frozenset[str]:
         """Names that some function of the file declares `global`, and so may rebind."""
-        if "global" not in self.source.text:
-            return frozenset()
-        lines = re.findall(r"(?:^|[:;])[ \t]*global\b([^\n#;]*)", self.source.text, re.MULTILINE)
-        return frozenset(name.strip() for line in lines for name in line.split(","))
+        names: set[str] = set()
+        for found in _GLOBAL.finditer(self.source.text):
+            before = self.source.text.rfind("\n", 0, found.start()) + 1
+            if self.source.text[before : found.start()].rstrip(" \t")[-1:] in ("", ":", ";"):
+                names.update(name.strip() for name in found[1].split(","))
+        return frozenset(names)
 
     @cached_property
     def imports(self) -> list[Binding]:
