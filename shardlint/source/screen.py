@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cached_property, lru_cache
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, cached_property, lru_cache
 from typing import Any, cast
 
 from shardlint.source.beginning import beginning
@@ -84,7 +84,10 @@ def _texts(text: bytes) -> list[bytes]:
 def _of_lines(text: bytes) -> tuple[bytes, bytes, tuple[bytes, ...], bytes]:
     """What else the file says, what its names do, what the line says, and the pattern of the line."""
     near, names, saying, pattern = text[len(LINE) :].split(b"\0", 3)
-    near = near if not near or near.isalnum() or near.startswith(b"(?") else b"(?:" + near + b")"
+    if near and _kind(near.replace(b"|", b"")) is None:
+        near = ANY_OF + near.replace(b"|", b"\x03")  # words
+    elif near and not near.startswith(b"(?"):
+        near = b"(?:" + near + b")"
     return near, NAMES_LIKE + names if names else b"", tuple(filter(None, saying.split(b"\x01"))), pattern
 
 
@@ -203,10 +206,12 @@ class Texts(dict[bytes, bool]):
         return words_of(b" ".join(_HEADER.findall(self.data)))
 
     def __missing__(self, text: bytes) -> bool:
-        ask = _ASKED.get(text[: text.find(b":") + 1])
-        if ask is not None:
-            found = ask(self, text)
-        elif text.startswith(b"(?"):
+        kind = _kind(text)
+        if kind is None:
+            found = text in self._identifiers
+        elif callable(kind):
+            found = kind(self, text)
+        elif kind:
             found = re.search(text, self.data) is not None
         else:
             found = text in self.data
@@ -247,12 +252,12 @@ class Texts(dict[bytes, bool]):
 
     def names_like(self, text: bytes) -> bool:
         """Whether an identifier, in small letters, is as a pattern says."""
-        return re.search(text[len(NAMES_LIKE) :], self._identifiers) is not None
+        return re.search(text[len(NAMES_LIKE) :], self._identifiers.lower()) is not None
 
     @cached_property
     def _identifiers(self) -> bytes:
-        """The identifiers in small letters, blanks between them."""
-        return b" ".join(self.words).lower()
+        """The identifiers, each once, blanks between them: a tenth of the file."""
+        return b" ".join(self.words)
 
     def named(self, text: bytes) -> bool:
         """Whether a word stands after a dot or where a name is imported; may be said of a line of prose."""
@@ -312,3 +317,14 @@ _ASKED = {
     EACH: Texts.each,
     ANY_OF: Texts.any_of,
 }
+
+
+@cache
+def _kind(text: bytes) -> Callable[[Texts, bytes], bool] | bool | None:
+    """How a text is looked for: by a method; as a regular expression (True) or as such (False); None: in a name."""
+    ask = _ASKED.get(text[: text.find(b":") + 1])
+    if ask is not None:
+        return ask
+    if text.startswith(b"(?"):
+        return True
+    return None if text.isalnum() or text.replace(b"_", b"").isalnum() else False
