@@ -85,10 +85,18 @@ class Evaluator:
         in_turn = bool(environment.elements)  # what is the same in every call may differ from turn to turn
         if node in self._same and not in_turn:
             return self._same[node]
+        known = environment.known.get(node) if not in_turn else None
+        if known is not None:
+            environment.asked += 1
+            self.project.needs.take(known[1])
+            return known[0]
         cuts, asked = self.cuts, environment.asked
         value, needed = self._made(node, lambda: self._evaluate(place, environment))
-        if needed is not None and not in_turn and (self.cuts, environment.asked) == (cuts, asked):
-            self._same.keep(node, value, needed)
+        if needed is not None and not in_turn and self.cuts == cuts:
+            if environment.asked == asked:
+                self._same.keep(node, value, needed)
+            else:
+                environment.known[node] = value, needed
         return value
 
     def environment(self, place: Place) -> Environment | None:
