@@ -354,6 +354,8 @@ class Rule(ABC):
     """A module that some file of a project must import, if any of its files is to be of interest to the rule."""
     project_says: ClassVar[tuple[str, ...]] = ()
     """Texts of which one must stand in a file, or in one that runs with it, if the file is to be of interest."""
+    or_file_says: ClassVar[tuple[str, ...]] = ()
+    """Texts of which one in the file itself does as well."""
     in_tests: ClassVar[bool] = True
     """Whether it is asked in files that are tests, by their names or a folder's."""
     fixes: ClassVar[Literal["safe", "unsafe", "both", "none"]] = "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from shardlint.model.process.processes import INDEX, SEVERAL_SAYS, asks_itself, guard, several
+from shardlint.model.process.processes import ASKING_SAYS, INDEX, SEVERAL_SAYS, asks_itself, guard, several
 from shardlint.model.values import Place
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
@@ -56,6 +56,7 @@ class NamesDifferByProcess(Rule):
     likely = ("program", "mapped")
     triggers = (Calls(_BARRIER, _METADATA, *_KEYS, *_FOLDERS), Calls(*INDEX, file_says=("jax",)))
     project_says = SEVERAL_SAYS
+    or_file_says = ASKING_SAYS
     in_tests = False
     fixes = "none"
     forms = ("call",)
