@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from shardlint.cli.options import FAILED, PATHS, STDIN, Given, OneOf, named_alone, options_of, shared, standard_input
+from shardlint.cli.options import (
+    FAILED,
+    PATHS,
+    STDIN,
+    Given,
+    OneOf,
+    named_alone,
+    options_of,
+    shared,
+    standard_input,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
