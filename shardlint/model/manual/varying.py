@@ -40,8 +40,8 @@ class Leaf(Local):
     just that, "index" for one along axes, "summed" and a number for a `psum`, "along" and one for a statistic along a
     split dimension that it dropped, "added" and one for what is the same everywhere and was added to what is not,
     "rows" and one for numbers that count a split dimension from 0; `traced` says that it comes of an argument of
-    the body. `marks` are the events (by number) that this value is still right about: dividing it takes them off. `origin` is
-    where it came to vary.
+    the body. `marks` are the events (by number) that this value is still right about: dividing it takes them off.
+    `origin` is where it came to vary.
     """
 
     over: Axes = NONE
