@@ -12,6 +12,7 @@ from shardlint.model.values import (
     Constant,
     Function,
     Leaves,
+    Place,
     Value,
     options,
 )
@@ -64,7 +65,6 @@ class LostThroughHost(Rule):
     forms = ("call",)
     closed = ("positional", "keywords")
     where = "host"
-    assumes = True
     in_tests = False
     fixes = "none"
 
@@ -129,8 +129,11 @@ def _copied(site: Site, node: ast.expr, depth: int = 0) -> Iterator[Value]:
             if all(isinstance(one, Api) and one.name in _HOST for one in found):
                 yield from array_values(site, array)
                 return
-    for value in array_values(site, node):
-        yield from _of_value(site, value, depth)
+    if not isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
+        return
+    trees = [place for place, _ in leaves_of(site, node)]
+    for place in trees or [Place(site.file, node)]:
+        yield from _of_value(site, site.program.value(place.file, place.node), depth)
 
 
 def _of_value(site: Site, value: Value, depth: int) -> Iterator[Value]:
