@@ -18,7 +18,7 @@ from shardlint.model.values import (
 )
 from shardlint.rules_api.rule import Calls, Certainty, Finding, Harm, Rule
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._leaf import array_values, leaves_of, origins, seems_spread
+from shardlint_rules.jit.leaf import array_values, leaves_of, origins, seems_spread
 from shardlint_rules.jit.placed import placed_around, placed_by_callers, placed_later
 
 _BACK = ("jax.numpy.asarray", "jax.numpy.array", "jax.device_put")

@@ -8,8 +8,8 @@ from typing import ClassVar
 
 from shardlint.rules_api.rule import Calls, Certainty, Edit, Finding, Fix, Harm, Rule, Safety
 from shardlint.rules_api.site import Site
-from shardlint_rules.jit._leaf import array_values, leaves_of, seems_spread
 from shardlint_rules.jit.fresh import SHAPED
+from shardlint_rules.jit.leaf import array_values, leaves_of, seems_spread
 from shardlint_rules.jit.placed import placed_around, placed_by_callers, placed_later
 
 # The shape itself, not a size of it: `x.shape[0]` is in many more files.
@@ -23,7 +23,9 @@ class ShardingLostByShape(Rule):
 
     ## What it does
     Reports `jnp.zeros(x.shape)`, and `ones`, `empty` and `full` so, outside of jit where the text proves that `x` is
-    sharded; also for the leaves of a tree: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`.
+    sharded; also for the leaves of a tree: `jax.tree.map(lambda p: jnp.zeros(p.shape, p.dtype), params)`. Likely where
+    those who call the function give what is placed by a sharding that may split it, and where the parameters are those
+    of an NNX module whose variables name axes, in a program that sets a mesh.
 
     ## Why it hurts
     A shape says nothing of devices: the new array lies whole on the first device (whole on every one under
