@@ -397,9 +397,7 @@ class Evaluator:
                 return self._entered(Place(file, binding.value), env)
             case "unpack" if binding.value is not None and binding.index is not None:
                 whole = self.value(Place(file, binding.value), env)
-                if isinstance(whole, Items) and not whole.open and binding.index < len(whole.items):
-                    return whole.items[binding.index]
-                return Unknown("part of something unknown")
+                return parts.unpacked(self, whole, binding.index)
             case "for" | "comprehension":
                 return self.trees.element(file, binding, env)
             case "param":

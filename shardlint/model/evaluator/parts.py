@@ -15,6 +15,7 @@ from shardlint.model.values import (
     Parameter,
     Place,
     Table,
+    Unknown,
     Value,
     Values,
     settled,
@@ -91,3 +92,13 @@ def sliced(whole: Items, bounds: tuple[Value | None, ...]) -> Items:
     if whole.open or whole.repeated or step == 0 or not all(isinstance(one, int) for one in numbers):
         return Items(whole.kind, (), True)
     return Items(whole.kind, whole.items[slice(lower, upper, step)])
+
+
+def unpacked(evaluator: Evaluator, whole: Value, index: int) -> Value:
+    """What a name in `first, second = whole` is."""
+    if isinstance(whole, Items) and not whole.open and index < len(whole.items):
+        return whole.items[index]
+    if index == 0 and isinstance(whole, CallResult) and whole.api == "equinox.partition" and whole.call is not None:
+        if whole.call.positional:  # the model, without what is no array
+            return evaluator.value(whole.call.positional[0], whole.call.environment)
+    return Unknown("part of something unknown")
