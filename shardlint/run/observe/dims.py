@@ -47,9 +47,12 @@ def joined(parts: Sequence[tuple[Part, tuple[int, ...]]], shape: tuple[int, ...]
     product = total = local = NONE
     maker, counted, waved, loose = None, set(), False, False
     for part, each in parts:
-        if each == shape:
-            dims = [one | other for one, other in zip(dims, part.dims, strict=False)] if part.dims else dims
-            counted |= set(part.counted)
+        if len(each) == len(shape):
+            # One of size 1 counts for all: jax does not write it out.
+            fits = [at for at in range(len(shape)) if each[at] == shape[at]]
+            for at in fits if len(part.dims) == len(shape) else ():
+                dims[at] |= part.dims[at]
+            counted |= set(part.counted) & set(fits)
         product |= part.product
         total |= part.total
         local |= part.local
@@ -89,17 +92,16 @@ def after(op: Op, flat: Flat, known: dict[int, Part], sizes: dict[str, int]) -> 
         return [given]
     if name == "dot_general":
         return [_dot(op, takes)]
-    dims = _placed(op, name, first, shape, outs[0], shapes, takes)
-    if dims is not None:
+    if (placed := _placed(op, name, first, shape, outs[0], shapes, takes)) is not None:
         counted = _counted(op, name, first, shape, outs[0])
         loose, local = any(one.loose for one in takes), NONE.union(*(one.local for one in takes))
         waved = first.waved
         if name == "gather" and takes[1].counted and not takes[1].axes and len(outs[0]) == len(shape):
             counted, waved = takes[1].counted[:1], True
-        one = replace(first, dims=dims, counted=counted, loose=loose, local=local, waved=waved)
+        one = replace(first, dims=placed, counted=counted, loose=loose, local=local, waved=waved)
         if name == "top_k":
             last = first.dims[-1] if first.dims else NONE
-            return [one, Part(dims, local=last, loose=loose)]
+            return [one, Part(placed, local=last, loose=loose)]
         return [one] * len(outs)
     result = [joined(list(zip(takes, shapes, strict=True)), out) for out in outs]
     if name in ("sin", "cos"):
@@ -130,9 +132,13 @@ def _moved(op: Op, name: str, one: Part, axes: Names, rank: int) -> Part:
 
 def _handed(op: Op, takes: Sequence[Part], shapes: Sequence[tuple[int, ...]], out: tuple[int, ...]) -> Part:
     if op.dropped:
-        return replace(takes[0], dims=takes[0].dims[1:], counted=tuple(at - 1 for at in takes[0].counted if at))
+        return replace(
+            takes[0], dims=takes[0].dims[1:], counted=tuple(at - 1 for at in takes[0].counted if at)
+        )
     if op.added:
-        return replace(takes[0], dims=(NONE, *takes[0].dims), counted=tuple(at + 1 for at in takes[0].counted))
+        return replace(
+            takes[0], dims=(NONE, *takes[0].dims), counted=tuple(at + 1 for at in takes[0].counted)
+        )
     return joined(list(zip(takes, shapes, strict=True)), out)
 
 
@@ -180,7 +186,10 @@ def _placed(
         return dims
     if name in ("scatter", "scatter-add", "scatter_add"):
         return dims
-    if name.startswith(("conv", "reduce_window", "scatter", "fft", "random")) and name != "convert_element_type":
+    if (
+        name.startswith(("conv", "reduce_window", "scatter", "fft", "random"))
+        and name != "convert_element_type"
+    ):
         return (NONE,) * len(out)
     return None
 
@@ -211,7 +220,9 @@ def _counted(op: Op, name: str, first: Part, shape: tuple[int, ...], out: tuple[
         return tuple(op.params["permutation"].index(at) for at in first.counted)
     if name in ("reshape", "squeeze"):
         marks = tuple(frozenset(("",)) if at in first.counted else NONE for at in range(len(shape)))
-        return tuple(at for at, mark in enumerate(_reshaped(marks, shape, out)) if mark and out[at] == max(shape))
+        return tuple(
+            at for at, mark in enumerate(_reshaped(marks, shape, out)) if mark and out[at] == max(shape)
+        )
     return first.counted if shape == out or name == "concatenate" else ()
 
 

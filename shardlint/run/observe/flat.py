@@ -73,7 +73,7 @@ def flat(body: Any) -> Flat:
 
 
 def _write(body: Any, given: Sequence[int | None], found: Flat, at: list[Any]) -> list[int | None]:
-    known: dict[Any, int | None] = {one: None for one in body.constvars}
+    known: dict[Any, int | None] = dict.fromkeys(body.constvars)
     known.update(zip(body.invars, given, strict=False))
 
     def read(atom: Any) -> int | None:
@@ -83,8 +83,9 @@ def _write(body: Any, given: Sequence[int | None], found: Flat, at: list[Any]) -
         takes = [read(atom) for atom in eqn.invars]
         gives = None if len(found.ops) > _MOST else _inside(eqn, takes, found, at)
         if gives is None:
-            gives = [found.new(one.aval) for one in eqn.outvars]
-            found.add(Op(eqn.primitive.name, eqn.params, takes, list(gives), eqn, at))
+            numbers = [found.new(one.aval) for one in eqn.outvars]
+            found.add(Op(eqn.primitive.name, eqn.params, takes, numbers, eqn, at))
+            gives = list(numbers)
         known.update(zip(eqn.outvars, gives, strict=False))
     return [read(atom) for atom in body.outvars]
 
@@ -99,7 +100,8 @@ def _inside(eqn: Any, takes: list[int | None], found: Flat, at: list[Any]) -> li
         tests, consts = params["cond_nconsts"], params["body_nconsts"]
         body = inner(params["body_jaxpr"])
         carry = takes[tests + consts :]
-        inside = [_through(eqn, one, var.aval, found, at) for one, var in zip(carry, body.invars[consts:], strict=False)]
+        pairs = zip(carry, body.invars[consts:], strict=False)
+        inside = [_through(eqn, one, var.aval, found, at) for one, var in pairs]
         results = _write(body, [*takes[tests : tests + consts], *inside], found, at)
         return _around(eqn, results, inside, found, at)
     if name == "cond":
@@ -142,7 +144,13 @@ def _around(
 
 
 def _through(
-    eqn: Any, one: int | None, aval: Any, found: Flat, at: list[Any], dropped: bool = False, added: bool = False
+    eqn: Any,
+    one: int | None,
+    aval: Any,
+    found: Flat,
+    at: list[Any],
+    dropped: bool = False,
+    added: bool = False,
 ) -> int:
     give = found.new(aval)
     found.add(Op(LOOP, {}, [one], [give], eqn, at, dropped, added))

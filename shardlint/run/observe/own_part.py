@@ -16,6 +16,22 @@ from .values import GATHER, MOVE, NONE, REDUCE, SCATTER, Names, Region, axes_of
 _COLLECTIVES = REDUCE | GATHER | SCATTER | MOVE
 _BENDS = frozenset(("tanh", "logistic", "erf", "exp", "exp2", "expm1", "sin", "cos", "erfc"))
 _RUNNING = frozenset(("cumsum", "cumprod", "cumlogsumexp"))
+_LAID = frozenset(
+    (LOOP, "slice", "dynamic_slice", "squeeze", "reshape", "broadcast_in_dim", "transpose", "convert_element_type",
+     "concatenate", "pad", "split", "gather", "pvary", "pcast", "copy", "select_n")
+)  # fmt: skip
+_CARRIED = _LAID | {
+    "reduce_sum",
+    "reduce_prod",
+    "cumsum",
+    "cumprod",
+    "add",
+    "mul",
+    "sub",
+    "exp",
+    "log",
+    "dot_general",
+}
 _PLACES = frozenset(("add", "sub"))
 _LEAST = 4
 
@@ -32,7 +48,9 @@ def own_parts(body: Any, dimensions: Sequence[Sequence[Names]], region: Region) 
         if region.pmap and len(shape) > 1 and shape[0] == 1:
             # What pmap gives to each device is rows of a batch, as a rule: the first dimension that is left.
             split[1] |= split[0]
-        known[number] = Part(tuple(axes if size > 1 else NONE for axes, size in zip(split, shape, strict=True)))
+        known[number] = Part(
+            tuple(axes if size > 1 else NONE for axes, size in zip(split, shape, strict=True))
+        )
     seen = _Seen(ops, known, region)
     for op in ops.ops:
         seen.look(op)
@@ -76,7 +94,12 @@ class _Seen:
 
     def _log(self, op: Op) -> None:
         one = self.part(op.takes[0])
-        if one.total and not one.loose and one.maker is not None and self._exponential(self.makers[one.maker]):
+        if (
+            one.total
+            and not one.loose
+            and one.maker is not None
+            and self._exponential(self.makers[one.maker])
+        ):
             self._own(op, one, None)
 
     def _scaled(self, op: Op) -> None:
@@ -105,7 +128,8 @@ class _Seen:
         if self.region.back or "transpose" in str(made.eqn.source_info.name_stack):
             return
         if not self._added_up(made.gives[0], one.total):
-            self.tell("own-softmax" if softmax else "own-norm", made, one.total)
+            scores = self._product(made.takes[0]) if softmax else []
+            self.tell("own-softmax" if softmax else "own-norm", made, one.total, scores=scores)
 
     def _rows_of(self, made: Op) -> bool:
         """Whether a sum goes over the rows of one batch beside those of another, as in a contrastive loss."""
@@ -126,6 +150,16 @@ class _Seen:
             number = op.takes[1 if op.name == "select_n" else 0]
         return False
 
+    def _product(self, number: int | None) -> list[Any]:
+        """The line of the product that exponentials are made of."""
+        for _ in range(20):
+            op = self.makers.get(number) if number is not None else None
+            if op is None or op.name == "dot_general":
+                return (op.at or self.region.lines(op.eqn))[:1] if op else []
+            shape = self.ops.shape(op.gives[0])
+            number = next((one for one in op.takes if one is not None and self.ops.shape(one) == shape), None)
+        return []
+
     def _bends_on_the_way(self, number: int | None, end: int) -> bool:
         for _ in range(12):
             op = self.makers.get(number) if number is not None else None
@@ -141,7 +175,7 @@ class _Seen:
         is none of the numbers.
         """
         size = max(1, math.prod(self.ops.shape(number)))
-        waiting, done = [(number, False)], set()
+        waiting, done = [(number, False)], set[tuple[int, bool]]()
         while waiting and len(done) < 4000:
             at = waiting.pop()
             if at in done:
@@ -154,24 +188,30 @@ class _Seen:
                         return True
                     continue
                 after_log = (logged or op.name == "log") and op.name not in ("exp", "exp2")
-                waiting += [
-                    (give, after_log) for give in op.gives if math.prod(self.ops.shape(give)) <= size
-                ]
+                waiting += [(give, after_log) for give in op.gives if math.prod(self.ops.shape(give)) <= size]
         return False
 
     def _running(self, op: Op) -> None:
         """A running sum that begins anew on each device."""
         one, at = self.part(op.takes[0]), op.params.get("axis", 0)
         axes = one.dims[at] if at < len(one.dims) else NONE
-        if not axes or one.loose or op.takes[0] is None or self.ops.kind(op.takes[0]) != "f" or self.region.pmap:
+        if (
+            not axes
+            or one.loose
+            or op.takes[0] is None
+            or self.ops.kind(op.takes[0]) != "f"
+            or self.region.pmap
+        ):
             return
-        if not self._carried(op.takes[0], axes) and not self._carried(op.gives[0], axes):
+        if not any(self._carried(each, axes, _CARRIED) for each in (op.takes[0], op.gives[0])):
             self.tell("own-running", op, axes, name=op.name)
 
-    def _carried(self, number: int, axes: Names) -> bool:
-        """Whether a smaller piece of a value goes to the other devices."""
+    def _carried(self, number: int, axes: Names, past: Names) -> bool:
+        """Whether a smaller piece of a value goes to the other devices, past operations of some names. A sum of one
+        number over devices is a loss.
+        """
         size = math.prod(self.ops.shape(number))
-        waiting, done = [number], set()
+        waiting, done = [number], set[int]()
         while waiting and len(done) < 4000:
             one = waiting.pop()
             if one in done:
@@ -179,10 +219,12 @@ class _Seen:
             done.add(one)
             for op in self.ops.users.get(one, ()):
                 if op.name in _COLLECTIVES and axes & set(axes_of(op.eqn)):
-                    if math.prod(self.ops.shape(one)) < size:
+                    if math.prod(self.ops.shape(one)) < size and (
+                        self.ops.shape(one) or op.name not in REDUCE
+                    ):
                         return True
                     continue
-                if op.name != "dot_general":
+                if op.name in past:
                     waiting += op.gives
         return False
 
@@ -191,21 +233,27 @@ class _Seen:
         for at, by in ((0, 1), (1, 0)):
             array, one = op.takes[at], self.part(op.takes[by])
             whole = self.part(array)
-            if self.region.pmap or not one.waved or one.loose or whole.loose or len(whole.dims) != len(self.ops.shape(op.gives[0])):
+            if self.region.pmap or not one.waved or one.loose or whole.loose:
                 continue
-            shape = self.ops.shape(op.takes[by])
-            for dim in one.counted:
-                if dim < len(whole.dims) and shape[dim] > 1 and whole.dims[dim] and not one.axes & whole.dims[dim]:
-                    if shape == self.ops.shape(array):
-                        self.tell("own-positions", self._counter(op.takes[by]) or op, whole.dims[dim])
+            shape, other = self.ops.shape(op.takes[by]), self.ops.shape(array)
+            for dim in one.counted if len(shape) == len(other) == len(whole.dims) else ():
+                axes = whole.dims[dim]
+                if axes and shape[dim] == other[dim] > 1 and not one.axes & axes:
+                    self.tell("own-positions", self._counter(op.takes[by], dim) or op, axes)
 
-    def _counter(self, number: int | None) -> Op | None:
-        """The operation that counts."""
-        for _ in range(40):
-            op = self.makers.get(number) if number is not None else None
-            if op is None or op.name == "iota":
-                return op
-            number = next((one for one in op.takes if one is not None and self.part(one).counted), None)
+    def _counter(self, number: int | None, dim: int) -> Op | None:
+        """The operation that counts along a dimension."""
+        size = self.ops.shape(number)[dim]
+        waiting = [number]
+        for _ in range(60):
+            op = self.makers.get(waiting.pop(0) or -1) if waiting else None
+            if op is None:
+                continue
+            if op.name == "iota":
+                if self.ops.shape(op.gives[0])[op.params["dimension"]] == size:
+                    return op
+                continue
+            waiting += [one for one in op.takes if one is not None and self.part(one).counted]
         return None
 
     def _shifted(self, op: Op) -> None:
@@ -225,7 +273,7 @@ class _Seen:
         if not axes or whole[dim] < 2 * _LEAST or whole[dim] - less[dim] > whole[dim] // _LEAST:
             return
         others = [self.part(each) for each in op.takes if each is not None]
-        if any(each.loose for each in others) or self._carried(cut.takes[0], axes):
+        if any(each.loose for each in others) or self._carried(cut.takes[0], axes, _LAID):
             return
         self.tell("own-shift", op, axes)
 
@@ -245,7 +293,11 @@ class _Seen:
                 pairs = ((op.takes[0], op.takes[1]), (op.takes[1], op.takes[0]))
                 for mine, other in pairs:
                     place, against = self.part(mine), self.part(other)
-                    alike = not against.local and not against.loose and self.ops.shape(other) == self.ops.shape(mine)
+                    alike = (
+                        not against.local
+                        and not against.loose
+                        and self.ops.shape(other) == self.ops.shape(mine)
+                    )
                     if mine is not None and place.local and not place.loose and alike and not against.counted:
                         if not place.local & against.axes and self.ops.shape(mine):
                             self._place(mine, place.local)

@@ -65,6 +65,8 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
         for word, where in (("mapped", made), ("called", first(region["called"])))
         if where.file and where != place
     )
+    if (scores := line(next(iter(seen.get("scores") or ()), None))).file and scores != place:
+        see = (("what it is made of", scores), *see)
     texts = {
         "differs": (
             "differs", f"result{'s' if seen.get('many') else ''} {seen.get('result')} of {name} may be another on each "
