@@ -150,22 +150,22 @@ def _found(seen: dict[str, Any], region: dict[str, Any]) -> Found:
             "of-part", f"the sum of these exponentials goes over a dimension that is split over {axes}: each device "
             "divides by that of its own part, and no device by that of the whole",
             f"sum over the devices: jax.lax.psum(jnp.exp(x - top).sum(...), {axis}), with top = jax.lax.pmax(..., "
-            f"{axis})", "",
+            f"{axis})", "SL409",
         ),
         "own-norm": (
             "of-part", f"this sum goes over a dimension that is split over {axes}, and each device scales its part by "
             "that of its own part alone",
-            f"reduce it over the devices before: jax.lax.pmean(jnp.mean(x, ...), {axis}), or psum of a sum", "",
+            f"reduce it over the devices before: jax.lax.pmean(jnp.mean(x, ...), {axis}), or psum of a sum", "SL409",
         ),
         "own-place": (
             "of-part", f"{seen.get('name')} over a dimension that is split over {axes} gives the place in a device's "
             "own part, and it is used as a place in the whole",
             f"add the first place of the part (jax.lax.axis_index({axis}) * x.shape[...]), and choose the best of all "
-            "devices by its value", "",
+            "devices by its value", "SL409",
         ),
         "own-running": (
             "of-part", f"{seen.get('name')} along a dimension that is split over {axes} begins anew on each device",
-            f"add what the devices before have summed: jax.lax.all_gather of the last row over {axis}", "",
+            f"add what the devices before have summed: jax.lax.all_gather of the last row over {axis}", "SL409",
         ),
         "own-positions": (
             "of-part", f"these positions count from 0 on every device, and the dimension they belong to is split over "
