@@ -28,8 +28,9 @@ class FilterJitShardings(Rule):
     ## What it does
     Reports `in_shardings` and `out_shardings` given to `eqx.filter_jit`: as a decorator, a call, or through
     `functools.partial`, with any value, also None; also in a dict given as `**`, as it is made or with what is put into
-    it later. Where that is done on some ways only (under an `if`, by a caller), the finding is likely. For releases up to 0.13.0 only what surely does
-    something else than it says is reported by default; what may do as it says needs `--certainty possible`.
+    it later. Where that is done on some ways only (under an `if`, by a caller), the finding is likely. For releases
+    up to 0.13.0 only what surely does something else than it says is reported by default; what may do as it says
+    needs `--certainty possible`.
 
     ## Why it hurts
     From equinox 0.13.1 wrapping a function so raises ValueError. Up to 0.13.0 a pair of input shardings
