@@ -62,6 +62,7 @@ def above(
     imports, lines = _lines(site, function, asked, inner, indent, statement)
     taken = _signature(site, function, asked, handed)
     text = "".join(f"{indent}{_UNIT}{part}\n" for line in lines for part in line.split("\n"))
+    lines = [line for line in lines if not line.startswith("#")]
     newline = site.file.source.newline
     gap = "" if indent else newline
     lead = "".join(f"{indent}{line}\n" for line in first)
