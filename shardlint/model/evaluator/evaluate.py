@@ -260,6 +260,11 @@ class Evaluator:
         entries: list[tuple[object, Value]] = []
         is_open = False
         for key, value in zip(node.keys, node.values, strict=True):
+            inner = settled(self.value(Place(file, value), env)) if key is None else None
+            if isinstance(inner, Table):
+                entries.extend(inner.entries)
+                is_open = is_open or inner.open
+                continue
             name = self.value(Place(file, key), env) if key is not None else Unknown()
             if isinstance(name, Constant):
                 entries.append((name.value, self.value(Place(file, value), env)))
@@ -289,6 +294,8 @@ class Evaluator:
                         return _number(one * two)
                     case ast.FloorDiv() if two:
                         return Constant(one // two)
+        if isinstance(left, Table) and isinstance(right, Table) and isinstance(node.op, ast.BitOr):
+            return Table(left.entries + right.entries, left.open or right.open)
         if isinstance(left, Items) and isinstance(right, Items) and isinstance(node.op, ast.Add):
             return Items(left.kind, left.items + right.items, left.open or right.open)
         if isinstance(right, Items) and not isinstance(left, Items):
