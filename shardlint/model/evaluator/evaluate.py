@@ -404,7 +404,7 @@ class Evaluator:
                 return self._entered(Place(file, binding.value), env)
             case "unpack" if binding.value is not None and binding.index is not None:
                 whole = self.value(Place(file, binding.value), env)
-                return parts.unpacked(self, whole, binding.index)
+                return parts.unpacked(whole, binding.index)
             case "for" | "comprehension":
                 return self.trees.element(file, binding, env)
             case "param":

@@ -94,11 +94,8 @@ def sliced(whole: Items, bounds: tuple[Value | None, ...]) -> Items:
     return Items(whole.kind, whole.items[slice(lower, upper, step)])
 
 
-def unpacked(evaluator: Evaluator, whole: Value, index: int) -> Value:
+def unpacked(whole: Value, index: int) -> Value:
     """What a name in `first, second = whole` is."""
     if isinstance(whole, Items) and not whole.open and index < len(whole.items):
         return whole.items[index]
-    if index == 0 and isinstance(whole, CallResult) and whole.api == "equinox.partition" and whole.call is not None:
-        if whole.call.positional:  # the model, without what is no array
-            return evaluator.value(whole.call.positional[0], whole.call.environment)
     return Unknown("part of something unknown")

@@ -18,9 +18,9 @@ from shardlint.model.values import Constant, Items, Place, Table, Unknown, optio
 from shardlint.rules_api.rule import Edit
 from shardlint.rules_api.site import Site
 from shardlint.syntax import Binding, last_name
+from shardlint_rules.equinox._filled import Entry, filled, is_none, open_to
 from shardlint_rules.equinox._shardings_inside.given_shardings import Each, Given, One, refuse_explicit
 from shardlint_rules.equinox.call_text import Cut, cut
-from shardlint_rules.equinox.filled import Entry, filled, is_none, open_to
 from shardlint_rules.equinox.wrapped import NotRewritten
 
 if TYPE_CHECKING:
