@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from shardlint.model.values import Api, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import last_name
+from shardlint_rules.jit.leaf import given_in_sight
 
 
 def unplaced(site: Site, function: ast.AST) -> Iterator[ast.Call]:
@@ -77,15 +78,8 @@ def _given_back(site: Site, function: ast.AST, node: ast.expr) -> Iterator[ast.C
 
 def given_a_mesh(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> bool:
     """Whether a call in sight gives a parameter something that is called a mesh."""
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    if names[:1] in (["self"], ["cls"]):
-        names = names[1:]
-    for end in site.program.flow.in_sight(site.file, function).found:
-        if end.kind == "called" and isinstance(end.place.node, ast.Call):
-            given = site.program.evaluator.arguments(end.place).get(name, tuple(names))
-            if given is not None and "mesh" in given.text().lower():
-                return True
-    return False
+    calls = given_in_sight(site.program, site.file, function, name)
+    return any("mesh" in given.text().lower() for _, _, given in calls)
 
 
 def kept_unread(site: Site, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str) -> ast.ClassDef | None:

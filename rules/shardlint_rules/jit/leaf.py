@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator
 
 from shardlint.model import Program
+from shardlint.model.ends import End
 from shardlint.model.evaluator.trees import MAPS
 from shardlint.model.reach import lookup
-from shardlint.model.values import Api, Function, Parameter, Place, Unknown, Value, options
+from shardlint.model.values import Api, CallArguments, Function, Parameter, Place, Unknown, Value, options
 from shardlint.rules_api.site import Site
 from shardlint.syntax import FileFacts, last_name
 
@@ -100,16 +101,24 @@ def _given(program: Program, parameter: Parameter) -> Iterator[Place]:
     function = file.home(parameter.place.node).node
     if not isinstance(function, ast.FunctionDef):
         return
-    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
-    for end in program.flow.in_sight(file, function).found:
-        call = end.place.node
-        if end.kind != "called" or end.wrappers or not isinstance(call, ast.Call):
-            continue
-        method = names[:1] in (["self"], ["cls"])
-        arguments = program.evaluator.arguments(end.place)
-        given = arguments.get(parameter.name, tuple(names[1:] if method else names))
-        if given is not None and not arguments.open_positional:
+    for end, arguments, given in given_in_sight(program, file, function, parameter.name):
+        if not end.wrappers and not arguments.open_positional:
             yield given
+
+
+def given_in_sight(
+    program: Program, file: FileFacts, function: ast.FunctionDef | ast.AsyncFunctionDef, name: str
+) -> Iterator[tuple[End, CallArguments, Place]]:
+    """The calls in sight of a function that give a parameter, with all they give and with what they give it."""
+    names = [one.arg for one in (*function.args.posonlyargs, *function.args.args)]
+    if names[:1] in (["self"], ["cls"]):
+        names = names[1:]
+    for end in program.flow.in_sight(file, function).found:
+        if end.kind == "called" and isinstance(end.place.node, ast.Call):
+            arguments = program.evaluator.arguments(end.place)
+            given = arguments.get(name, tuple(names))
+            if given is not None:
+                yield end, arguments, given
 
 
 def _whole(file: FileFacts, node: ast.AST) -> Iterator[Place]:
