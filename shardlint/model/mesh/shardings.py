@@ -5,6 +5,7 @@ The one place that decides it. Rules ask it through `Site.shardings`.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
 from shardlint.config.targets import Targets
@@ -161,22 +162,12 @@ class Shardings:
 
     def seems_spread(self, value: Value, depth: int = 0) -> bool:
         """Whether some array of a tree is placed by a sharding that may split it: less than `spread` asks for."""
-        if depth > _DEPTH:
-            return False
-        match value:
-            case Choice(options=found):
-                return any(self.seems_spread(one, depth + 1) for one in found)
-            case Items(items=items, repeated=repeated):
-                return any(self.seems_spread(one, depth + 1) for one in (*items, *repeated))
-            case Table(entries=entries):
-                return any(self.seems_spread(one, depth + 1) for _, one in entries)
-            case Leaves(of=of):
-                return self.seems_spread(of, depth + 1)
-            case CallResult(call=CallArguments() as call):
-                return self._made_spread(value, call, depth)
-        return False
+        return _some_leaf(value, self._made_spread, depth)
 
-    def _made_spread(self, value: CallResult, call: CallArguments, depth: int) -> bool:
+    def _made_spread(self, value: Value, depth: int) -> bool:
+        call = value.call if isinstance(value, CallResult) else None
+        if not isinstance(value, CallResult) or call is None:
+            return False
         if value.api in MAPS:
             return self.seems_spread(self._evaluator.trees.expanded(value), depth + 1)
         if value.api in _PARTS and call.positional:
@@ -197,19 +188,11 @@ class Shardings:
 
     def may_split(self, value: Value, depth: int = 0) -> bool:
         """Whether some sharding of a tree is a NamedSharding that is not surely replicated."""
-        if depth > _DEPTH:
-            return False
-        match value:
-            case Choice(options=found):
-                return any(self.may_split(one, depth + 1) for one in found)
-            case Items(items=items, repeated=repeated):
-                return any(self.may_split(one, depth + 1) for one in (*items, *repeated))
-            case Table(entries=entries):
-                return any(self.may_split(one, depth + 1) for _, one in entries)
-            case Leaves(of=of):
-                return self.may_split(of, depth + 1)
-            case CallResult(api=api) if api in MAPS:
-                return self.may_split(self._evaluator.trees.expanded(value), depth + 1)
+        return _some_leaf(value, self._splits_one, depth)
+
+    def _splits_one(self, value: Value, depth: int) -> bool:
+        if isinstance(value, CallResult) and value.api in MAPS:
+            return self.may_split(self._evaluator.trees.expanded(value), depth + 1)
         parts = sharding_parts(value, self._evaluator)
         if parts is None:
             return False
@@ -224,3 +207,24 @@ class Shardings:
         if isinstance(function, Function):
             return self._evaluator.apply(function, CallArguments(call.place, (), {}, open_positional=True))
         return Unknown()
+
+
+def _some_leaf(value: Value, asked: Callable[[Value, int], bool], depth: int) -> bool:
+    """Whether something is so of some leaf of a tree, which is asked about with its depth.
+
+    Unlike `leaves` it also looks at what a list repeats.
+    """
+    if depth > _DEPTH:
+        return False
+    match value:
+        case Choice(options=inside):
+            parts: Iterable[Value] = inside
+        case Items(items=items, repeated=repeated):
+            parts = (*items, *repeated)
+        case Table(entries=entries):
+            parts = (one for _, one in entries)
+        case Leaves(of=of):
+            parts = (of,)
+        case _:
+            return asked(value, depth)
+    return any(_some_leaf(one, asked, depth + 1) for one in parts)
