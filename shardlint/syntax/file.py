@@ -26,8 +26,8 @@ _EACH, _CHARACTER, _NODE = 10_000, 43, 660
 NOWHERE = "\0"
 """A text that no source holds."""
 _HEADER_END = regex(r":[ \t]*(?:#[^\n]*)?\n")
-# A compound statement begins its line.
 _GLOBAL = regex(r"global\b([^\n#;]*)")
+# A compound statement begins its line.
 _WITH = regex(r"^[ \t\f]*(?:async[ \t]+)?with\b", re.MULTILINE)
 _CALLED = regex(r"\n[ \t]*+((?:\w++\.)*+(\w++)\()")
 _OF_NAMES = regex(r"[\s(]+[\w.]+\s*(?:as\b|[:,)\\])")

@@ -404,7 +404,9 @@ class Evaluator:
                 return self._entered(Place(file, binding.value), env)
             case "unpack" if binding.value is not None and binding.index is not None:
                 whole = self.value(Place(file, binding.value), env)
-                return parts.unpacked(whole, binding.index)
+                if isinstance(whole, Items) and not whole.open and binding.index < len(whole.items):
+                    return whole.items[binding.index]
+                return Unknown("part of something unknown")
             case "for" | "comprehension":
                 return self.trees.element(file, binding, env)
             case "param":

@@ -15,7 +15,6 @@ from shardlint.model.values import (
     Parameter,
     Place,
     Table,
-    Unknown,
     Value,
     Values,
     settled,
@@ -92,10 +91,3 @@ def sliced(whole: Items, bounds: tuple[Value | None, ...]) -> Items:
     if whole.open or whole.repeated or step == 0 or not all(isinstance(one, int) for one in numbers):
         return Items(whole.kind, (), True)
     return Items(whole.kind, whole.items[slice(lower, upper, step)])
-
-
-def unpacked(whole: Value, index: int) -> Value:
-    """What a name in `first, second = whole` is."""
-    if isinstance(whole, Items) and not whole.open and index < len(whole.items):
-        return whole.items[index]
-    return Unknown("part of something unknown")
